@@ -26,7 +26,9 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     "arrow": ("memory", "columns", "column_builder", "capsules", "input", "rows", "encoder"),
     "text": ("ingest", "render", "text_buffer", "template", "listing"),
     "messages": ("reader", "writer"),
-    "values": ("builder", "value_column", "avro", "plain"),
+    "values": (
+        "avro", "avro_program", "builder", "decimal_text", "items", "json_rows", "plain", "protobuf_rows", "value_column",
+    ),
 }  # fmt: skip
 USES_CRC = {
     "arrow.encoder", "batch.agree", "batch.encode", "batch.legacy", "batch.pick", "batch.ready_batch", "batch.repack",

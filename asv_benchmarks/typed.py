@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+from asv_benchmarks import documents
 from asv_benchmarks.measure import Peers, Row, per_item
 
 MILLION = 1e6
@@ -39,7 +40,7 @@ def avro_values(count: int) -> list[bytes]:
 
 
 def rows(directory: Path) -> list[Row]:
-    """Return the rates of Avro and of plain values, in millions of values a CPU second."""
+    """Return the rates of Avro, JSON, Protobuf and plain values, in millions of values a CPU second."""
     import pyarrow as pa
 
     from kafkalog import values
@@ -52,7 +53,7 @@ def rows(directory: Path) -> list[Row]:
     found.append(Row("int64 to Arrow", _rate(values.decoder("int64"), numbers), 50, "M/s", False))
     text = pa.array([one.hex().encode() for one in data], pa.binary())
     found.append(Row("text to Arrow", _rate(values.decoder("string"), text), 10, "M/s", False))
-    return found
+    return found + documents.rows()
 
 
 def _rate(decoder: Any, column: Any) -> float:

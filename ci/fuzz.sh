@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 ROOT="$PWD"
-TARGET="${1:?ci/fuzz.sh TARGET [RUNS]: scan, decode, legacy, decompress, index, render, validate, verify, columns, append, avro or where}"
+TARGET="${1:?ci/fuzz.sh TARGET [RUNS]: docs/fuzzing.md lists the targets}"
 RUNS="${2:-100000}"
 [ -f "fuzz/$TARGET.py" ] || { echo "fuzz: there is no target $TARGET in fuzz/" >&2; exit 2; }
 source ci/setup.sh test

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kafkalog._core.values.avro import FRAMINGS, AvroProgram, AvroPrograms, fill
+from kafkalog._core.values.avro import FRAMINGS, fill
+from kafkalog._core.values.avro_program import AvroProgram, AvroPrograms
 from kafkalog._core.values.builder import Builder
 from kafkalog._core.values.value_column import ValueColumn
 from kafkalog.errors import IllegalArgument
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 SEALS = False
 MOST_BYTES = 1 << 22
 MOST_ITEMS = 1000
-INNER = {
+INNER: dict[str, Any] = {
     "type": "record", "name": "In", "fields": [
         {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}},
         {"name": "f", "type": {"type": "fixed", "name": "F", "size": 3}},
@@ -51,8 +52,10 @@ TREE = {"type": "record", "name": "T", "fields": [
 ]}  # fmt: skip
 LEAF = {"type": "record", "name": "T", "fields": [{"name": "v", "type": "long"}]}
 NULLS = {"type": "array", "items": {"type": "array", "items": "null"}}
-PAIRS = [(WIDE, WIDE), (WIDE, NARROW), (TREE, LEAF), (NULLS, NULLS), (INNER, INNER)]
-SAMPLES = [
+PAIRS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (WIDE, WIDE), (WIDE, NARROW), (TREE, LEAF), (NULLS, NULLS), (INNER, INNER),
+]  # fmt: skip
+SAMPLES: list[Any] = [
     {"b": True, "i": -5, "l": 1 << 40, "s": "Zürich", "o": None, "x": 1.5, "t": 1000, "m": {"k": None},
      "in": {"e": "B", "f": "abc", "d": "\u0001\u0002", "u": "text"}},
     {"b": False, "i": 5, "l": -1, "s": "", "o": 2.5, "x": 0, "t": 0, "m": {},

@@ -4,6 +4,7 @@ import gzip
 import json
 import sys
 from hashlib import sha1
+from importlib import import_module
 from pathlib import Path
 
 from kafkalog._core.bytes.crc import crc32c
@@ -113,6 +114,8 @@ def expressions() -> list[bytes]:
 def main() -> None:
     """Writes the files of one target."""
     makers = {"decompress": frames, "index": side_files, "append": lambda: [*ready(), *batches()], "avro": avro_values}
+    if sys.argv[2] in ("json_values", "protobuf_values"):
+        makers[sys.argv[2]] = import_module(f"fuzz.{sys.argv[2]}").seeds
     makers["where"] = expressions
     made = makers.get(sys.argv[2], batches)
     folder = Path(sys.argv[1]) / sys.argv[2]

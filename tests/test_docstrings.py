@@ -30,6 +30,10 @@ NEEDS = {
     "kafkalog.decoders.protobuf": ("google.protobuf",),
     "kafkalog.exchange.export.export_records": ("pyarrow",),
     "kafkalog.exchange.import_.import_records": ("pyarrow",),
+    "kafkalog.values.ValueDecoder": ("pyarrow",),
+    "kafkalog.values.avro.AvroDecoder": ("pyarrow",),
+    "kafkalog.values.decoder": ("pyarrow",),
+    "kafkalog.values.internal.InternalDecoder": ("pyarrow",),
 }
 TAKES_THE_TERMINAL = {".browse"}
 pytestmark = pytest.mark.skipif(not REFERENCE.is_dir(), reason="needs the documents")

@@ -194,7 +194,9 @@ def cursors_option(command: Command) -> Command:
 def schemas_option(command: Command) -> Command:
     """Add --schemas, for decoders that use a registry's schemas."""
     return click.option(
-        "--schemas", type=click.Path(), metavar="DIR", help="Directory of registry schemas, <id>.avsc and <id>.desc."
+        "--schemas", type=click.Path(), metavar="PLACE",
+        help="Registry schemas: a directory with <id>.avsc and <id>.desc; for Avro also a registry's http address, or "
+        "a data directory with the topic _schemas.",
     )(command)
 
 

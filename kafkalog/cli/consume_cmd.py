@@ -97,7 +97,8 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
     multiple=True,
     metavar="SERDES",
     help="Decode keys and values: key=NAME, value=NAME, or NAME for both; NAME is a pack string as in kcat (such as "
-    ">iq$), json, integer, long, string, avro, protobuf or jsonschema (with --schemas), or module:function.",
+    ">iq$), json, integer, long, string, int32 (and the like), uuid, avro, protobuf or jsonschema (with --schemas), or "
+    "module:function.",
 )
 @common.schemas_option
 @click.option(

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog._core.values.avro import FRAMINGS, AvroProgram, AvroPrograms, fill
+from kafkalog._core.values.avro import FRAMINGS, fill
+from kafkalog._core.values.avro_program import AvroProgram, AvroPrograms
 from kafkalog._core.values.builder import Builder
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.util.fileio import OS
@@ -42,6 +43,9 @@ class AvroDecoder(ValueDecoder):
     >>> found = AvroDecoder({"type": "array", "items": "long"}).decode(pyarrow.array([bytes([4, 2, 4, 0]), b"?"]))
     >>> found.values.to_pylist(), found.failed, found.errors[1].as_py()
     ([[1, 2], None], 1, 'it ends inside a value, at byte 1')
+    >>> decoder = AvroDecoder("long")
+    >>> decoder.name, str(decoder.arrow_type), decoder.needs_keys
+    ('avro', 'int64', False)
     """
 
     name = "avro"

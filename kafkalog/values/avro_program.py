@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.values.avro import OPS, AvroProgram
+from kafkalog._core.values.avro_program import OPS, AvroProgram
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.avro_columns import Column, branches_of, joined
 from kafkalog.values.avro_default import BadDefault, encoded_default
 from kafkalog.values.avro_schema import MISSING, AvroField, AvroType
 
 if TYPE_CHECKING:
-    from kafkalog._core.values.avro import Op
+    from kafkalog._core.values.avro_program import Op
 
 MOST_OPS: Final = 1 << 18
 """Steps of a program: unions of unions make more of them than the schema has types."""
@@ -32,7 +32,7 @@ _SKIPPED: Final = {
 
 
 class Mismatch(Exception):
-    """What a writer's schema has is nothing that the reader's can take; the text says where."""
+    """A writer's type that the reader's cannot take; the text says where."""
 
 
 def avro_program(writer: AvroType, reader: AvroType, column: Column) -> AvroProgram:

@@ -1,4 +1,4 @@
-"""What every decoder of a column is, and what it returns."""
+"""Decoders of columns: the base of all, and what they return."""
 
 from __future__ import annotations
 
@@ -34,7 +34,16 @@ class Decoded(NamedTuple):
 
 
 class ValueDecoder(ABC):
-    """A decoder of columns of keys or values. Any number of threads may use it."""
+    """A decoder of columns of keys or values. Any number of threads may use it.
+
+    >>> import pyarrow
+    >>> from kafkalog import values
+    >>> decoder = values.decoder("int32")
+    >>> decoder.name, str(decoder.arrow_type), decoder.needs_keys
+    ('int32', 'int32', False)
+    >>> decoder.decode(pyarrow.array([bytes([0, 0, 0, 7]), b"?"])).errors.to_pylist()
+    [None, 'it takes 4 bytes, and there are 1']
+    """
 
     name: str
     needs_keys: bool = False

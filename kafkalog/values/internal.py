@@ -41,6 +41,9 @@ class InternalDecoder(ValueDecoder):
     >>> values = pyarrow.array([bytes.fromhex("0003 0000000000000002 ffffffff 0000 0000000000000000")])
     >>> InternalDecoder("group").decode(values, keys).values[0]["OffsetCommitValue"]["offset"]
     <pyarrow.Int64Scalar: 2>
+    >>> decoder = InternalDecoder("transaction", part="key")
+    >>> decoder.name, decoder.part, str(decoder.arrow_type), decoder.needs_keys
+    ('transaction', 'key', 'struct<TransactionLogKey: struct<transactionalId: string>>', False)
     """
 
     def __init__(self, name: str, *, part: str = "value") -> None:

@@ -9,7 +9,11 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.values.decoding import ValueDecoder
 from kafkalog.values.plain import FORMATS, BytesDecoder, PlainDecoder
 
-WITH_SCHEMA: Final = {"avro": ("kafkalog.values.avro", "AvroDecoder")}
+WITH_SCHEMA: Final = {
+    "avro": ("kafkalog.values.avro", "AvroDecoder"),
+    "json": ("kafkalog.values.json_columns", "JsonDecoder"),
+    "protobuf": ("kafkalog.values.protobuf", "ProtobufDecoder"),
+}
 """The module and the class of each decoder that takes a schema; loaded when it is named."""
 INTERNAL: Final = ("group", "transaction", "share-state", "cluster", "remote-log")
 """Decoders of Kafka's own topics."""

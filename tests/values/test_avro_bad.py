@@ -188,6 +188,8 @@ def test_the_limit_of_memory_stops_a_row_or_the_call() -> None:
     assert found.values.to_pylist() == [{"a": [None]}, None, {"a": [None]}, None, {"a": [None]}]
     assert found.errors is not None and "more memory than the limit" in found.errors[1].as_py()
     with pytest.raises(IllegalArgument, match="more than 1048576 bytes"):
+        decode(schema, *[bomb] * 65, **options)
+    with pytest.raises(IllegalArgument, match="more than 1048576 bytes"):
         decode("string", *[long_bytes(1000) + b"x" * 1000] * 2000, **options)
     assert decode(array("null"), long_bytes(99) + b"\0", most_items=100).values[0].as_py() == [None] * 99
     assert "limit" in error_of(array("null"), long_bytes(101) + b"\0", most_items=100)

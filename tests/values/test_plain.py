@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog import values
+from kafkalog.decoders import DecodeError, decoder
 from kafkalog.errors import IllegalArgument
 
 pa = pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
@@ -16,6 +17,17 @@ CODES = {
     "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q",
     "float": "f", "double": "d", "boolean": "?",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*CODES, "uuid"])
+@given(row=st.binary(max_size=9) | st.uuids().map(lambda one: str(one).encode()))
+def test_a_single_value_decodes_as_a_column_of_it(name: str, row: bytes) -> None:
+    found = values.decoder(name).decode(pa.array([row]))
+    try:
+        assert repr(decoder(name)(row)) == repr(found.values[0].as_py())
+        assert found.failed == 0
+    except DecodeError as error:
+        assert found.errors is not None and found.errors[0].as_py() == error.message
 
 
 @pytest.mark.parametrize("name", CODES)

@@ -17,6 +17,10 @@ from kafkalog._core.values.nodes cimport (
 )
 
 
+cdef enum:
+    MOST_LARGE_ROWS = 64            # each of them may take as long as it takes to fill the limit
+
+
 cdef class Builder:
     cdef Node* nodes                # in preorder; node 0 is the column itself
     cdef readonly Py_ssize_t node_count
@@ -25,6 +29,7 @@ cdef class Builder:
     cdef readonly int64_t rows
     cdef readonly int64_t failed
     cdef readonly int stopped       # the status for which no further row is taken
+    cdef int large_rows             # that met the limit alone
     cdef bint taken
     cdef tuple fields               # owns the names and formats that the nodes point to
     cdef list kept
@@ -45,8 +50,8 @@ cdef inline void row_done(Builder b) noexcept nogil:
 cdef inline bint row_failed(Builder b, int status, const char* text) noexcept nogil:
     """Make the row that was being put null, with a text that says why; False where no further row can be taken.
 
-    A row that met the limit alone fails like any other. If the rows before it take half of the limit or more, or the
-    machine has no memory, `stopped` is the status, the row counts as not put, and the caller raises.
+    A row that met the limit alone fails like any other. If the rows before it take a quarter of the limit, if many rows
+    met it, or if the machine has no memory, `stopped` is the status, the row counts as not put, and the caller raises.
     """
     cdef int64_t size = 0
     cdef bint room = True
@@ -55,7 +60,9 @@ cdef inline bint row_failed(Builder b, int status, const char* text) noexcept no
         b.stopped = status
         return False
     if status == PUT_LIMIT or status == PUT_ENDS:
-        room = shrink(b)            # what the row made large would leave none for the rows after it
+        b.large_rows += 1
+        # what the row made large would leave no room for the rows after it
+        room = b.large_rows <= MOST_LARGE_ROWS and shrink(b)
     if room:
         status = put_null(b.nodes)
         while status == PUT_OK and b.texts.count < b.rows:

@@ -20,7 +20,7 @@ MOST_NODES = 1 << 16
 
 cdef dict WIDTHS = {
     "c": 1, "C": 1, "s": 2, "S": 2, "i": 4, "I": 4, "l": 8, "L": 8, "f": 4, "g": 8, "tdD": 4, "tts": 4, "ttm": 4,
-    "ttu": 8, "ttn": 8,
+    "ttu": 8, "ttn": 8, "tDs": 8, "tDm": 8, "tDu": 8, "tDn": 8,
 }
 
 
@@ -184,6 +184,8 @@ cdef class Builder:
 
     def put(self, value, int number=0):
         """Put a Python value into a node; returns the status. It is what the tests of this class fill it with."""
+        if not 0 <= number < self.node_count or self.taken:
+            raise IndexError(f"node {number} of {0 if self.taken else self.node_count}")
         return put_object(&self.nodes[number], value)
 
     def done(self):

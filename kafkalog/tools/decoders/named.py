@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.tools.decoders.plain import PACK, Decoder, integer, json, long, pack, raw, text
+from kafkalog.tools.decoders.plain import NUMBERS, PACK, Decoder, integer, json, long, number, pack, raw, text, uuid
 from kafkalog.tools.decoders.registry import avro, json_schema, protobuf
 
 _REFERENCE: Final = "org.apache.kafka.tools.api."
@@ -22,6 +22,8 @@ NAMED: Final[dict[str, Decoder]] = {
     "integer": integer,
     "long": long,
     "bytes": raw,
+    "uuid": uuid,
+    **{name: number(name) for name in NUMBERS},
     f"{_REFERENCE}StringDecoder": text,
     f"{_REFERENCE}IntegerDecoder": integer,
     f"{_REFERENCE}LongDecoder": long,

@@ -15,6 +15,12 @@ from kafkalog.records.json_text import json_text
 Decoder = Callable[[bytes], object]
 
 PACK: Final = re.compile(r"[<>bBhHiIqQc ]*s?\$?")
+NUMBERS: Final = {
+    "int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q", "uint8": ">B", "uint16": ">H", "uint32": ">I",
+    "uint64": ">Q", "float": ">f", "double": ">d", "short": ">h", "boolean": ">?",
+}  # fmt: skip
+"""The numbers that Kafka's serializers write, by the names that decoders of columns have for them."""
+_UUID: Final = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _WIDTHS: Final = {"b": 1, "h": 2, "i": 4, "q": 8}
 
 
@@ -70,6 +76,35 @@ def _number(data: bytes, size: int) -> int:
     if len(data) < size:
         raise DecodeError(f"a number takes {size} bytes, and there are {len(data)}")
     return int.from_bytes(data[:size], "big", signed=True)
+
+
+def number(name: str) -> Decoder:
+    """Return a decoder of one number of NUMBERS; bytes of another size are a DecodeError.
+
+    >>> number("int16")(bytes([1, 0])), number("boolean")(bytes([1]))
+    (256, True)
+    """
+    form = struct.Struct(NUMBERS[name])
+
+    def decode(data: bytes) -> object:
+        if len(data) != form.size:
+            raise DecodeError(f"it takes {form.size} bytes, and there are {len(data)}")
+        if name == "boolean" and data[0] > 1:
+            raise DecodeError(f"{data[0]} is no boolean")
+        return form.unpack(data)[0]
+
+    return decode
+
+
+def uuid(data: bytes) -> str:
+    """Return the 36 characters of a UUID, as Kafka's UUIDSerializer writes them; DecodeError for anything else.
+
+    >>> uuid(b"00010203-0405-0607-0809-0a0b0c0d0e0f")
+    '00010203-0405-0607-0809-0a0b0c0d0e0f'
+    """
+    if not _UUID.fullmatch(data):
+        raise DecodeError("it is not a UUID of 36 characters")
+    return data.decode()
 
 
 def pack(format: str) -> Decoder:

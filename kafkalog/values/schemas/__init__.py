@@ -1,1 +1,1 @@
-"""Where schemas are found by the id that stands before a value: files, a registry's server, its topic on this disk."""
+"""Places where schemas are found by the id before a value: files, a registry, its topic on this disk."""

@@ -42,7 +42,16 @@ class Schema(NamedTuple):
 
 
 class SchemaSource(Protocol):
-    """A place with schemas. Any number of threads may ask it."""
+    """A place with schemas: what `schema_source` returns, or an object of yours. Any number of threads may ask it.
+
+    >>> class OneSchema:
+    ...     def by_id(self, number):
+    ...         return Schema(b'"string"', id=number)
+    ...     def by_version(self, subject, version=None):
+    ...         return self.by_id(1)
+    >>> OneSchema().by_version("orders-value").id
+    1
+    """
 
     def by_id(self, number: int) -> Schema:
         """Return the schema with an id; UnknownSchema where there is none, RegistryUnavailable if that is not known."""

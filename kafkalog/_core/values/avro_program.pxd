@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum OpCode:
-    # what a step reads and where it puts it; the numbers are those of OPS in avro.pyx
+    # what a step reads and where it puts it; the numbers are those of OPS in avro_program.pyx
     OP_NULL = 0                 # reads nothing, puts a null
     OP_BOOL = 1
     OP_INT = 2

@@ -1,0 +1,3 @@
+from kafkalog._core.values.builder import Builder
+
+def keep_last_keys(builder: Builder, number: int = 0) -> int: ...

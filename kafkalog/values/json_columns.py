@@ -1,0 +1,150 @@
+"""JSON values as columns: the types come from a JSON Schema, from words for the wanted fields, or from a sample."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalog._core.values.builder import Builder
+from kafkalog._core.values.json_rows import FRAMINGS, JsonRows
+from kafkalog.errors import IllegalArgument
+from kafkalog.values.decoding import (
+    MOST_BYTES,
+    Decoded,
+    ValueDecoder,
+    arrow_type,
+    decoded,
+    import_pyarrow,
+    value_column,
+)
+from kafkalog.values.json_sample import SAMPLE_ROWS, sample_type
+from kafkalog.values.json_schema import parse_schema, schema_type
+from kafkalog.values.json_types import JSON, JsonType, check_levels, given_types, json_columns, select
+from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
+from kafkalog.values.schemas.source import JSON as JSON_SCHEMA
+from kafkalog.values.schemas.source import SchemaSource, referenced
+from kafkalog.values.wanted import Fields, wanted_fields
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class JsonDecoder(ValueDecoder):
+    """JSON values as columns.
+
+    `schema` is a JSON Schema: a path, JSON text, a parsed document, or an id in `schemas`; `subject` takes the latest
+    of a subject there. `fields` lists the wanted paths, or gives the type of each: "bool", "int64", "double", "string",
+    "json", "timestamp", "date", or None for the one it has; other fields are only checked. Types that neither gives
+    are found in `sample`, an iterable of values, or else in the first 1000 values that are decoded. `schemas` and
+    `registry` with `login`, `token`, `timeout_s` and `cache` are those of AvroDecoder. `framing` is "auto" (a
+    registry's header may stand before the JSON), "raw" or "registry". `most_bytes` limits the memory of one call's
+    columns.
+
+    Null, and a field that is not there, are null in every column. Fields that the columns do not have are left out. Of
+    a name that comes twice in an object the last value counts. A value of another kind than its column, or beyond its
+    type, is an error of its row, or null in the column alone with `strict=False`.
+
+    >>> import pyarrow
+    >>> values = pyarrow.array([b'{"order": {"total": 9.5, "id": 1}}', b'{"order": {"total": "9"}}'])
+    >>> found = JsonDecoder(fields={"order.total": "double"}).decode(values)
+    >>> found.values.to_pylist(), found.errors[1].as_py()
+    ([{'order': {'total': 9.5}}, None], 'order.total: a string where a double is expected, at byte 20')
+    >>> JsonDecoder(sample=['{"a": 1, "b": [2.5]}']).arrow_type
+    StructType(struct<a: int64, b: list<item: double>>)
+    """
+
+    name = "json"
+
+    def __init__(
+        self, schema: str | os.PathLike[str] | int | bool | Mapping[str, Any] | None = None, *,
+        schemas: str | os.PathLike[str] | SchemaSource | None = None, registry: str | SchemaSource | None = None,
+        subject: str | None = None, fields: Fields | None = None, sample: Iterable[bytes | str | None] | None = None,
+        framing: str = "auto", strict: bool = True, most_bytes: int = MOST_BYTES, login: tuple[str, str] | None = None,
+        token: str | None = None, timeout_s: float | None = None, cache: str | os.PathLike[str] | None = None,
+    ) -> None:  # fmt: skip
+        if framing not in FRAMINGS:
+            raise IllegalArgument(f"unknown framing {framing!r}", hint=f"the framings are {', '.join(FRAMINGS)}")
+        self._framing = framing
+        self._strict = strict
+        self._most_bytes = most_bytes
+        self._wanted = None if fields is None else wanted_fields(fields, typed=True)
+        self._lock = threading.Lock()
+        self._type: JsonType | None = None
+        self._rows: JsonRows | None = None
+        self._arrow_type: pyarrow.DataType | None = None
+        source = source_given(schemas, registry, login=login, token=token, timeout_s=timeout_s, cache=cache)
+        given = subject if schema is None else schema
+        if given is not None:
+            self._settle(_schema_type(given, source, stored=schema is None), strict=True)
+        elif self._wanted is not None and (typed := given_types(self._wanted)) is not None:
+            check_levels(typed)
+            self._settle_as(typed)
+        elif sample is not None:
+            found = sample_type(sample)
+            if found is None:
+                raise IllegalArgument("the sample has no JSON value", hint="give other values, or a schema")
+            self._settle(found, strict=False)
+
+    def _settle(self, type: JsonType, *, strict: bool) -> None:
+        if self._wanted is not None:
+            type = select(type, self._wanted, strict=strict)
+        self._settle_as(type)
+
+    def _settle_as(self, type: JsonType) -> None:
+        try:
+            tree, steps = json_columns(type)
+            Builder(tree)
+            self._rows = JsonRows(tree, steps, self._framing, self._strict)
+        except ValueError as error:
+            raise IllegalArgument(f"the columns of these values cannot be made: {error}") from None
+        self._type = type
+
+    @property
+    def arrow_type(self) -> pyarrow.DataType:
+        """Type of the decoded column; IllegalArgument while it depends on values that are yet to be seen."""
+        if self._type is None:
+            raise IllegalArgument(
+                "the columns are those found in the first values, and none was decoded",
+                hint="give schema=, sample= or types in fields=, or decode a column first",
+            )
+        if self._arrow_type is None:
+            self._arrow_type = arrow_type(json_columns(self._type)[0])
+        return self._arrow_type
+
+    def decode(self, column: pyarrow.Array) -> Decoded:
+        """Decode a binary or string column. What is no JSON, or does not fit its column, is an error of its row."""
+        given = value_column(column)
+        if self._rows is None:
+            with self._lock:
+                if self._rows is None and (found := sample_type(_first_values(column))) is not None:
+                    self._settle(found, strict=False)
+        if self._rows is not None:
+            return decoded(self._rows.decode(given, self._most_bytes), len(given), self._most_bytes)
+        # nothing but nulls and errors: no columns follow from them
+        texts = JsonRows(*json_columns(JSON), self._framing).decode(given, self._most_bytes)
+        found_texts = decoded(texts, len(given), self._most_bytes)
+        return found_texts._replace(values=import_pyarrow().nulls(len(given)))
+
+
+def _first_values(column: Any) -> Iterable[bytes | str | None]:
+    """Yield the values of a column, some at a time, until the sample is full."""
+    pyarrow = import_pyarrow()
+    array = column if isinstance(column, pyarrow.Array | pyarrow.ChunkedArray) else pyarrow.array(column)
+    for start in range(0, len(array), SAMPLE_ROWS):
+        yield from array[start : start + SAMPLE_ROWS].to_pylist()
+
+
+def _schema_type(given: Any, source: SchemaSource | None, *, stored: bool) -> JsonType:
+    """Return the type of a schema that the user gave, or of one in a place with schemas."""
+    if isinstance(given, Mapping | bool):
+        return schema_type(given)
+    if stored or isinstance(given, int):
+        schema = stored_schema(source, given, JSON_SCHEMA)
+        others = referenced(source, schema) if source is not None and schema.references else []
+        documents = {name: parse_schema(other.content, other.place) for name, other in others}
+        return schema_type(parse_schema(schema.content, schema.place), documents)
+    if isinstance(given, str) and given.lstrip()[:1] == "{":
+        return schema_type(parse_schema(given))
+    return schema_type(parse_schema(read_schema_file(given), os.fspath(given)))

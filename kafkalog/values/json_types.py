@@ -1,0 +1,86 @@
+"""Types of JSON values: a tree of what each part may be, and the columns and the steps that follow from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.values.wanted import Wanted, unknown_field
+
+if TYPE_CHECKING:
+    from kafkalog._core.values.builder import Field
+    from kafkalog._core.values.json_rows import Spot
+
+MOST_LEVELS: Final = 24
+"""Objects and arrays within each other that become columns; what is deeper stays JSON text."""
+FORMATS: Final = {
+    "bool": "b", "int64": "l", "double": "g", "string": "u", "json": "u", "timestamp": "tsu:UTC", "date": "tdD",
+}  # fmt: skip
+
+
+class JsonType(NamedTuple):
+    """A kind of FORMATS, or "struct", "list" or "map" with the types below: of its fields, its item, its value."""
+
+    kind: str
+    children: tuple[tuple[str, JsonType], ...] = ()
+
+
+JSON: Final = JsonType("json")
+
+
+def json_columns(type: JsonType, name: str = "", path: str = "") -> tuple[Field, Spot]:
+    """Return the tree of a builder, and of steps for the compiled decoder, for a type."""
+    inside = {"list": "[]", "map": "{}"}.get(type.kind, "")
+    below = []
+    for child, kind in type.children:
+        step = path + inside if inside else f"{path}.{child}" if path else child
+        below.append(json_columns(kind, child, step))
+    fields = tuple(field for field, _ in below)
+    spots = tuple(spot for _, spot in below)
+    if type.kind == "map":
+        key: Field = ("key", "u", False, (), ())
+        return (name, "+m", True, (("entries", "+s", False, (key, *fields), ()),), ()), ("map", name, path, spots)
+    format = {"struct": "+s", "list": "+l"}.get(type.kind) or FORMATS[type.kind]
+    return (name, format, True, fields, ()), (type.kind, name, path, spots)
+
+
+def select(type: JsonType, wanted: Wanted, *, strict: bool, path: str = "") -> JsonType:
+    """Return the type with only the wanted fields, which are found within arrays too, in the order they are wanted.
+
+    A field that the type does not have is an error if `strict`, else JSON text, or as the word of its type says.
+    """
+    if type.kind == "list":
+        name, item = type.children[0]
+        return JsonType("list", ((name, select(item, wanted, strict=strict, path=path)),))
+    known = dict(type.children) if type.kind == "struct" else {}
+    chosen = []
+    for name, want in wanted.items():
+        here = f"{path}.{name}" if path else name
+        if name not in known and strict:
+            raise unknown_field(here, known)
+        found = known.get(name, JSON)
+        if isinstance(want, dict):
+            found = select(found, want, strict=strict, path=here)
+        elif want is not None:
+            found = JsonType(want)
+        chosen.append((name, found))
+    return JsonType("struct", tuple(chosen))
+
+
+def given_types(wanted: Wanted) -> JsonType | None:
+    """Return the type that the words of the wanted fields give; None if a field has no word."""
+    fields = []
+    for name, want in wanted.items():
+        type = given_types(want) if isinstance(want, dict) else None if want is None else JsonType(want)
+        if type is None:
+            return None
+        fields.append((name, type))
+    return JsonType("struct", tuple(fields))
+
+
+def check_levels(type: JsonType, level: int = 1) -> None:
+    """Raise IllegalArgument for paths of more levels than columns may have."""
+    if level > MOST_LEVELS:
+        raise IllegalArgument(f"the wanted fields are nested more than {MOST_LEVELS} levels deep")
+    for _, child in type.children:
+        check_levels(child, level + 1)

@@ -1,0 +1,192 @@
+"""Protobuf values as columns: a message's description gives them, and field numbers find them in any version."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog._core.values.builder import Builder
+from kafkalog._core.values.protobuf_rows import FRAMINGS, ProtobufRows
+from kafkalog.errors import IllegalArgument
+from kafkalog.values.decoding import (
+    MOST_BYTES,
+    Decoded,
+    ValueDecoder,
+    arrow_type,
+    decoded,
+    import_pyarrow,
+    value_column,
+)
+from kafkalog.values.protobuf_columns import message_columns
+from kafkalog.values.protobuf_schemas import DescriptorFiles, descriptor_files, descriptor_of, indexes_of
+from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
+from kafkalog.values.schemas.source import PROTOBUF, Schema, SchemaSource, UnknownSchema, referenced
+from kafkalog.values.wanted import Fields, wanted_fields
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kafkalog._core.values.builder import Field
+
+HEADER_BYTES: Final = 5
+MOST_SAMPLE_ROWS: Final = 1000
+"""Values that are looked at for a registry's header with a known schema, where no schema was given."""
+
+
+class ProtobufDecoder(ValueDecoder):
+    """Protobuf values as columns.
+
+    `schema` describes the messages: a path to a FileDescriptorSet (`protoc --include_imports -o`) or to `.proto` text,
+    the bytes of either, a generated class, a descriptor, or an id in `schemas`; `subject` takes the latest of a subject
+    there. Without both, the first decoded value's header names schema and message. `message` is the message's name,
+    needed where the schema has more than one. `fields` lists the wanted paths; other fields are skipped. `schemas` and
+    `registry` with `login`, `token`, `timeout_s` and `cache` are those of AvroDecoder. `framing` is "auto" (a
+    registry's header may stand before the message), "raw", "registry", or "delimited" (the size as a varint). `unit`,
+    "us" or "ns", is that of Timestamp and Duration. `most_bytes` limits the memory of one call's columns.
+
+    >>> import pyarrow
+    >>> from google.protobuf import type_pb2
+    >>> row = type_pb2.Option(name="a").SerializeToString()
+    >>> found = ProtobufDecoder(type_pb2.Option, fields=["name"]).decode(pyarrow.array([row, row[:2]]))
+    >>> found.values.to_pylist(), found.errors[1].as_py()
+    ([{'name': 'a'}, None], 'name: the message ends within a field, at byte 2')
+    """
+
+    name = "protobuf"
+
+    def __init__(
+        self, schema: Any = None, *, message: str | None = None,
+        schemas: str | os.PathLike[str] | SchemaSource | None = None, registry: str | SchemaSource | None = None,
+        subject: str | None = None, fields: Fields | None = None, framing: str = "auto", unit: str = "us",
+        most_bytes: int = MOST_BYTES, login: tuple[str, str] | None = None, token: str | None = None,
+        timeout_s: float | None = None, cache: str | os.PathLike[str] | None = None,
+    ) -> None:  # fmt: skip
+        if framing not in FRAMINGS:
+            raise IllegalArgument(f"unknown framing {framing!r}", hint=f"the framings are {', '.join(FRAMINGS)}")
+        self._framing = framing
+        self._unit = unit
+        self._message = message
+        self._most_bytes = most_bytes
+        self._wanted = None if fields is None else wanted_fields(fields, typed=False)
+        self._source = source_given(schemas, registry, login=login, token=token, timeout_s=timeout_s, cache=cache)
+        self._lock = threading.Lock()
+        self._tree: Field | None = None
+        self._rows: ProtobufRows | None = None
+        self._arrow_type: pyarrow.DataType | None = None
+        if schema is None and subject is None:
+            if self._source is None:
+                raise IllegalArgument("Protobuf values need a schema", hint="give schema=, schemas= or registry=")
+            return
+        which = subject if schema is None else schema
+        if isinstance(which, int) or (schema is None and which is not None):
+            files = self._stored_files(stored_schema(self._source, which, PROTOBUF))
+            found = files.message(message)
+            self._settle(found, indexes_of(found) if found.file is files.file else ())
+        else:
+            self._settle(_descriptor(schema, message), ())
+
+    def _stored_files(self, schema: Schema) -> DescriptorFiles:
+        others = referenced(self._source, schema) if self._source is not None and schema.references else []
+        return descriptor_files(schema.content, schema.place, {name: other.content for name, other in others})
+
+    def _settle(self, descriptor: Any, indexes: tuple[int, ...]) -> None:
+        tree, steps = message_columns(descriptor, self._wanted, self._unit)
+        try:
+            Builder(tree)
+            self._rows = ProtobufRows(tree, steps, self._framing, indexes)
+        except ValueError as error:
+            raise IllegalArgument(
+                f"the columns of {descriptor.full_name} cannot be made: {error}",
+                hint="give the wanted ones with fields=",
+            ) from None
+        self._tree = tree
+
+    def _settle_by_values(self, column: Any) -> None:
+        """Take the schema and the message that the first value with a header of a known schema names."""
+        pyarrow = import_pyarrow()
+        array = column if isinstance(column, pyarrow.Array | pyarrow.ChunkedArray) else pyarrow.array(column)
+        assert self._source is not None
+        for value in array.drop_null()[:MOST_SAMPLE_ROWS].to_pylist():
+            header = _header(value if isinstance(value, bytes) else value.encode())
+            if header is None:
+                continue
+            try:
+                schema = self._source.by_id(header[0])
+            except UnknownSchema:
+                continue
+            if schema.kind != PROTOBUF:
+                continue
+            files = self._stored_files(schema)
+            found = files.message_at(header[1]) if self._message is None else files.message(self._message)
+            self._settle(found, indexes_of(found) if found.file is files.file else ())
+            return
+
+    @property
+    def arrow_type(self) -> pyarrow.DataType:
+        """Type of the decoded column; IllegalArgument while it depends on the first value, which is yet to be seen."""
+        if self._tree is None:
+            raise IllegalArgument(
+                "the columns are those of the first value's schema, and none was decoded",
+                hint="give schema=, or subject=, or decode a column first",
+            )
+        if self._arrow_type is None:
+            self._arrow_type = arrow_type(self._tree)
+        return self._arrow_type
+
+    def decode(self, column: pyarrow.Array) -> Decoded:
+        """Decode a binary column. What is no message of the type is an error of its row."""
+        given = value_column(column)
+        if self._rows is None:
+            with self._lock:
+                if self._rows is None:
+                    self._settle_by_values(column)
+        rows = self._rows
+        if rows is not None:
+            return decoded(rows.decode(given, self._most_bytes), len(given), self._most_bytes)
+        # no value names a schema that is known: nothing but nulls and errors
+        pyarrow = import_pyarrow()
+        text = "there is no registry's header with the id of a known schema"
+        errors = [None if value is None else text for value in pyarrow.array(column).to_pylist()]
+        failed = len(errors) - errors.count(None)
+        return Decoded(pyarrow.nulls(len(errors)), pyarrow.array(errors, pyarrow.string()) if failed else None, failed)
+
+
+def _descriptor(schema: Any, message: str | None) -> Any:
+    """Return the descriptor of a schema that the user gave."""
+    found = descriptor_of(schema)
+    if found is not None:
+        if message is not None and message not in (found.full_name, found.name):
+            raise IllegalArgument(f"the given message is {found.full_name}, not {message}")
+        return found
+    if isinstance(schema, bytes):
+        return descriptor_files(schema).message(message)
+    if not isinstance(schema, str | os.PathLike):
+        raise IllegalArgument(f"a {type(schema).__name__} describes no Protobuf message")
+    text = os.fspath(schema)
+    if isinstance(schema, str) and "{" in text:
+        return descriptor_files(text.encode()).message(message)
+    return descriptor_files(read_schema_file(text), text).message(message)
+
+
+def _header(value: bytes) -> tuple[int, tuple[int, ...]] | None:
+    """Return the id and the indexes of a registry's header, None where there is none."""
+    if len(value) <= HEADER_BYTES or value[0] != 0:
+        return None
+    at = HEADER_BYTES
+    numbers: list[int] = []
+    while at < len(value) and (not numbers or len(numbers) <= numbers[0]):
+        number = shift = 0
+        while at < len(value):
+            byte = value[at]
+            at += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80 or shift > 28:
+                break
+        if number & 1:
+            return None
+        numbers.append(number >> 1)
+    if not numbers or len(numbers) != numbers[0] + 1:
+        return None
+    return int.from_bytes(value[1:HEADER_BYTES], "big"), tuple(numbers[1:]) or (0,)

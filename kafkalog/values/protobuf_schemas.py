@@ -1,0 +1,213 @@
+"""Where a Protobuf message's description comes from: a descriptor set, `.proto` text, a class, or a registry.
+
+All of it needs the package protobuf (extra `schemas`). `.proto` text is compiled by protoc: that of the package
+grpcio-tools, or the program.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from kafkalog.errors import IllegalArgument, MissingPackage
+
+PROTOC_TIMEOUT_S: Final = 60
+WELL_KNOWN: Final = ("any", "api", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type",
+                     "wrappers")  # fmt: skip
+
+
+def import_protobuf(name: str) -> Any:
+    """Return a module of `google.protobuf`; MissingPackage without the package."""
+    try:
+        return import_module(f"google.protobuf.{name}")
+    except ImportError as error:
+        raise MissingPackage(
+            f"the decoder protobuf needs a package that is not installed: {error}",
+            hint="pip install 'kafkalog[schemas]'",
+        ) from None
+
+
+def descriptor_of(given: Any) -> Any | None:
+    """Return the descriptor of a generated message class, of a message, or of itself; None for anything else."""
+    found = getattr(given, "DESCRIPTOR", given)
+    return found if hasattr(found, "fields_by_number") else None
+
+
+class DescriptorFiles:
+    """The files of one schema: the last one is the schema itself, the others are what it imports."""
+
+    def __init__(self, files: Iterable[Any], place: str = "") -> None:
+        self.place = place
+        pool = import_protobuf("descriptor_pool").DescriptorPool()
+        given = {file.name: file for file in files}
+        if not given:
+            raise IllegalArgument("the descriptor set has no file", path=place or None)
+        self._given = given
+        self._added: set[str] = set()
+        try:
+            for name in given:
+                self._add(pool, name, ())
+            self.file = pool.FindFileByName(list(given)[-1])
+            self._all = [pool.FindFileByName(name) for name in given]
+        except (TypeError, KeyError, ValueError) as error:
+            raise IllegalArgument(f"the descriptor set contradicts itself: {error}", path=place or None) from None
+
+    def _add(self, pool: Any, name: str, importers: tuple[str, ...]) -> None:
+        if name in self._added:
+            return
+        if name in importers:
+            raise ValueError(f"{name} imports itself")
+        file = self._given.get(name) or _well_known(name)
+        if file is None:
+            raise KeyError(f"{name} is imported and not in it (protoc --include_imports puts it there)")
+        for other in file.dependency:
+            self._add(pool, other, (*importers, name))
+        pool.Add(file)
+        self._added.add(name)
+
+    def message(self, name: str | None) -> Any:
+        """Return the descriptor of a message by its name, with or without the package; of the only one for None."""
+        known = {found.full_name: found for file in self._all for found in _messages(file)}
+        if name is None:
+            own = list(self.file.message_types_by_name.values())
+            if len(own) == 1:
+                return own[0]
+            words = f"the schema has {len(own)} messages" if own else "the schema has no message"
+            raise IllegalArgument(words, path=self.place or None, hint=f"give message=, one of {', '.join(known)}")
+        found = known.get(name) or known.get(f"{self.file.package}.{name}")
+        if found is None:
+            near = get_close_matches(name, [*known, *(one.rpartition(".")[2] for one in known)], 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the messages are {', '.join(known)}"
+            raise IllegalArgument(f"the schema has no message {name!r}", path=self.place or None, hint=hint)
+        return found
+
+    def message_at(self, indexes: tuple[int, ...]) -> Any:
+        """Return the descriptor of the message at indexes: in the file, then in each message around it."""
+        types = list(self.file.message_types_by_name.values())
+        found = None
+        for index in indexes:
+            if not 0 <= index < len(types):
+                raise IllegalArgument(f"the schema has no message at {list(indexes)}", path=self.place or None)
+            found = types[index]
+            types = list(found.nested_types)
+        return found
+
+
+def indexes_of(descriptor: Any) -> tuple[int, ...]:
+    """Return the indexes of a message's type, as a registry's header has them."""
+    found: list[int] = []
+    while descriptor.containing_type is not None:
+        found.append([one.full_name for one in descriptor.containing_type.nested_types].index(descriptor.full_name))
+        descriptor = descriptor.containing_type
+    found.append(list(descriptor.file.message_types_by_name).index(descriptor.name))
+    return tuple(reversed(found))
+
+
+def descriptor_files(content: bytes, place: str = "", imports: Mapping[str, bytes] | None = None) -> DescriptorFiles:
+    """Return the files of a schema: a FileDescriptorSet, base64 of a FileDescriptorProto, or `.proto` text.
+
+    `imports` are the contents of the files that it imports, by name. MissingPackage if text is given and there is no
+    protoc; IllegalArgument for anything else.
+    """
+    pb = import_protobuf("descriptor_pb2")
+    files = _parsed_set(pb, content)
+    if files is None:
+        own = _parsed_file(pb, content)
+        others = [_parsed_file(pb, other, name) for name, other in (imports or {}).items()]
+        known = [file for file in (*others, own) if file is not None]
+        files = known if len(known) == len(others) + 1 else None
+    if files is None:
+        files = list(pb.FileDescriptorSet.FromString(_compile(content, place, imports or {})).file)
+    return DescriptorFiles(files, place)
+
+
+def _parsed_set(pb: Any, content: bytes) -> list[Any] | None:
+    """Return the files of a FileDescriptorSet, None for anything else."""
+    try:
+        files = list(pb.FileDescriptorSet.FromString(content).file)
+    except Exception:  # the package's DecodeError, of one of its implementations
+        return None
+    return files if files and all(file.name for file in files) else None
+
+
+def _parsed_file(pb: Any, content: bytes, name: str = "") -> Any | None:
+    """Return a FileDescriptorProto in base64, as a registry has it in its format `serialized`; None for others."""
+    try:
+        file = pb.FileDescriptorProto.FromString(base64.b64decode(content.strip(), validate=True))
+    except Exception:  # no base64, or the package's DecodeError
+        return None
+    if not file.name and not file.message_type:
+        return None
+    file.name = name or file.name or "schema.proto"
+    return file
+
+
+def _well_known(name: str) -> Any | None:
+    """Return a file of Google's well-known types."""
+    stem = name.removeprefix("google/protobuf/").removesuffix(".proto")
+    if stem not in WELL_KNOWN or not name.startswith("google/protobuf/"):
+        return None
+    file = import_protobuf("descriptor_pb2").FileDescriptorProto()
+    import_protobuf(f"{stem}_pb2").DESCRIPTOR.CopyToProto(file)
+    return file
+
+
+def _messages(file: Any) -> list[Any]:
+    waiting, found = list(file.message_types_by_name.values()), []
+    while waiting:
+        one = waiting.pop(0)
+        if not one.GetOptions().map_entry:
+            found.append(one)
+        waiting += one.nested_types
+    return found
+
+
+def _protoc() -> list[str]:
+    """Return the command of protoc; MissingPackage if there is none."""
+    if find_spec("grpc_tools") is not None:
+        return [sys.executable, "-m", "grpc_tools.protoc"]
+    program = shutil.which("protoc")
+    if program is None:
+        raise MissingPackage(
+            "a schema is .proto text, and there is no protoc to compile it",
+            hint="pip install grpcio-tools, or compile it elsewhere: protoc --include_imports -o x.desc x.proto",
+        )
+    return [program]
+
+
+def _compile(content: bytes, place: str, imports: Mapping[str, bytes]) -> bytes:
+    """Return the FileDescriptorSet of `.proto` text; IllegalArgument with protoc's words if it has errors."""
+    command = _protoc()
+    with tempfile.TemporaryDirectory(prefix="kafkalog-proto-") as folder:
+        for name, text in {**imports, "schema_to_read.proto": content}.items():
+            path = os.path.normpath(os.path.join(folder, name))
+            if not path.startswith(folder + os.sep):
+                raise IllegalArgument(f"the schema imports {name!r}, which is no relative path", path=place or None)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(text)
+        made = os.path.join(folder, "made.desc")
+        around = [f"-I{os.path.dirname(os.path.abspath(place))}"] if place and os.path.isfile(place) else []
+        options = ["--include_imports", f"--descriptor_set_out={made}", f"-I{folder}", *around, "schema_to_read.proto"]
+        try:
+            done = subprocess.run(
+                [*command, *options], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROTOC_TIMEOUT_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise IllegalArgument(f"protoc did not compile the schema: {error}", path=place or None) from None
+        if done.returncode or not os.path.exists(made):
+            lines = done.stderr.decode("utf-8", "replace").replace(folder + os.sep, "").splitlines()
+            said = [line for line in lines if ".proto:" in line and "] " not in line] or lines
+            words = "; ".join(said) or f"protoc ended with status {done.returncode}"
+            raise IllegalArgument(f"the schema is no Protobuf: {words}", path=place or None)
+        with open(made, "rb") as file:
+            return file.read()
