@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog import hooks as hooks
     from kafkalog import metrics as metrics
     from kafkalog import values as values
+    from kafkalog import where as where
     from kafkalog._core.batch.record import Record as Record
     from kafkalog.config.broker import BrokerConfig as BrokerConfig
     from kafkalog.dirs.log_dirs import LogDirs as LogDirs
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.types import TopicPartition as TopicPartition
     from kafkalog.util.descriptors import DESCRIPTORS as open_files
 
-_MODULES = ("aio", "control", "decoders", "errors", "hooks", "metrics", "values")
+_MODULES = ("aio", "control", "decoders", "errors", "hooks", "metrics", "values", "where")
 _NAMES = {
     "BrokerConfig": ("config.broker", "BrokerConfig"),
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
@@ -62,6 +63,7 @@ __all__ = [
     "EARLIEST", "LATEST", "BrokerConfig", "Log", "LogDirs", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch",
     "TopicPartition", "__version__", "aio", "control", "convert", "decoders", "errors", "hooks", "metrics", "open",
     "open_dirs", "open_files", "repair", "values", "verify",
+    "where",
 ]  # fmt: skip
 
 

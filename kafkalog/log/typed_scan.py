@@ -65,6 +65,10 @@ class TypedScan:
     <TypedScan orders-0 [0, 2): offset, size where key == 'u-1'>
     >>> scan.table().to_pydict(), scan.columns, scan.undecodable
     ({'offset': [0], 'size': [5]}, ('offset', 'size'), 0)
+    >>> scan.schema.field("size").type, scan.start, scan.stop, scan.scan
+    (DataType(int32), 0, 2, <LogScan orders-0 [0, 2): key, value, offset>)
+    >>> scan.to_pandas()["offset"].tolist(), scan.to_polars()["size"].to_list(), scan.selection.expression
+    ([0], [5], <Expression key == 'u-1'>)
     """
 
     __slots__ = ("scan", "selection")

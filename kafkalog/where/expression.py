@@ -43,6 +43,8 @@ class Expression:
     <Expression value.order.total > 100 and header.trace is not null>
     >>> expression.names.value, expression.names.headers, expression.columns
     ((('order', 'total'),), ('trace',), ('value', 'headers'))
+    >>> where.Expression(expression.node) == expression
+    True
     """
 
     __slots__ = ("_compiled", "node")
@@ -68,7 +70,12 @@ class Expression:
 
     @property
     def typed_roots(self) -> frozenset[str]:
-        """"key" and "value", if the expression looks at more of them than their sizes."""
+        """"key" and "value", if the expression looks at more of them than their sizes.
+
+        >>> from kafkalog import where
+        >>> where.parse("key == 'a' and size > 5").typed_roots
+        frozenset({'key'})
+        """
         return frozenset(one.root for one in fields_of(self.node)) & {"key", "value"}
 
     @property
@@ -86,7 +93,12 @@ class Expression:
 
     @property
     def largest_number(self) -> int:
-        """Largest absolute value of a whole number among the constants; 0 without one."""
+        """Largest absolute value of a whole number among the constants; 0 without one.
+
+        >>> from kafkalog import where
+        >>> where.parse("value.a > 5 and value.b in (-7, 1.5)").largest_number
+        7
+        """
         from kafkalog.where.nodes import literals_of
 
         numbers = [one.value for one in literals_of(self.node)]

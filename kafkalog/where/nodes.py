@@ -24,7 +24,13 @@ MIRRORED: Final = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=":
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a record: `("offset",)`, `("header", "trace")`, `("value", "order", "total")`."""
+    """A field of a record: `("offset",)`, `("header", "trace")`, `("value", "order", "total")`.
+
+    >>> from kafkalog import where
+    >>> field = where.parse_field('header."a b"')
+    >>> field.path, field.root, str(field)
+    (('header', 'a b'), 'header', 'header."a b"')
+    """
 
     path: tuple[str, ...]
     position: int = attribute(default=0, compare=False)
