@@ -76,6 +76,11 @@ class Selection:
         self._schema: pyarrow.Schema | None = None
 
     @property
+    def decoders(self) -> dict[str, ColumnDecoder]:
+        """Decoders of "key" and "value": a scan of another partition that is given them has the same types."""
+        return dict(self._decoders)
+
+    @property
     def bounds(self) -> Bounds:
         """Offsets, times and partitions outside of which no record passes."""
         return Bounds(EVERY, EVERY, EVERY) if self.expression is None else self.expression.bounds()

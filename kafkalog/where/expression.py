@@ -20,7 +20,7 @@ __all__ = ["Expression", "Names", "parse", "parse_field"]
 
 
 class Names(NamedTuple):
-    """What an expression needs of a record.
+    """Columns, paths and headers of records that an expression needs.
 
     `columns` are names of a scan's columns; `key` and `value` are the paths into them, `()` for the whole key or value;
     `headers` are names of headers.
