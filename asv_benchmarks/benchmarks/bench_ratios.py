@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from asv_benchmarks import columns, engine, recovering, typed, verifying
+from asv_benchmarks import columns, engine, filtering, recovering, typed, verifying
 from asv_benchmarks.hot_paths.path import profile
 from asv_benchmarks.measure import Row
 
@@ -26,6 +26,8 @@ FULL = {
     "JSON to Arrow, 10 fields": "pyarrow.json",
     "JSON to Arrow, one path": "DuckDB",
     "Protobuf to Arrow, 10 fields": "protobuf, parsed alone",
+    "where on a key": "DuckDB",
+    "where with a regular expression": "DuckDB",
     "verify, batches of 100 records": "pread alone",
     "verify, batches of 1 record": "pread alone",
     "recovery, batches of 100 records": "pread alone",
@@ -38,6 +40,7 @@ def _rows(directory: Path) -> list[Row]:
     found = [*engine.append_rows(directory), *engine.lookup_rows(directory), *engine.crc_rows()]
     if profile() == "full":
         found += [*engine.scan_rows(directory), *columns.rows(directory), *typed.rows(directory)]
+        found += filtering.rows(directory)
         found += [*verifying.rows(directory, MEGABYTES), *recovering.rows(directory, MEGABYTES)]
     return found
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.log.append import OneRecord
     from kafkalog.storage.damage import Skipped
     from kafkalog.tools.verify.directories import Report
+    from kafkalog.where import Expression
 
     class _Append(TypedDict, total=False):
         """Keywords of `Log.append`."""
@@ -50,6 +51,18 @@ if TYPE_CHECKING:
         isolation: str | None
         on_damage: str
         skipped: list[Skipped] | None
+
+    class _Records(_Bounds, total=False):
+        """Keywords of `Log.records`."""
+
+        where: str | Expression | None
+        key: Any
+        value: Any
+        on_undecodable: str
+        schema: Any
+        schemas: Any
+        registry: Any
+        message: str
 
     class _Cursors(TypedDict, total=False):
         """Keywords of `Log.cursors`."""
@@ -227,7 +240,7 @@ class AsyncLog:
         return await self._run(self.log.delete_before, offset)
 
     async def records(
-        self, start: int | None = None, stop: int | None = None, **bounds: Unpack[_Bounds]
+        self, start: int | None = None, stop: int | None = None, **bounds: Unpack[_Records]
     ) -> AsyncIterator[Record]:
         """Yield the records of `Log.records`; a thread reads up to 1,024 of them at a time."""
         source = await self._run(self.log.records, start, stop, **bounds)

@@ -25,7 +25,7 @@ from kafkalog.browse.moves import (
     turn_page,
 )  # fmt: skip
 from kafkalog.browse.pages import Pages
-from kafkalog.browse.search import find_key, parse_key
+from kafkalog.browse.search import find_key, find_match, parse_search
 from kafkalog.errors import KafkalogError, LogClosed
 from kafkalog.inspect.segment import Segment
 from kafkalog.inspect.width import cut, escape_text
@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kafkalog.browse.batches import Place
+    from kafkalog.where import Expression
 
 __all__ = ["BrowseApp"]
 
 _KEYS: Final = "Enter in  Left out  / key  o offset  t time  n next  q quit"
 _PLACEHOLDERS: Final = {
-    "key": "key, \\xff for a byte", "offset": "offset, negative from the end", "time": "time, 2026-11-20T12:00 or ms",
+    "key": "key, \\xff for a byte, or a condition", "offset": "offset, negative from the end",
+    "time": "time, 2026-11-20T12:00 or ms",
 }  # fmt: skip
 _RIGHT: Final = frozenset({"count", "number", "size", "duration", "ratio", "rate", "share"})
 _TABLE_CSS: Final = """
@@ -76,7 +78,7 @@ class BrowseApp(App[None]):
         self._fs = fs
         self._frames = [Frame(top, top.start)]
         self._question = "key"
-        self._key: bytes | None = None
+        self._wanted: bytes | Expression | None = None
         self._is_searching = False
         self._opens_directly = len(top.things) == 1
 
@@ -279,7 +281,7 @@ class BrowseApp(App[None]):
     # Searching
 
     def action_ask(self, what: str) -> None:
-        """Ask for a key, an offset or a time."""
+        """Ask for a key or a condition, an offset or a time."""
         if self.frame.level.view is None:
             self.say("open a partition first (Enter)")
             return
@@ -303,8 +305,12 @@ class BrowseApp(App[None]):
         if not text or view is None:
             return
         if self._question == "key":
-            self._key = parse_key(event.value)
-            self._search_key(view, self._current_offset())
+            try:
+                self._wanted = parse_search(event.value)
+            except KafkalogError as error:
+                self.say(str(error))
+                return
+            self._search(view, self._current_offset())
         elif self._question == "offset":
             self._jump(view, lambda: parse_offset(text, view))
         else:
@@ -329,15 +335,15 @@ class BrowseApp(App[None]):
         return 0
 
     def action_next(self) -> None:
-        """Find the next record with the last key."""
+        """Find the next record with the last key, or for which the last condition is true."""
         view = self.frame.level.view
-        if view is None or self._key is None:
+        if view is None or self._wanted is None:
             self.say("no key to search for: press / first")
         else:
-            self._search_key(view, self._current_offset() + 1)
+            self._search(view, self._current_offset() + 1)
 
-    def _search_key(self, view: LogView, start: int) -> None:
-        key, height = self._key or b"", self.height
+    def _search(self, view: LogView, start: int) -> None:
+        wanted, height = self._wanted or b"", self.height
         self._is_searching = True
 
         def work() -> Action:
@@ -349,7 +355,10 @@ class BrowseApp(App[None]):
                 return not worker.is_cancelled
 
             try:
-                found = find_key(view, key, start, keep_going)
+                if isinstance(wanted, bytes):
+                    found = find_key(view, wanted, start, keep_going)
+                else:
+                    found = find_match(view, wanted, start, keep_going)
             finally:
                 self._is_searching = False
             if found.offset is not None:

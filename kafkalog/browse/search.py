@@ -1,21 +1,31 @@
-"""Key search: reads record by record from an offset on, reports progress, and stops on request."""
+"""Search for a key or by a condition: reads from an offset on, reports progress, and stops on request."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.batch.decode import RecordTable
-from kafkalog.reading.chunks import batch_chunks, visible_chunks
+from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
+from kafkalog.records.column_reader import ColumnReader, kinds_of
+from kafkalog.records.table import RecordBatchColumns
 from kafkalog.records.tables import record_tables
 from kafkalog.storage.readonly.view import LogView
 
-__all__ = ["SEARCH_BYTES", "Search", "find_key", "parse_key"]
+if TYPE_CHECKING:
+    from kafkalog.where import Expression
+
+__all__ = ["SEARCH_BYTES", "Search", "find_key", "find_match", "parse_key", "parse_search"]
 
 SEARCH_BYTES: Final = 256 << 20
 """Bytes of batches after which a search stops and reports that; repeated, it continues."""
 _ESCAPE: Final = re.compile(rb"\\(\\|x[0-9a-fA-F]{2})")
+
+
+_CONDITION: Final = re.compile(r"==|!=|\s(?:[<>]=?|like|in|matches|is)\s", re.IGNORECASE)
+"""Marks a text that is meant as a condition even if it is none."""
 
 
 class Search(NamedTuple):
@@ -39,6 +49,65 @@ def parse_key(text: str) -> bytes:
         return b"\\" if found[1] == b"\\" else bytes([int(found[1][1:], 16)])
 
     return _ESCAPE.sub(byte, text.encode("utf-8", "surrogateescape"))
+
+
+def parse_search(text: str) -> bytes | Expression:
+    r"""Parse what to search for: a condition (docs/where.md), or else a key as `parse_key` does.
+
+    Raises IllegalArgument for a condition that is wrong; MissingPackage.
+
+    >>> parse_search("u-17"), parse_search("key like 'eu-%' and size > 100")
+    (b'u-17', <Expression key like 'eu-%' and size > 100>)
+    """
+    if not _CONDITION.search(text):
+        return parse_key(text)
+    from kafkalog.where import parse
+
+    expression = parse(text)
+    expression.check()
+    return expression
+
+
+def find_match(
+    view: LogView,
+    expression: Expression,
+    start: int,
+    keep_going: Callable[[int, int], bool],
+    most_bytes: int = SEARCH_BYTES,
+) -> Search:
+    """Find the first record at or after `start` for which a condition is true.
+
+    Arguments and errors are those of `find_key`.
+    """
+    at, read, end = max(start, view.log_start_offset), 0, view.log_end_offset
+    for chunk in visible_chunks(view, batch_chunks(view, at, end, sequential=True), False, end, None):
+        if read >= most_bytes or not keep_going(at, read):
+            return Search(None, at, read, False)
+        found = _find_in_chunk(view, chunk, expression, max(at, start), end)
+        if found is not None:
+            return Search(found, found + 1, read, True)
+        at = max(at, chunk.next_offset)
+        read += len(chunk.data)
+    return Search(None, end, read, True)
+
+
+def _find_in_chunk(view: LogView, chunk: Chunk, expression: Expression, start: int, stop: int) -> int | None:
+    """Return the offset of the first record of a chunk for which the condition is true; None without one."""
+    import pyarrow
+
+    where = view.topic_partition
+    columns = dict.fromkeys(("offset", *expression.columns))
+    reader = ColumnReader(kinds_of(columns), start, stop, topic=where.topic, partition=where.partition)
+    pieces = reader.read(
+        chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
+    )
+    for piece in chain(pieces, reader.rest()):
+        batch = pyarrow.record_batch(RecordBatchColumns(piece))
+        found = batch.column(0).filter(expression.mask(batch))
+        if len(found):
+            offset: int = found[0].as_py()
+            return offset
+    return None
 
 
 def find_key(

@@ -322,7 +322,7 @@ class _Consumer:
         try:
             written = filter.write(
                 view, self.out, template, self.serdes, first_offset=start, end_offset=stop, max_records=self.left,
-                isolation=self.given["isolation_level"], skipped=self.skipped, tell=meter.add,
+                isolation=self.given["isolation_level"], skipped=self.skipped, tell=lambda size, _: meter.add(size),
             )  # fmt: skip
         finally:
             self.out.flush()  # the records before the damage

@@ -13,6 +13,7 @@ import click
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
+    from kafkalog.log.log import Log
     from kafkalog.log.typed_scan import TypedScan
     from kafkalog.storage.damage import Skipped
     from kafkalog.storage.readonly.view import LogView
@@ -60,6 +61,7 @@ class Filter:
             if schemas is not None:
                 self.typed["schemas"] = schemas
         self.undecodable = 0
+        self._logs: dict[str, Log] = {}  # a log that nobody holds closes its files
 
     def write(
         self,
@@ -73,7 +75,7 @@ class Filter:
         max_records: int,
         isolation: str | None,
         skipped: list[Skipped] | None,
-        tell: Callable[[int], None],
+        tell: Callable[[int, int], None],
     ) -> Written:
         """Write the matching records with offsets in [first_offset, end_offset), as `write_records` does."""
         from kafkalog.log.log import Log
@@ -86,7 +88,8 @@ class Filter:
             "isolation": isolation, "skipped": skipped, "on_damage": "raise" if skipped is None else "skip",
         }  # fmt: skip
         typed = {**self.typed, "where": self.expression}
-        log = Log(view, None)
+        if (log := self._logs.get(view.path)) is None:
+            log = self._logs[view.path] = Log(view, None)
         if self.project is not None:
             typed["project"] = {**{one: one for one in self.project}, _OFFSET: "offset"}
             scan = typed_scan(log, first_offset, end_offset, None, typed, options)
@@ -113,7 +116,7 @@ def _write_rows(
     pieces: Pieces,
     serdes: Serdes | None,
     max_records: int,
-    tell: Callable[[int], None],
+    tell: Callable[[int, int], None],
 ) -> Written:
     """Write the records of a scan of offsets; `next_offset` is 0 unless `max_records` ended it."""
     from kafkalog.log.matching import matching_rows

@@ -48,8 +48,7 @@ def _matching_files(
 
     part, settings = task.range, task.settings
     pieces = json_lines(topic=part.topic, partition=part.partition)
-    isolation = "read_committed" if settings.isolation == "committed" else settings.isolation
-    options = {"isolation": isolation, "on_damage": task.on_damage, "skipped": skipped}
+    options = {"isolation": task.reader_isolation, "on_damage": task.on_damage, "skipped": skipped}
     with kafkalog.open(part.directory) as log:
         found = matching_rows(typed_scan(log, part.start, part.stop, ["offset"], {"where": settings.where}, options))
         is_done = False

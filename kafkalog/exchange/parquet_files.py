@@ -69,7 +69,8 @@ def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[pa.Rec
     with kafkalog.open(part.directory) as log:
         max_bytes = min(BATCH_BYTES, max(MIN_BATCH_BYTES, task.file_bytes // 8))
         options = {
-            "isolation": settings.isolation, "batch_bytes": max_bytes, "on_damage": task.on_damage, "skipped": skipped
+            "isolation": task.reader_isolation, "batch_bytes": max_bytes, "on_damage": task.on_damage,
+            "skipped": skipped,
         }  # fmt: skip
         scan = scan_of(log, part.start, part.stop, columns, {**options, "where": settings.where})
         for piece in scan:

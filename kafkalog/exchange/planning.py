@@ -48,6 +48,11 @@ class ExportTask:
     staging: str
     on_damage: str = "raise"
 
+    @property
+    def reader_isolation(self) -> str:
+        """Isolation of the settings, by the name that readers take."""
+        return "read_committed" if self.settings.isolation == "committed" else self.settings.isolation
+
     def new_name(self) -> str:
         """Return a name for the files of one attempt at the task."""
         return f"{self.range.topic_partition}-{self.range.start:020d}-{os.urandom(6).hex()}"

@@ -44,10 +44,11 @@ def matching_records(typed: TypedScan) -> Iterator[Record]:
             yield table[row]
 
 
-def matching_rows(typed: TypedScan, tell: Callable[[int], None] | None = None) -> Iterator[Matches]:
-    """Yield the records that a typed scan of offsets returns, as rows of tables; `tell` is called with the bytes read.
+def matching_rows(typed: TypedScan, tell: Callable[[int, int], None] | None = None) -> Iterator[Matches]:
+    """Yield the records that a typed scan of offsets returns, as rows of tables.
 
-    All records before an error are yielded before it is raised.
+    `tell` is called after each chunk with its bytes and the next offset; an exception of it ends the reading. All
+    records before an error are yielded before it is raised.
     """
     scan = typed.scan
     source = scan.log._source
@@ -67,7 +68,7 @@ def matching_rows(typed: TypedScan, tell: Callable[[int], None] | None = None) -
                 if rows:
                     yield matches._replace(rows=rows)
         if tell is not None:
-            tell(len(run.chunk.data))
+            tell(len(run.chunk.data), run.chunk.next_offset)
         if found.failure is not None:
             raise found.failure
 

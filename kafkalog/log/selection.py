@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafkalog.errors import IllegalArgument, InvalidRecord, MissingPackage
@@ -14,8 +14,6 @@ from kafkalog.where.fields import COLUMN_OF
 
 if TYPE_CHECKING:
     import pyarrow
-
-    from kafkalog.where.kinds import Kind
 
 __all__ = ["ColumnDecoder", "Projection", "Selection", "selection_of"]
 
@@ -76,6 +74,11 @@ class Selection:
             wanted.add("offset")  # for the error
         self.columns: tuple[str, ...] = tuple(name for name in COLUMNS if name in wanted)
         self._schema: pyarrow.Schema | None = None
+
+    @property
+    def decoders(self) -> dict[str, ColumnDecoder]:
+        """Decoders of "key" and "value": a scan of another partition that is given them has the same types."""
+        return dict(self._decoders)
 
     @property
     def bounds(self) -> Bounds:
@@ -204,8 +207,13 @@ def _undecodable(batch: pyarrow.RecordBatch, root: str, errors: pyarrow.StringAr
     )  # fmt: skip
 
 
-def selection_of(columns: Iterable[str] | None, given: Mapping[str, Any]) -> Selection:
-    """Return the selection of a scan's typed keywords (`TYPED_OPTIONS`); raise IllegalArgument for wrong ones."""
+def selection_of(
+    columns: Iterable[str] | None, given: Mapping[str, Any], sample: Callable[[str], list[bytes]] | None = None
+) -> Selection:
+    """Return the selection of a scan's typed keywords (`TYPED_OPTIONS`); raise IllegalArgument for wrong ones.
+
+    `sample` returns the first keys or values, for JSON whose types nothing else tells.
+    """
     lenient = given.get("on_undecodable") or "raise"
     if lenient not in ("null", "raise"):
         raise IllegalArgument(f"on_undecodable is {lenient!r}", hint="give 'null' or 'raise'")
@@ -216,8 +224,8 @@ def selection_of(columns: Iterable[str] | None, given: Mapping[str, Any]) -> Sel
         raise IllegalArgument("on_undecodable is given, but nothing is decoded", hint="give value= or key= as well")
     expression = _expression(given.get("where"))
     outputs = _columns(columns) if project is None else _projected(project)
-    decoders = _decoders(outputs, expression, given)
     _check_arrow()
+    decoders = _decoders(outputs, expression, given, sample)
     selection = Selection(outputs, expression, decoders, lenient == "null")
     for one in outputs:
         if one.field is not None:
@@ -266,10 +274,15 @@ def _projected(project: Projection) -> list[_Output]:
 
 
 def _decoders(
-    outputs: list[_Output], expression: Expression | None, given: Mapping[str, Any]
+    outputs: list[_Output],
+    expression: Expression | None,
+    given: Mapping[str, Any],
+    sample: Callable[[str], list[bytes]] | None,
 ) -> dict[str, ColumnDecoder]:
     found: dict[str, ColumnDecoder] = {}
     options = {name: given[name] for name in SCHEMA_OPTIONS if given.get(name) is not None}
+    used = {one.column if one.field is None else one.field.root for one in outputs}
+    used |= set() if expression is None else expression.typed_roots
     names = [root for root in ("value", "key") if isinstance(given.get(root), str)]
     if options and not names:
         raise IllegalArgument(f"{next(iter(options))} is given, but nothing is decoded by it", hint="give value='avro'")
@@ -280,37 +293,76 @@ def _decoders(
         if not isinstance(asked, str):
             if not hasattr(asked, "decode") or not hasattr(asked, "arrow_type"):
                 raise TypeError(f"{root} is a {type(asked).__name__}: give a decoder's name, such as 'avro'")
-            found[root] = asked
+            if root in used:
+                found[root] = asked
+            continue
+        if root not in used:
             continue
         # one schema is that of the value, if both are decoded
         own = {name: one for name, one in options.items() if name not in _OF_ONE_TYPE or root == names[0]}
-        found[root] = _named_decoder(asked, root, outputs, expression, own)
+        if asked == "json" and "schema" not in own:
+            own |= _json_options(root, outputs, expression, sample)
+        if own.get("sample") == []:
+            found[root] = _NothingDecoder()
+            continue
+        from kafkalog import values
+
+        found[root] = values.decoder(asked, **own)
     return found
 
 
-def _named_decoder(
-    name: str, root: str, outputs: list[_Output], expression: Expression | None, options: dict[str, Any]
-) -> ColumnDecoder:
-    from kafkalog import values
+class _NothingDecoder:
+    """The decoder of a column of nulls, from which no type follows."""
 
-    if name == "json" and not options and (paths := _wanted_paths(root, outputs, expression)) is not None:
-        options["fields"] = paths
-    return values.decoder(name, **options)
+    @property
+    def arrow_type(self) -> Any:
+        """Arrow's null."""
+        import pyarrow
+
+        return pyarrow.null()
+
+    def decode(self, column: Any) -> Any:
+        """Return nulls."""
+        import pyarrow
+
+        from kafkalog.values import Decoded
+
+        return Decoded(pyarrow.nulls(len(column)), None, 0)
 
 
-def _wanted_paths(
-    root: str, outputs: list[_Output], expression: Expression | None
-) -> dict[tuple[str, ...], Kind | None] | None:
-    """Return the paths that are needed of a key or value, with the kinds that constants imply; None if it is whole."""
-    found: dict[tuple[str, ...], Kind | None] = {}
+_WORDS: Final = {"TEXT": "string", "BOOLEAN": "bool", "INTEGER": "double", "FLOAT": "double"}
+"""The type of a JSON field beside a constant of each kind: a number may have a fraction wherever it has none."""
+_EXACT_DOUBLE: Final = 2**53
+
+
+def _json_options(
+    root: str,
+    outputs: list[_Output],
+    expression: Expression | None,
+    sample: Callable[[str], list[bytes]] | None,
+) -> dict[str, Any]:
+    """Return the options of a JSON decoder without a schema: the wanted fields, with the types that constants imply.
+
+    A field of another kind than its constant compares as null. Types that no constant tells are those of a sample.
+    """
+    wanted: set[tuple[str, ...]] = set()
     for one in outputs:
         if one.field is None and one.column == root:
-            return None
-        if one.field is not None and one.field.root == root:
-            found.setdefault(one.field.path[1:], None)
-    for path, kind in ({} if expression is None else expression.hints[root]).items():
-        found[path] = kind
-    if expression is not None:
-        for path in expression.names.key if root == "key" else expression.names.value:
-            found.setdefault(path, None)
-    return None if () in found else found
+            wanted.add(())
+        elif one.field is not None and one.field.root == root:
+            wanted.add(one.field.path[1:])
+    compared = {} if expression is None else expression.hints[root]
+    if expression is not None and () in getattr(expression.names, root):
+        wanted.add(())
+    options: dict[str, Any] = {"strict": False}
+    if () not in wanted and not any("." in name for path in (*wanted, *compared) for name in path):
+        words = {
+            path: None if path in wanted or kind is None else _WORDS.get(kind.name) for path, kind in compared.items()
+        }
+        if expression is not None and expression.largest_number > _EXACT_DOUBLE:
+            words = {path: "int64" if word == "double" else word for path, word in words.items()}
+        options["fields"] = {".".join(path): word for path, word in {**dict.fromkeys(wanted), **words}.items()}
+        if options["fields"] and None not in options["fields"].values():
+            return options
+    options["sample"] = [] if sample is None else sample(root)
+    return options if options.get("fields") or "fields" not in options else {"sample": options["sample"]}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.errors import KafkalogError
 from kafkalog.log.pruning import PrunedScan
 from kafkalog.log.scan import LogScan
 from kafkalog.log.selection import Selection, selection_of
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TypedScan", "typed_scan"]
 
+SAMPLE_ROWS: Final = 1000
+"""Values that tell the types of JSON without a schema."""
+
 
 def typed_scan(
     log: Log,
@@ -29,10 +33,24 @@ def typed_scan(
     options: Mapping[str, Any],
 ) -> TypedScan:
     """Return the typed scan of [start, stop) of a log for its typed keywords and the options of a `LogScan`."""
-    selection = selection_of(columns, typed)
+    selection = selection_of(columns, typed, lambda root: _first_values(log, start, stop, root, options))
     if selection.expression is None:
         return TypedScan(LogScan(log, start, stop, selection.columns, **options), selection)
     return TypedScan(PrunedScan(log, start, stop, selection.columns, selection.bounds, **options), selection)
+
+
+def _first_values(log: Log, start: int, stop: int, root: str, options: Mapping[str, Any]) -> list[bytes]:
+    """Return the first keys or values of a range that are not null; damage behind them is met by the scan itself."""
+    reading = {name: options[name] for name in ("isolation", "on_damage") if name in options}
+    found: list[bytes] = []
+    try:
+        for piece in LogScan(log, start, stop, [root], batch_rows=SAMPLE_ROWS, **reading):
+            found += [one for one in piece[root] if one is not None]
+            if len(found) >= SAMPLE_ROWS:
+                break
+    except KafkalogError:
+        pass
+    return found[:SAMPLE_ROWS]
 
 
 class TypedScan:
@@ -47,6 +65,10 @@ class TypedScan:
     <TypedScan orders-0 [0, 2): offset, size where key == 'u-1'>
     >>> scan.table().to_pydict(), scan.columns, scan.undecodable
     ({'offset': [0], 'size': [5]}, ('offset', 'size'), 0)
+    >>> scan.schema.field("size").type, scan.start, scan.stop, scan.scan
+    (DataType(int32), 0, 2, <LogScan orders-0 [0, 2): key, value, offset>)
+    >>> scan.to_pandas()["offset"].tolist(), scan.to_polars()["size"].to_list(), scan.selection.expression
+    ([0], [5], <Expression key == 'u-1'>)
     """
 
     __slots__ = ("scan", "selection")

@@ -1,4 +1,7 @@
-"""Predicates on records: one small expression language, evaluated on Arrow columns.
+"""Conditions on records: one small expression language, evaluated on Arrow columns (docs/where.md).
+
+`parse` returns an Expression, `parse_field` a Field; `Expression.mask` evaluates it on a record batch, and
+`Expression.bounds` is what follows from it. `Expression.names` are Names.
 
 >>> from kafkalog import where
 >>> expression = where.parse("offset >= 100 and key like 'eu-%'")

@@ -79,6 +79,8 @@ def membership(type: pa.DataType, kind: Kind, literals: Iterable[Literal]) -> Te
     if kind is Kind.NULL:
         return lambda column: pa.nulls(len(column), pa.bool_())
     values = [value for one in known if (value := _member(type, kind, one)) is not None]
+    if kind is Kind.FLOAT and any(one.as_py() == 0 for one in values):
+        values += [pa.scalar(0.0, type), pa.scalar(-0.0, type)]  # equal, but not the same bits
     as_bytes = type in (pa.string(), pa.large_string()) and any(one.type == pa.binary() for one in values)
     stored = _binary(type) if as_bytes else type
     chosen = pa.array([_raw(one, as_bytes) for one in values], stored)

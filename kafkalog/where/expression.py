@@ -20,7 +20,7 @@ __all__ = ["Expression", "Names", "parse", "parse_field"]
 
 
 class Names(NamedTuple):
-    """What an expression needs of a record.
+    """Columns, paths and headers of records that an expression needs.
 
     `columns` are names of a scan's columns; `key` and `value` are the paths into them, `()` for the whole key or value;
     `headers` are names of headers.
@@ -43,6 +43,8 @@ class Expression:
     <Expression value.order.total > 100 and header.trace is not null>
     >>> expression.names.value, expression.names.headers, expression.columns
     ((('order', 'total'),), ('trace',), ('value', 'headers'))
+    >>> where.Expression(expression.node) == expression
+    True
     """
 
     __slots__ = ("_compiled", "node")
@@ -68,7 +70,12 @@ class Expression:
 
     @property
     def typed_roots(self) -> frozenset[str]:
-        """"key" and "value", if the expression looks at more of them than their sizes."""
+        """"key" and "value", if the expression looks at more of them than their sizes.
+
+        >>> from kafkalog import where
+        >>> where.parse("key == 'a' and size > 5").typed_roots
+        frozenset({'key'})
+        """
         return frozenset(one.root for one in fields_of(self.node)) & {"key", "value"}
 
     @property
@@ -83,6 +90,19 @@ class Expression:
         from kafkalog.where.kinds import implied_kinds
 
         return implied_kinds(self.node)
+
+    @property
+    def largest_number(self) -> int:
+        """Largest absolute value of a whole number among the constants; 0 without one.
+
+        >>> from kafkalog import where
+        >>> where.parse("value.a > 5 and value.b in (-7, 1.5)").largest_number
+        7
+        """
+        from kafkalog.where.nodes import literals_of
+
+        numbers = [one.value for one in literals_of(self.node)]
+        return max((abs(one) for one in numbers if isinstance(one, int)), default=0)
 
     def bounds(self) -> Bounds:
         """Return the offsets, times and partitions outside of which no record matches.

@@ -121,7 +121,7 @@ def misfit(field: Field, kind: Kind, other: str, hint: str | None) -> IllegalArg
 
 def _hint(field: Field, kind: Kind, given: Kind, literal: Literal) -> str | None:
     if kind is Kind.NESTED:
-        return f"write a path into it, such as {field}.name"
+        return f"write a path into it, such as {field}.name; lists are not compared"
     if kind in STRINGS and given in NUMBERS | {Kind.BOOLEAN}:
         decode = f", or decode it, as with {field.root}='int64' or 'json'" if field.root in ("key", "value") else ""
         return f"write '{literal}'{decode}"

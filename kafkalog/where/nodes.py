@@ -11,7 +11,7 @@ from typing import Final
 
 __all__ = [
     "And", "Compare", "Constant", "Field", "In", "IsNull", "Like", "Literal", "Matches", "Node", "Not", "Or", "Truth",
-    "fields_of",
+    "fields_of", "literals_of",
 ]  # fmt: skip
 
 Constant = int | Decimal | str | bytes | bool | None
@@ -24,7 +24,13 @@ MIRRORED: Final = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=":
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a record: `("offset",)`, `("header", "trace")`, `("value", "order", "total")`."""
+    """A field of a record: `("offset",)`, `("header", "trace")`, `("value", "order", "total")`.
+
+    >>> from kafkalog import where
+    >>> field = where.parse_field('header."a b"')
+    >>> field.path, field.root, str(field)
+    (('header', 'a b'), 'header', 'header."a b"')
+    """
 
     path: tuple[str, ...]
     position: int = attribute(default=0, compare=False)
@@ -172,6 +178,19 @@ def fields_of(node: Node) -> Iterator[Field]:
             yield node.right
     else:
         yield node.field
+
+
+def literals_of(node: Node) -> Iterator[Literal]:
+    """Yield the constants of comparisons and lists."""
+    if isinstance(node, (And, Or)):
+        for part in node.parts:
+            yield from literals_of(part)
+    elif isinstance(node, Not):
+        yield from literals_of(node.part)
+    elif isinstance(node, Compare) and isinstance(node.right, Literal):
+        yield node.right
+    elif isinstance(node, In):
+        yield from node.values
 
 
 def _name(text: str) -> str:

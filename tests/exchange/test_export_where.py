@@ -11,6 +11,7 @@ import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument
 from kafkalog.exchange.export import export_records
 from tests import commands
+from tests.transactional import made
 
 T = 1_700_000_000_000
 
@@ -53,6 +54,16 @@ def test_the_records_that_match_and_later_those_that_are_new(data: Path, tmp_pat
     for other in ("key == 'k4'", None):
         with pytest.raises(IllegalArgument, match="the directory has an export with where"):
             export(other)
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+@pytest.mark.parametrize("where", [None, "value like 'v%'"])
+def test_committed_records_alone(tmp_path: Path, format: str, where: str | None) -> None:
+    events = [("plain", 0, 2), ("data", 7, 3), ("data", 8, 2), ("abort", 7, 0), ("commit", 8, 0), ("data", 9, 1)]
+    written = made(events)
+    written.write(tmp_path / "data" / "orders-0")
+    export_records(tmp_path / "data", tmp_path / "out", format, isolation="read_committed", where=where)
+    assert offsets_in(tmp_path / "out") == written.committed() == [0, 1, 5, 6]
 
 
 def test_the_command(data: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ RECORDS = st.fixed_dictionaries({
     "value": maybe(st.fixed_dictionaries({
         "n": maybe(st.one_of(SMALL, st.sampled_from([2**31 - 1, 127, 128]))),
         "u": maybe(st.sampled_from([0, 1, 2, 2**63, 2**64 - 1])),
-        "f": maybe(st.sampled_from([0.0, 0.5, -1.25, 1.0, 3.0, 1e300, math.inf, math.nan])),
+        "f": maybe(st.sampled_from([0.0, -0.0, 0.5, -1.25, 1.0, 3.0, 1e300, math.inf, math.nan])),
         "s": maybe(TEXTS), "ok": maybe(st.booleans()),
         "d": maybe(st.sampled_from([Decimal("0.50"), Decimal("1.00"), Decimal("-1.25"), Decimal("2.51")])),
         "t": maybe(MOMENTS), "day": maybe(MOMENTS.map(datetime.date)), "raw": maybe(BYTES),

@@ -1,5 +1,6 @@
 """Typed scans: filtered, decoded and projected columns for every reader; what is refused."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -98,6 +99,21 @@ def test_records_by_a_condition_on_their_values(path: Path) -> None:
         assert [one.offset for one in log.records(where="header.trace == 'x'")] == [300]
         with pytest.raises(IllegalArgument, match="value is given without where"):
             log.records(value=decoder())
+
+
+def test_the_face_for_asyncio(path: Path) -> None:
+    async def offsets() -> list[int]:
+        async with await kafkalog.aio.open(path) as log:
+            return [record.offset async for record in log.records(where="key == 'k1' and offset < 10")]
+
+    assert asyncio.run(offsets()) == [1, 5, 9]
+
+
+def test_slices(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        part = log[100:120]
+        assert part.scan(["offset"], where="key == 'k1'").table()["offset"].to_pylist() == [101, 105, 109, 113, 117]
+        assert part.table(["offset"], where="key == 'k1'").num_rows == len(part.to_polars(["offset"])) // 4 == 5
 
 
 def test_every_reader(path: Path) -> None:
