@@ -27,7 +27,8 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     "text": ("ingest", "render", "text_buffer", "template", "listing"),
     "messages": ("reader", "writer"),
     "values": (
-        "avro", "avro_program", "builder", "decimal_text", "items", "json_rows", "plain", "protobuf_rows", "value_column",
+        "avro", "avro_program", "builder", "decimal_text", "items", "json_rows", "plain", "protobuf_rows",
+        "value_column",
     ),
 }  # fmt: skip
 USES_CRC = {

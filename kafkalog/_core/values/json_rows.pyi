@@ -1,6 +1,4 @@
-from typing import final
-
-from typing_extensions import Self
+from typing import Self, final
 
 from kafkalog._core.values.builder import Builder, Field
 
