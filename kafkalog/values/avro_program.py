@@ -183,7 +183,7 @@ class _Compiler:
             return self.set(self.place(), "DECIMAL", node, extra=reader.precision, path=path)
         if reader.logical == "time-millis":
             code = "TIME_MS"
-        elif reader.logical == "time-micros" and writer.kind == "long":
+        elif reader.logical == "time-micros":
             code = "TIME_US"
         return self.set(self.place(), code, node, path=path)
 

@@ -36,6 +36,8 @@ class Registry:
         self.answers: dict[str, Any] = {}
         self.asked: list[tuple[str, str | None]] = []
         self.status = 0
+        self.drips = False
+        self.stop = threading.Event()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -48,7 +50,11 @@ class Registry:
                     self.send_header("Location", "http://127.0.0.1:9/elsewhere")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                self.wfile.write(data)
+                for byte in data if outer.drips else ():
+                    self.wfile.write(bytes([byte]))
+                    outer.stop.wait(0.02)
+                if not outer.drips:
+                    self.wfile.write(data)
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -62,6 +68,7 @@ class Registry:
         return f"http://127.0.0.1:{self.server.server_port}"
 
     def close(self) -> None:
+        self.stop.set()
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
@@ -144,6 +151,10 @@ def test_a_registry_that_is_slow_or_nowhere_is_an_error(registry: Registry) -> N
     for number in (5, 4):
         with pytest.raises(values.RegistryUnavailable, match="no schema"):
             source.by_id(number)
+    registry.answers["/schemas/ids/6"] = b" " * 5000
+    registry.drips = True
+    with pytest.raises(values.RegistryUnavailable, match="took too long"):
+        SchemaRegistry(registry.url, timeout_s=0.1).by_id(6)
     with pytest.raises(values.RegistryUnavailable, match="was not reached"):
         SchemaRegistry("http://127.0.0.1:9", timeout_s=0.5).by_id(1)
     for wrong in ("ftp://x", "http://", "http://x:y", "http://x?y"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from kafkalog.errors import IllegalArgument, StorageError, Unauthorized
+from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 from kafkalog.values.schemas.source import (
     MAX_SCHEMA_BYTES,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from urllib.request import OpenerDirector
 
 TIMEOUT_S: Final = 10.0
+SLOWEST: Final = 10
+"""Time-outs that a whole answer may take."""
 MOST_MISSING: Final = 1000
 """Ids that the registry did not have; after so many it is not asked for further ones."""
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
@@ -32,9 +35,10 @@ _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 class SchemaRegistry:
     """A registry at an http or https address, which may carry a login: `https://user:password@host:8081`.
 
-    `login` is (user, password), `token` a bearer token. `timeout_s` limits each wait for the server. `cache` is a
-    directory for the schemas that were fetched: an id's schema never changes, so they are used without asking again,
-    also while the registry is down. A redirect is not followed, since it would carry the login to another server.
+    `login` is (user, password), `token` a bearer token. `timeout_s` limits each wait for the server; a whole answer may
+    take ten times as long. `cache` is a directory for the schemas that were fetched: an id's schema never changes, so
+    they are used without asking again, also while the registry is down. A redirect is not followed, since it would
+    carry the login to another server.
     """
 
     def __init__(
@@ -140,7 +144,7 @@ class SchemaRegistry:
         request = Request(self.url + path, headers=self._headers)
         try:
             with _opener().open(request, timeout=self._timeout_s) as answer:
-                data: bytes = answer.read(MAX_SCHEMA_BYTES + 1)
+                data = self._read(answer)
         except HTTPError as error:
             with error:
                 self._refused(error.code, words)
@@ -150,6 +154,16 @@ class SchemaRegistry:
         if len(data) > MAX_SCHEMA_BYTES:
             raise RegistryUnavailable(f"{self.url} answered for {words} with more than {MAX_SCHEMA_BYTES} bytes")
         return data
+
+    def _read(self, answer: Any) -> bytes:
+        """Read an answer up to the limit; a server that sends it byte by byte is given up."""
+        deadline = SYSTEM_CLOCK.monotonic_ms() + 1000 * SLOWEST * self._timeout_s
+        data = bytearray()
+        while len(data) <= MAX_SCHEMA_BYTES and (part := answer.read1(1 << 16)):
+            data += part
+            if SYSTEM_CLOCK.monotonic_ms() > deadline:
+                raise TimeoutError("its answer took too long")
+        return bytes(data)
 
     def _refused(self, status: int, words: str) -> NoReturn:
         if status == 404:
