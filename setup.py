@@ -27,7 +27,8 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     "text": ("ingest", "render", "text_buffer", "template", "listing"),
     "messages": ("reader", "writer"),
     "values": (
-        "builder", "value_column", "plain", "avro_program", "avro", "items", "decimal_text", "json_rows", "protobuf_rows",
+        "builder", "value_column", "plain", "avro_program", "avro", "items", "decimal_text", "json_rows",
+        "protobuf_rows",
     ),
     "keys": ("key_walk", "key_builder", "key_map", "key_finder", "key_index", "key_picker"),
 }  # fmt: skip

@@ -33,6 +33,8 @@ NEEDS = {
     "kafkalog.values.ValueDecoder": ("pyarrow",),
     "kafkalog.values.avro.AvroDecoder": ("pyarrow",),
     "kafkalog.values.decoder": ("pyarrow",),
+    "kafkalog.values.json_columns.JsonDecoder": ("pyarrow",),
+    "kafkalog.values.protobuf.ProtobufDecoder": ("google.protobuf", "pyarrow"),
     "kafkalog.values.internal.InternalDecoder": ("pyarrow",),
 }
 TAKES_THE_TERMINAL = {".browse"}

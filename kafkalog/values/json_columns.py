@@ -53,6 +53,9 @@ class JsonDecoder(ValueDecoder):
     ([{'order': {'total': 9.5}}, None], 'order.total: a string where a double is expected, at byte 20')
     >>> JsonDecoder(sample=['{"a": 1, "b": [2.5]}']).arrow_type
     StructType(struct<a: int64, b: list<item: double>>)
+    >>> decoder = JsonDecoder({"type": "integer"})
+    >>> decoder.name, str(decoder.arrow_type), decoder.needs_keys
+    ('json', 'int64', False)
     """
 
     name = "json"

@@ -18,7 +18,7 @@ LEAST_INT64, MOST_INT64 = -(1 << 63), (1 << 63) - 1
 
 
 class _Seen:
-    """What was seen at one place of the values."""
+    """All that was seen at one place of the values."""
 
     def __init__(self) -> None:
         self.kinds: set[str] = set()

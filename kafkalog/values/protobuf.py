@@ -51,6 +51,9 @@ class ProtobufDecoder(ValueDecoder):
     >>> found = ProtobufDecoder(type_pb2.Option, fields=["name"]).decode(pyarrow.array([row, row[:2]]))
     >>> found.values.to_pylist(), found.errors[1].as_py()
     ([{'name': 'a'}, None], 'name: the message ends within a field, at byte 2')
+    >>> decoder = ProtobufDecoder(type_pb2.Option, fields=["name"])
+    >>> decoder.name, str(decoder.arrow_type), decoder.needs_keys
+    ('protobuf', 'struct<name: string>', False)
     """
 
     name = "protobuf"

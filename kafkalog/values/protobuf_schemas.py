@@ -1,4 +1,4 @@
-"""Where a Protobuf message's description comes from: a descriptor set, `.proto` text, a class, or a registry.
+"""Descriptions of Protobuf messages: from a descriptor set, `.proto` text, a class, or a registry.
 
 All of it needs the package protobuf (extra `schemas`). `.proto` text is compiled by protoc: that of the package
 grpcio-tools, or the program.

@@ -39,15 +39,38 @@ cdef struct Number:
 cdef int make_double(const Number* n, double* out) noexcept nogil
 
 
+cdef inline int read_exponent(const uint8_t* p, const uint8_t* end, Number* n) noexcept nogil:
+    """Look at the exponent of a number, behind its E."""
+    cdef int64_t given = 0
+    cdef const uint8_t* first
+    cdef uint8_t c
+    cdef bint below = False
+    n.whole = False
+    if p < end and (p[0] == 43 or p[0] == 45):
+        below = p[0] == 45
+        p += 1
+    first = p
+    while p < end:
+        c = <uint8_t>(p[0] - 48)
+        if c > 9:
+            break
+        if given <= MOST_EXPONENT:
+            given = 10 * given + c
+        p += 1
+    n.end = p
+    if p == first:
+        return NUMBER_ENDS if p == end else NUMBER_BAD
+    n.exponent += -given if below else given
+    return NUMBER_OK
+
+
 cdef inline int read_number(const uint8_t* p, const uint8_t* end, Number* n) noexcept nogil:
     """Look at the number at `p`; `n.end` is behind it, or where it is no number."""
     cdef uint64_t m = 0
     cdef int digits = 0         # that count, and are in the mantissa
     cdef int64_t exponent = 0
-    cdef int64_t given = 0
     cdef const uint8_t* first
     cdef uint8_t c
-    cdef bint below = False
     n.start = p
     n.negative = p < end and p[0] == 45
     n.whole = n.exact = True
@@ -89,27 +112,9 @@ cdef inline int read_number(const uint8_t* p, const uint8_t* end, Number* n) noe
         n.end = p
         if p == first:
             return NUMBER_ENDS if p == end else NUMBER_BAD
-    if p < end and (p[0] | 32) == 101:
-        n.whole = False
-        p += 1
-        if p < end and (p[0] == 43 or p[0] == 45):
-            below = p[0] == 45
-            p += 1
-        first = p
-        while p < end:
-            c = <uint8_t>(p[0] - 48)
-            if c > 9:
-                break
-            if given <= MOST_EXPONENT:
-                given = 10 * given + c
-            p += 1
-        n.end = p
-        if p == first:
-            return NUMBER_ENDS if p == end else NUMBER_BAD
-        exponent += -given if below else given
     n.mantissa = m
     n.exponent = exponent
-    return NUMBER_OK
+    return read_exponent(p + 1, end, n) if p < end and (p[0] | 32) == 101 else NUMBER_OK
 
 
 cdef inline int make_int64(const Number* n, int64_t* out) noexcept nogil:
