@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog.dirs.merge import merged_by_time, piece_limits
 from kafkalog.errors import IllegalArgument, MissingPackage
-from kafkalog.log.scan import ColumnScan, LogScan
+from kafkalog.log.scan import SCHEMA_OPTIONS, TYPED_OPTIONS, ColumnScan, LogScan
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, kinds_of
+from kafkalog.util.polars_frames import polars_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from kafkalog._core.arrow.columns import Columns
     from kafkalog.dirs.window import TopicWindow
     from kafkalog.log.log import Log
+    from kafkalog.log.typed_scan import TypedScan
 
     Order = Literal["partition", "time"]
 
-__all__ = ["ArrowTopicScan", "TopicScan", "polars_frame", "scan_topic", "schema_of_scan"]
+__all__ = ["ArrowTopicScan", "TopicScan", "scan_topic", "schema_of_scan", "with_decoders"]
 
 TIME_COLUMN: Final = "timestamp"
+_READING: Final = ("since", "until", "isolation", "on_damage")
 
 
 def scan_topic(
@@ -41,9 +44,10 @@ def scan_topic(
     names = None if columns is None else [*columns]
     if order == "time":
         return _merge_scan(topic, [*logs], names, window, options)
-    scans = _scans_of(logs, names, window, options)
-    if all(isinstance(scan, LogScan) for scan in scans):
-        return TopicScan(topic, scans, names, window)
+    scans = _scans_of(topic, [*logs], names, window, options)
+    plain = tuple(scan for scan in scans if isinstance(scan, LogScan))
+    if len(plain) == len(scans):
+        return TopicScan(topic, plain, names, window)
     return ArrowTopicScan(topic, scans, window)
 
 
@@ -51,33 +55,53 @@ def _merge_scan(
     topic: str, logs: list[Log], names: list[str] | None, window: TopicWindow | None, options: dict[str, Any]
 ) -> ArrowTopicScan:
     rows, size = options.pop("batch_rows", BATCH_ROWS), options.pop("batch_bytes", BATCH_BYTES)
-    hides_time = bool(names) and TIME_COLUMN not in (names or ())
-    if names is not None and hides_time:
+    project = options.get("project")
+    if project is not None and not isinstance(project, Mapping):
+        project = {path: path for path in project}
+    wanted = names if project is None else project
+    hides_time = bool(wanted) and TIME_COLUMN not in (wanted or ())
+    if hides_time and project is not None:
+        options = {**options, "project": {**project, TIME_COLUMN: TIME_COLUMN}}
+    elif hides_time and names is not None:
         names = [*names, TIME_COLUMN]
     limits = dict(zip(("batch_rows", "batch_bytes"), piece_limits(len(logs), rows, size), strict=True))
-    scans = _scans_of(logs, names, window, {**options, **limits})
+    scans = _scans_of(topic, logs, names, window, {**options, **limits})
     for scan in scans:
-        if isinstance(scan, LogScan):
-            scan.reads_ahead = False  # else each partition would hold what its threads decode ahead
+        plain = scan if isinstance(scan, LogScan) else scan.scan
+        plain.reads_ahead = False  # else each partition would hold what its threads decode ahead
     return ArrowTopicScan(topic, scans, window, is_by_time=True, hides_time=hides_time, batch_rows=rows)
 
 
 def _scans_of(
-    logs: Iterable[Log], names: list[str] | None, window: TopicWindow | None, options: dict[str, Any]
-) -> tuple[LogScan, ...]:
+    topic: str, logs: list[Log], names: list[str] | None, window: TopicWindow | None, options: dict[str, Any]
+) -> tuple[LogScan | TypedScan, ...]:
+    """Return the scans of the partitions; their keys and values are decoded by the same decoders, to the same types."""
     bounds: Callable[[Log], dict[str, Any]] = (lambda _: {}) if window is None else window.bounds
+    options = with_decoders(topic, logs, names, options, bounds)
     return tuple(log.scan(names, **options, **bounds(log)) for log in logs)
 
 
-def polars_frame(scan: TopicScan | ArrowTopicScan) -> polars.DataFrame:
-    """Return a Polars DataFrame of an Arrow stream; raise MissingPackage if Polars is not installed."""
-    try:
-        import polars
-    except ImportError as error:
-        raise MissingPackage(
-            f"to_polars() needs polars ({error})", hint="pip install 'kafkalog[polars]'"
-        ) from None
-    return polars.DataFrame(scan)
+def with_decoders(
+    topic: str,
+    logs: Iterable[Log],
+    names: list[str] | None,
+    options: dict[str, Any],
+    bounds: Callable[[Log], dict[str, Any]] = lambda _: {},
+) -> dict[str, Any]:
+    """Return the options with decoders in place of their names; types that no schema tells are those of all logs."""
+    if not any(isinstance(options.get(root), str) for root in ("key", "value")):
+        return options
+    from kafkalog.log.selection import selection_of
+    from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
+
+    reading = {name: options[name] for name in _READING if name in options}
+
+    def sample(root: str) -> list[bytes]:
+        return first_values((log.scan([root], batch_rows=SAMPLE_ROWS, **reading, **bounds(log)) for log in logs), root)
+
+    typed = {name: options[name] for name in TYPED_OPTIONS if options.get(name) is not None}
+    found = selection_of(names, typed, sample, topic).decoders
+    return {name: value for name, value in options.items() if name not in SCHEMA_OPTIONS} | found
 
 
 class _Windowed:
@@ -147,10 +171,6 @@ class TopicScan(ColumnScan, _Windowed):
     def _pieces(self) -> Iterator[Columns]:
         return chain.from_iterable(scan._pieces() for scan in self.scans)
 
-    def to_polars(self) -> polars.DataFrame:
-        """Return all records as a Polars DataFrame; raise MissingPackage if Polars is not installed."""
-        return polars_frame(self)
-
     def __enter__(self) -> TopicScan:
         return self
 
@@ -183,7 +203,7 @@ class ArrowTopicScan(_Windowed):
     def __init__(
         self,
         topic: str,
-        scans: tuple[LogScan, ...],
+        scans: tuple[LogScan | TypedScan, ...],
         window: TopicWindow | None = None,
         *,
         is_by_time: bool = False,
@@ -213,6 +233,16 @@ class ArrowTopicScan(_Windowed):
     def columns(self) -> tuple[str, ...]:
         """Names of the columns."""
         return tuple(self.schema.names)
+
+    @property
+    def undecodable(self) -> int:
+        """Number of keys and values that did not decode, in the readings that began last.
+
+        >>> topic = dirs.create_topic("orders")
+        >>> dirs.scan("orders", value="string").undecodable
+        0
+        """
+        return sum(0 if isinstance(scan, LogScan) else scan.undecodable for scan in self.scans)
 
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
         pa = _pyarrow()

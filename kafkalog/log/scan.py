@@ -36,7 +36,7 @@ _MOST_BATCH_BYTES: Final = 1 << 30
 
 SCAN_OPTIONS: Final = ("on_damage", "skipped", "batch_rows", "batch_bytes")
 """Keywords of a scan besides its bounds and its isolation."""
-SCHEMA_OPTIONS: Final = ("schema", "schemas", "registry", "message")
+SCHEMA_OPTIONS: Final = ("schema", "schemas", "registry", "subject", "message", "framing")
 """Keywords that decoders take: those of `kafkalog.values.decoder`."""
 TYPED_OPTIONS: Final = ("key", "value", "where", "project", "on_undecodable", *SCHEMA_OPTIONS)
 """Keywords that make a scan a typed one."""

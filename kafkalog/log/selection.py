@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ColumnDecoder", "Projection", "Selection", "selection_of"]
 
-_OF_ONE_TYPE: Final = ("schema", "message")
+_OF_ONE_TYPE: Final = ("schema", "subject", "message", "framing")
 _SIZES: Final = {"key": "key_size", "value": "size"}
 Projection = str | Iterable[str] | Mapping[str, str]
 Paths = tuple[tuple[str, ...], ...]
@@ -208,11 +208,15 @@ def _undecodable(batch: pyarrow.RecordBatch, root: str, errors: pyarrow.StringAr
 
 
 def selection_of(
-    columns: Iterable[str] | None, given: Mapping[str, Any], sample: Callable[[str], list[bytes]] | None = None
+    columns: Iterable[str] | None,
+    given: Mapping[str, Any],
+    sample: Callable[[str], list[bytes]] | None = None,
+    topic: str | None = None,
 ) -> Selection:
     """Return the selection of a scan's typed keywords (`TYPED_OPTIONS`); raise IllegalArgument for wrong ones.
 
-    `sample` returns the first keys or values, for JSON whose types nothing else tells.
+    `sample` returns the first keys or values, for types that nothing else tells. Schemas of a registry are those of the
+    subjects of `topic`, unless others are named.
     """
     lenient = given.get("on_undecodable") or "raise"
     if lenient not in ("null", "raise"):
@@ -225,7 +229,7 @@ def selection_of(
     expression = _expression(given.get("where"))
     outputs = _columns(columns) if project is None else _projected(project)
     _check_arrow()
-    decoders = _decoders(outputs, expression, given, sample)
+    decoders = _decoders(outputs, expression, given, sample, topic)
     selection = Selection(outputs, expression, decoders, lenient == "null")
     for one in outputs:
         if one.field is not None:
@@ -278,6 +282,7 @@ def _decoders(
     expression: Expression | None,
     given: Mapping[str, Any],
     sample: Callable[[str], list[bytes]] | None,
+    topic: str | None,
 ) -> dict[str, ColumnDecoder]:
     found: dict[str, ColumnDecoder] = {}
     options = {name: given[name] for name in SCHEMA_OPTIONS if given.get(name) is not None}
@@ -300,7 +305,10 @@ def _decoders(
             continue
         # one schema is that of the value, if both are decoded
         own = {name: one for name, one in options.items() if name not in _OF_ONE_TYPE or root == names[0]}
-        if asked == "json" and "schema" not in own:
+        if {"schemas", "registry"} & own.keys() and not {"schema", "subject"} & own.keys():
+            found[root] = _registered(asked, own, None if topic is None else f"{topic}-{root}", root, sample)
+            continue
+        if asked == "json" and not {"schema", "subject"} & own.keys():
             own |= _json_options(root, outputs, expression, sample)
         if own.get("sample") == []:
             found[root] = _NothingDecoder()
@@ -309,6 +317,27 @@ def _decoders(
 
         found[root] = values.decoder(asked, **own)
     return found
+
+
+def _registered(
+    name: str, own: dict[str, Any], subject: str | None, root: str, sample: Callable[[str], list[bytes]] | None
+) -> ColumnDecoder:
+    """Return a decoder with the subject's latest schema, or that of the first value if there is no such subject."""
+    import pyarrow
+
+    from kafkalog import values
+
+    if subject is not None:
+        try:
+            return values.decoder(name, subject=subject, **own)
+        except values.UnknownSchema:
+            pass
+    first = [] if sample is None else sample(root)
+    if not first:
+        return _NothingDecoder()
+    decoder = values.decoder(name, **own)
+    decoder.decode(pyarrow.array(first, pyarrow.binary()))
+    return decoder
 
 
 class _NothingDecoder:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from kafkalog.log.log import Log
 
-__all__ = ["TypedScan", "typed_scan"]
+__all__ = ["SAMPLE_ROWS", "TypedScan", "first_values", "typed_scan"]
 
 SAMPLE_ROWS: Final = 1000
-"""Values that tell the types of JSON without a schema."""
+"""Values that tell the types that no schema tells."""
 
 
 def typed_scan(
@@ -33,24 +33,29 @@ def typed_scan(
     options: Mapping[str, Any],
 ) -> TypedScan:
     """Return the typed scan of [start, stop) of a log for its typed keywords and the options of a `LogScan`."""
-    selection = selection_of(columns, typed, lambda root: _first_values(log, start, stop, root, options))
+    reading = {name: options[name] for name in ("isolation", "on_damage") if name in options}
+
+    def sample(root: str) -> list[bytes]:
+        return first_values([LogScan(log, start, stop, [root], batch_rows=SAMPLE_ROWS, **reading)], root)
+
+    selection = selection_of(columns, typed, sample, log.topic)
     if selection.expression is None:
         return TypedScan(LogScan(log, start, stop, selection.columns, **options), selection)
     return TypedScan(PrunedScan(log, start, stop, selection.columns, selection.bounds, **options), selection)
 
 
-def _first_values(log: Log, start: int, stop: int, root: str, options: Mapping[str, Any]) -> list[bytes]:
-    """Return the first keys or values of a range that are not null; damage behind them is met by the scan itself."""
-    reading = {name: options[name] for name in ("isolation", "on_damage") if name in options}
+def first_values(scans: Iterable[LogScan], root: str) -> list[bytes]:
+    """Return the first keys or values of scans that are not null; the typed scan itself meets damage behind them."""
     found: list[bytes] = []
-    try:
-        for piece in LogScan(log, start, stop, [root], batch_rows=SAMPLE_ROWS, **reading):
-            found += [one for one in piece[root] if one is not None]
-            if len(found) >= SAMPLE_ROWS:
-                break
-    except KafkalogError:
-        pass
-    return found[:SAMPLE_ROWS]
+    for scan in scans:
+        try:
+            for piece in scan:
+                found += [one for one in piece[root] if one is not None]
+                if len(found) >= SAMPLE_ROWS:
+                    return found[:SAMPLE_ROWS]
+        except KafkalogError:
+            continue
+    return found
 
 
 class TypedScan:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.dirs.scan import schema_of_scan
-from kafkalog.errors import IllegalArgument, KafkalogError, MissingPackage
+from kafkalog.dirs.scan import schema_of_scan, with_decoders
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, MissingPackage
 from kafkalog.tables.pruning import Limits, columns_to_read, limits_of
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
 
 __all__ = ["TopicTable", "need_arrow"]
+
+_DECODED: Final = {"key_error": "key", "value_error": "value"}
 
 
 def need_arrow(call: str, extra: str) -> None:
@@ -63,13 +65,30 @@ class TopicTable:
         self._lateness_ms = lateness_ms
         self._window = window
         self._schema: pyarrow.Schema | None = None
+        self._decoded = options
 
     @property
     def schema(self) -> pyarrow.Schema:
         """Schema of all columns."""
         if self._schema is None:
-            self._schema = schema_of_scan(self.dirs.logs(self.topic)[0].scan(**self._options, stop=0))
+            self._schema, self._decoded = self._typed()
         return self._schema
+
+    def _typed(self) -> tuple[pyarrow.Schema, dict[str, Any]]:
+        """Return the schema, and the options with decoders in place of their names."""
+        logs = self.dirs.logs(self.topic)
+        options = with_decoders(self.topic, logs, None, self._options)
+        return schema_of_scan(logs[0].scan(**options, stop=0)), options
+
+    def _check_types(self) -> None:
+        """Raise IllegalState if values now tell a type that none told when the schema was given out."""
+        import pyarrow
+
+        if any(pyarrow.types.is_null(field.type) for field in self.schema) and self._typed()[0] != self.schema:
+            raise IllegalState(
+                f"topic {self.topic} got its first values after its table was made, and they tell its types",
+                hint="make the table again, or give a schema",
+            )
 
     def batches(
         self,
@@ -82,7 +101,8 @@ class TopicTable:
 
         `prune` only limits what is read: rows that do not match it may be left out.
 
-        Raises UnknownTopicOrPartition if the topic is gone, and the errors of `Log.scan`; so does iteration.
+        Raises UnknownTopicOrPartition if the topic is gone, IllegalState if its first values came after its schema was
+        given out, and the errors of `Log.scan`; so does iteration.
         """
         import pyarrow
 
@@ -90,6 +110,7 @@ class TopicTable:
         names = self.schema.names if columns is None else [*columns]
         schema = pyarrow.schema([self.schema.field(name) for name in names])
         try:
+            self._check_types()
             ranges = [*self._ranges(filter if prune is None else prune)]
         except KafkalogError as error:
             self.failure = error
@@ -102,9 +123,11 @@ class TopicTable:
     ) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow
 
+        # a column of errors comes with the column that is decoded
+        scanned = [*dict.fromkeys(_DECODED.get(name, name) for name in needed)]
         try:
             for log, start, stop in ranges:
-                for piece in log.scan(needed, **self._options, start=start, stop=stop):
+                for piece in log.scan(scanned, **self._decoded, start=start, stop=stop):
                     batch = pyarrow.record_batch(piece)
                     if filter is None:
                         yield batch.select(names)
@@ -141,6 +164,6 @@ class TopicTable:
 
 def refuse_options(options: dict[str, Any]) -> None:
     """Raise IllegalArgument for options of a scan that a query has by its own means."""
-    for name in ("columns", "start", "stop", "since", "until", "order"):
+    for name in ("columns", "start", "stop", "since", "until", "order", "project"):
         if name in options:
             raise IllegalArgument(f"a table takes no {name}", hint="the query says which columns and rows it wants")

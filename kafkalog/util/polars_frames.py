@@ -17,5 +17,5 @@ def polars_frame(stream: Any) -> polars.DataFrame:
     try:
         import polars
     except ImportError as error:
-        raise MissingPackage(f"to_polars() needs polars ({error})", hint="pip install polars") from None
+        raise MissingPackage(f"to_polars() needs polars ({error})", hint="pip install 'kafkalog[polars]'") from None
     return polars.DataFrame(stream)
