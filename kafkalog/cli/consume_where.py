@@ -52,7 +52,7 @@ class Filter:
             self.project = None if project is None else split_fields(project)
             fields = [] if self.project is None else [parse_field(one) for one in self.project]
         roots = set() if self.expression is None else set(self.expression.typed_roots)
-        decoders = _decoders(serdes)
+        decoders = decoder_names(serdes)
         self.typed: dict[str, Any] = {
             root: name for root, name in decoders.items() if root in roots | {one.root for one in fields}
         }
@@ -101,7 +101,7 @@ class Filter:
         return written if written.next_offset else Written(written.records, end_offset)
 
 
-def _decoders(serdes: tuple[str, ...]) -> dict[str, str]:
+def decoder_names(serdes: tuple[str, ...]) -> dict[str, str]:
     """Return the names of the decoders of "key" and "value" in `-s` flags."""
     found: dict[str, str] = {}
     for text in serdes:

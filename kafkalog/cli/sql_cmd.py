@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         commit: bool
         cursors: str | None
         lateness_ms: int | None
+        serdes: tuple[str, ...]
+        schemas: str | None
         isolation_level: str | None
         on_damage: str
         quiet: bool
@@ -59,6 +61,15 @@ _Row = tuple[Any, ...]
     help="No record is older by more than MS than one before it in its partition: reading stops at an upper bound of "
     "time. Default: records of any age are expected, and reading goes on to the end.",
 )
+@click.option(
+    "-s",
+    "serdes",
+    multiple=True,
+    metavar="SERDES",
+    help="With -t: decode keys and values to typed columns: key=NAME or value=NAME; NAME is json, string, int64 (and "
+    "the like), uuid, avro or protobuf (with --schemas). What does not decode is null, and value_error says why.",
+)
+@common.schemas_option
 @common.isolation_option
 @common.on_damage_option
 @common.quiet_options
@@ -72,6 +83,8 @@ def command(**given: Unpack[_Given]) -> int:
 
     Example: kafkalog sql -d data 'SELECT partition, count(*), max("offset") FROM orders GROUP BY ALL'
 
+    Example: kafkalog sql -d data -t orders -s value=json 'SELECT sum(value.cents) FROM orders'
+
     Exit status: 0 all was printed, 1 damage, or the query failed (also with --on-damage skip), 2 wrong usage, or SQL
     that is not valid.
     """
@@ -81,6 +94,7 @@ def command(**given: Unpack[_Given]) -> int:
         raise click.UsageError("-J and --csv are two formats: give only one")
     if given["commit"] and given["group"] is None:
         raise click.UsageError("--commit stores positions under a name: give -G NAME")
+    typed = _typed(given)
     query = sys.stdin.read() if given["query"] == "-" else given["query"]
     from kafkalog.duckdb import register
 
@@ -93,7 +107,7 @@ def command(**given: Unpack[_Given]) -> int:
         connection.execute("SET TimeZone = 'UTC'")
         with register(
             connection, dirs, given["topics"] or None, cursor=given["group"], cursors=cursors,
-            lateness_ms=given["lateness_ms"], isolation=isolation, **damage,
+            lateness_ms=given["lateness_ms"], isolation=isolation, **damage, **typed,
         ) as tables:  # fmt: skip
             _run(connection, query, tables, _printer(given))
             if given["commit"]:
@@ -101,6 +115,19 @@ def command(**given: Unpack[_Given]) -> int:
                 tables.commit()
     common.report_skipped(skipped)
     return 1 if skipped else 0
+
+
+def _typed(given: _Given) -> dict[str, Any]:
+    """Return the keywords of a scan that decodes as `-s` says."""
+    if not given["serdes"]:
+        if given["schemas"] is not None:
+            raise click.UsageError("--schemas is for decoders: give -s, such as -s value=avro")
+        return {}
+    if not given["topics"]:
+        raise click.UsageError("-s decodes the topics of -t: give -t TOPIC")
+    from kafkalog.cli.consume_where import decoder_names
+
+    return {**decoder_names(given["serdes"]), "schemas": given["schemas"], "on_undecodable": "null"}
 
 
 def _duckdb() -> Any:

@@ -330,8 +330,8 @@ def _registered(
     if subject is not None:
         try:
             return values.decoder(name, subject=subject, **own)
-        except values.UnknownSchema:
-            pass
+        except (values.UnknownSchema, IllegalArgument):
+            pass  # no such subject, or a directory of schemas, which has none
     first = [] if sample is None else sample(root)
     if not first:
         return _NothingDecoder()

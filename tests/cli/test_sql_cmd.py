@@ -49,6 +49,14 @@ def test_json_lines_and_comma_separated_values(data: Path) -> None:
     assert ok("sql", "--csv", "-d", data, total) == b"cents\n12\n"
 
 
+def test_typed_values(data: Path) -> None:
+    typed = ("sql", "--csv", "-d", data, "-t", "orders", "-s", "value=json")
+    assert ok(*typed, "SELECT sum(value.cents)::INT AS cents, count(value_error) AS failed FROM orders") == (
+        b"cents,failed\n12,1\n"
+    )
+    assert ok(*typed, "SELECT key FROM orders WHERE value_error IS NOT NULL") == b"key\n\n"
+
+
 def test_a_query_from_stdin_over_a_topic_with_quotes(data: Path) -> None:
     assert ok("sql", "--csv", "-", "-d", data, stdin=b'SELECT decode(value) v FROM "web-clicks.v2"') == b"v\nclick\n"
 
@@ -57,6 +65,9 @@ def test_a_query_from_stdin_over_a_topic_with_quotes(data: Path) -> None:
     ("arguments", "status", "text"),
     [
         (["SELECT offset FROM orders"], 2, '"offset"'),
+        (["SELECT 1", "-s", "json"], 2, "give -t TOPIC"),
+        (["SELECT 1", "--schemas", "x"], 2, "give -s"),
+        (["SELECT 1", "-t", "orders", "-s", "value=jsn"], 2, "unknown decoder 'jsn'"),
         (["FROM order_"], 2, 'Did you mean "orders"'),
         (["SELEC"], 2, "syntax error"),
         (["SELECT 1; SELECT 2"], 2, "one SELECT"),
