@@ -115,7 +115,7 @@ def expressions() -> list[bytes]:
 
 
 def key_indexes() -> list[bytes]:
-    """Indexes of no record, of a few and of many, and batches."""
+    """Indexes of no record, of a few and of many, whole, cut and with a wrong byte, and batches."""
     made = batches()
     for count in (0, 3, 3000):
         builder = KeyBuilder(bytes(16), 0, 5000)
@@ -128,7 +128,10 @@ def key_indexes() -> list[bytes]:
             builder.mark(table, 0, 1)
             builder.take(data, table, 0, 1)
         header = KeyIndexHeader(0, 5000, 9999, bytes(16), bytes(16), NO_STAMP, count)
-        made.append(packed(header, [Block(*builder.finish())]))
+        index = packed(header, [Block(*builder.finish())])
+        made.append(index)
+        for at in range(0, len(index), max(len(index) // 8, 1)):
+            made += [index[:at], index[:at] + bytes([index[at] ^ 0x40]) + index[at + 1 :]]
     return made
 
 

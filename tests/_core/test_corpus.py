@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "data" / "corpus"
 TARGETS = (
     "scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append", "avro",
-    "json_values", "protobuf_values", "where",
+    "json_values", "protobuf_values", "where", "keys",
 )  # fmt: skip
 MOST_BYTES = 2 << 20
 

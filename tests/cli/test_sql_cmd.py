@@ -54,7 +54,7 @@ def test_typed_values(data: Path) -> None:
     assert ok(*typed, "SELECT sum(value.cents)::INT AS cents, count(value_error) AS failed FROM orders") == (
         b"cents,failed\n12,1\n"
     )
-    assert ok(*typed, "SELECT key FROM orders WHERE value_error IS NOT NULL") == b"key\n\n"
+    assert ok(*typed, "SELECT key FROM orders WHERE value_error IS NOT NULL") == b'key\n""\n'
 
 
 def test_a_query_from_stdin_over_a_topic_with_quotes(data: Path) -> None:

@@ -32,9 +32,9 @@ OF_OTHER_TOOLS = {"--cluster-id", "--config", "--delete", "--force-reinstall", "
 """Flags of Kafka's own commands and of pip."""
 OF_OTHER_FILES = {
     "log.dirs", "meta.properties", "metadata.log.dir", "sasl.jaas.config", "server.properties", "spark.driver.memory",
-    "auto.offset.reset",
+    "auto.offset.reset", "log.scan", "value.order.total", "x.desc", "x.proto",
 }  # fmt: skip
-"""Settings of a broker, of a client and of Spark, and names of files."""
+"""Settings of a broker, of a client and of Spark, names of files, a path into values, a method."""
 
 
 def test_flags_in_hints_are_flags_of_a_command() -> None:

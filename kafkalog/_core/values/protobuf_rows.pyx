@@ -157,6 +157,7 @@ cdef tuple FORMATS = (
 
 
 @cython.final
+@cython.no_gc_clear                 # the collector would drop the list of what is to be freed
 cdef class ProtobufRows:
     """A decoder of one message type. `fields` is the tree of a Builder, a struct; `message` is a tuple of fields:
 
@@ -193,6 +194,8 @@ cdef class ProtobufRows:
     def __dealloc__(self):
         cdef Message* m
         cdef int i
+        if self.messages is None:
+            return  # the arguments were refused
         for address in self.messages:
             m = <Message*><size_t>address
             if m.fields != NULL:
