@@ -105,7 +105,10 @@ def _ruled_out(chunk: Chunk, least: int, below: int) -> list[int]:
 
     batches = chunk.batches
     largest = numpy.asarray(batches.max_timestamps)[chunk.first : chunk.last]
-    found: list[int] = (numpy.flatnonzero((largest < least) | (largest >= below)) + chunk.first).tolist()
+    outside = largest < least
+    if below < MAX:
+        outside |= largest >= below
+    found: list[int] = (numpy.flatnonzero(outside) + chunk.first).tolist()
     # the header of a compressed v1 message need not have the largest time of those inside
     return [
         row

@@ -6,7 +6,7 @@
 >>> from kafkalog import where
 >>> expression = where.parse("offset >= 100 and key like 'eu-%'")
 >>> expression.columns, expression.bounds().offsets
-(('key', 'offset'), ((100, 9223372036854775807),))
+(('key', 'offset'), ((100, 9223372036854775808),))
 """
 
 from kafkalog.where.bounds import Bounds

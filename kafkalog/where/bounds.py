@@ -11,7 +11,7 @@ from kafkalog.where.nodes import OPPOSITE, And, Compare, In, IsNull, Literal, No
 __all__ = ["EVERY", "MAX", "MIN", "Bounds", "Spans", "bounds_of"]
 
 MIN: Final = -(2**63)
-MAX: Final = 2**63 - 1
+MAX: Final = 2**63  # a range ends before it, and the largest number is one less
 Spans = tuple[tuple[int, int], ...]
 """Whole numbers as half-open ranges [start, stop), rising and apart from each other."""
 EVERY: Final[Spans] = ((MIN, MAX),)

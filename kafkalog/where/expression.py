@@ -109,7 +109,7 @@ class Expression:
 
         >>> from kafkalog import where
         >>> where.parse("time >= '1970-01-01T00:00:01Z' and not offset < 7").bounds()[:2]
-        (((7, 9223372036854775807),), ((1000, 9223372036854775807),))
+        (((7, 9223372036854775808),), ((1000, 9223372036854775808),))
         """
         return bounds_of(self.node)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog import where
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import CorruptRecord
 from kafkalog.log.log import Log
 from kafkalog.log.pruning import PrunedScan
@@ -136,6 +137,27 @@ def test_batches_of_log_append_time_are_left_out_above_too(tmp_path: Path) -> No
         scan = log.scan(["offset"], where=f"time == {T + 4}")
         assert scan.table()["offset"].to_pylist() == [12, 13, 14]
         assert isinstance(scan.scan, PrunedScan) and decoded(scan.scan) == 3
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_the_largest_time_is_a_time(kind: str, tmp_path: Path) -> None:
+    largest = 2**63 - 1
+    with kafkalog.open(tmp_path / "orders-0", "a", message_timestamp_after_max_ms=largest) as log:
+        log.append([(None, b"far", largest)])
+    if kind == "LogAppendTime":
+        _mark_log_append_time(tmp_path / "orders-0" / f"{0:020}.log")
+    with kafkalog.open(tmp_path / "orders-0") as log:
+        for condition in ("time > 5", f"time == {largest}", f"time >= {largest}", f"not time < {largest}"):
+            assert [record.value for record in log.records(where=condition)] == [b"far"], condition
+        assert list(log.records(where=f"time < {largest}")) == []
+
+
+def _mark_log_append_time(path: Path) -> None:
+    """Set the flag of the first batch that its records have its largest time."""
+    data = bytearray(path.read_bytes())
+    data[22] |= 0x08
+    data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
+    path.write_bytes(data)
 
 
 def test_damage_is_raised_after_the_rows_before_it(path: Path) -> None:
