@@ -174,10 +174,13 @@ class AvroDecoder(ValueDecoder):
         """
         given = value_column(column)
         most_bytes, most_items = self._limits
-        while self._column is None:
-            # nothing is decoded yet: the programs are texts alone, and the first id without one gives the columns
+        while True:
+            known = self._programs  # read before `_column`: while there are no columns, these are texts alone
+            if self._column is not None:
+                break
+            # the first id without a text gives the columns
             builder = Builder(("", "n", True, (), ()), most_bytes)
-            _, unknown = fill(builder, given, AvroPrograms(self._programs), self._framing, 0, most_items)
+            _, unknown = fill(builder, given, AvroPrograms(known), self._framing, 0, most_items)
             if unknown is None:
                 return decoded(builder, len(given), most_bytes)
             self._learn(unknown)

@@ -86,8 +86,9 @@ def arrow_type(tree: Field) -> pyarrow.DataType:
 
 def value_column(column: Any) -> ValueColumn:
     """Return a column for compiled decoders; IllegalArgument for what is no binary or string column."""
+    join = getattr(column, "combine_chunks", None)  # a ChunkedArray of pyarrow
     try:
-        return ValueColumn(column)
+        return ValueColumn(column if join is None else join())
     except (BadArrow, TypeError) as error:
         hint = error.hint if isinstance(error, BadArrow) else None
         raise IllegalArgument(f"the column cannot be decoded: {error}", hint=hint) from None

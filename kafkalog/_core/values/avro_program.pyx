@@ -13,6 +13,14 @@ OPS = {
 }
 assert len(OPS) == OP_CODES
 
+cdef enum:
+    SHOWN_SIZE = 240            # two of them and the words around fit the text of an error
+
+
+cdef bytes shown(bytes text):
+    """Text of a schema as an error shows it: its beginning, cut between characters."""
+    return text if len(text) <= SHOWN_SIZE else text[:SHOWN_SIZE].decode("utf-8", "ignore").encode()
+
 
 @cython.final
 cdef class AvroProgram:
@@ -41,8 +49,8 @@ cdef class AvroProgram:
         cdef int i
         cdef tuple parts = given[0]
         cdef tuple table = given[1]
-        cdef bytes data = given[2]
-        cdef bytes path = (<str>given[3]).encode("utf-8", "replace").replace(b"\x00", b"?")
+        cdef bytes data = given[2] if op.code != OP_FAIL else shown(given[2])
+        cdef bytes path = shown((<str>given[3]).encode("utf-8", "replace").replace(b"\x00", b"?"))
         self.kept += [data, path]
         op.data = data
         op.data_size = len(data)

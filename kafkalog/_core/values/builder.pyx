@@ -8,8 +8,8 @@ from libc.string cimport memcpy, memset, strlen
 from kafkalog._core.arrow.abi cimport ARROW_FLAG_NULLABLE, ArrowArray, ArrowSchema
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, grow_memory, hold_memory, new_memory
 from kafkalog._core.values.nodes cimport (
-    BOOL_NODE, BYTES_NODE, FIXED_NODE, LIST_NODE, NONE_NODE, PUT_OK, STRUCT_NODE, Limits, Node, cut, end_list,
-    end_struct, put_bool, put_bytes, put_fixed, put_null,
+    BOOL_NODE, BYTES_NODE, FIXED_NODE, LIST_NODE, MOST_END, NONE_NODE, PUT_OK, STRUCT_NODE, Limits, Node, cut,
+    end_list, end_struct, put_bool, put_bytes, put_fixed, put_null,
 )
 
 cdef extern from *:
@@ -278,6 +278,7 @@ cdef bint shrink(Builder b) noexcept nogil:
     cdef int64_t total = 0
     cdef Node* n
     cdef int64_t most = 0
+    cdef bint done
     for i in range(b.node_count):
         n = &b.nodes[i]
         total += kept_bytes_of(n)
@@ -286,20 +287,21 @@ cdef bint shrink(Builder b) noexcept nogil:
         return False
     for i in range(b.node_count):
         n = &b.nodes[i]
-        if not (
+        done = (
             shrink_memory(n, &n.valid_memory, (n.count + 7) >> 3)
             and shrink_memory(n, &n.ends_memory, 4 * (n.count + 1))
             and shrink_memory(n, &n.values_memory, n.used if n.storage == BYTES_NODE else n.width * n.count)
-        ):
-            return False
+        )
         if n.valid_memory != NULL:
             n.valid = n.valid_memory.data
         if n.ends_memory != NULL:
             n.ends = <int32_t*>n.ends_memory.data
         if n.values_memory != NULL:
             n.values = n.values_memory.data
-            n.capacity = n.values_memory.capacity
+            n.capacity = min(n.values_memory.capacity, <int64_t>MOST_END)
         n.room = n.count
+        if not done:
+            return False
     return True
 
 

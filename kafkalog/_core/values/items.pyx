@@ -103,7 +103,7 @@ cdef int keep_only(Node* n, int64_t first, const uint8_t* keep) noexcept nogil:
             status = keep_only(n.children[j], first, keep)
             if status != PUT_OK:
                 return status
-    elif n.storage == LIST_NODE:
+    elif n.storage == LIST_NODE and n.ends != NULL:     # else it never had a list, and its items are none
         start = n.ends[first]
         items = n.children[0].count - start
         below = <uint8_t*>malloc(<size_t>items + 1)

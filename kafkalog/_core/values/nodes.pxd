@@ -167,6 +167,8 @@ cdef inline int put_null(Node* n) noexcept nogil:
     cdef int i
     cdef int status
     if n.storage == NONE_NODE:
+        if n.count >= MOST_END:
+            return PUT_ENDS
         n.count += 1
         return PUT_OK
     status = make_room(n)
@@ -258,7 +260,7 @@ cdef inline int more_bytes(Node* n, int64_t size) noexcept nogil:
         return PUT_ENDS
     status = grow_values(n, n.used, min(max(2 * n.capacity, n.used + size, 8 * LEAST_ROOM), <int64_t>MOST_END))
     if status == PUT_OK:
-        n.capacity = n.values_memory.capacity
+        n.capacity = min(n.values_memory.capacity, <int64_t>MOST_END)
     return status
 
 

@@ -12,7 +12,7 @@ from kafkalog._core.arrow.input import BadArrow
 cdef class ValueColumn:
     """A column of bytes or text, or of type null: any object with `__arrow_c_array__`, which it holds.
 
-    BadArrow for another type (kind type) or a column that contradicts itself (malformed); TypeError for no Arrow data.
+    BadArrow for another type, or a stream of several arrays (kind type), or a column that contradicts itself (malformed); TypeError for no Arrow data.
     """
 
     def __cinit__(self, column):
@@ -23,11 +23,13 @@ cdef class ValueColumn:
                 f"the column is {type_words(&source.schema.schema)}, and a decoder reads binary or string", "type",
                 hint="cast it",
             )
+        self.cells.layout = NOTHING
         self.held = source.next_array()
         if self.held is None:
-            raise BadArrow("the Arrow data has no rows to give", "malformed")
+            return  # a stream of no arrays
         self.count = self.held.array.length
-        self.cells.layout = NOTHING
+        if source.next_array() is not None:
+            raise BadArrow("the column has more than one array", "type", hint="join them first")
         if self.count < 0 or (
             layout != NOTHING and not bind_cells(&self.cells, &self.held.array, layout, 0, self.count)
         ):
