@@ -97,7 +97,8 @@ def test_appends_reads_and_places(tmp_path: Path) -> None:
             mine = [row["labels"] for row in rows if row["labels"]["directory"] == str(tmp_path)]
             common = {"topic": "t", "partition": "3", "directory": str(tmp_path)}
             assert sorted(mine, key=str) == [{**common, "mode": "a"}, {**common, "mode": "r"}]
-    assert [row for row in metrics.snapshot()["kafkalog_appends_total"] if row["labels"]["topic"] == "t"] == []
+    appends = metrics.snapshot()["kafkalog_appends_total"]
+    assert [row for row in appends if row["labels"]["directory"] == str(tmp_path)] == []
 
 
 def test_counts_outlive_rolls_and_cuts(tmp_path: Path) -> None:
@@ -192,10 +193,9 @@ def test_prometheus_text(tmp_path: Path) -> None:
         a_log.flush()
         assert list(one) and list(two)
         found = parse_metrics(metrics.prometheus_text())
-        mine = {name: [row for row in rows if row[0].get("topic") == "t"] for name, rows in found.items()}
+        directory = str(folder).replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+        mine = {name: [row for row in rows if row[0].get("directory") == directory] for name, rows in found.items()}
         assert [row[1] for row in mine["kafkalog_append_records_total"]] == [5.0]
-        (labels, _), = mine["kafkalog_append_records_total"]
-        assert labels["directory"] == str(folder).replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
         reads = {row[0]["mode"]: row[1] for row in mine["kafkalog_read_bytes_total"]}
         assert reads == {"a": 0.0, "r": 2.0 * a_log.size}  # two readers are one series: their counts add up
         buckets = mine["kafkalog_flush_seconds_bucket"]

@@ -136,7 +136,7 @@ def _duckdb() -> Any:
     try:
         import duckdb
     except ImportError as error:
-        raise MissingPackage(f"`kafkalog sql` needs duckdb ({error})", hint="pip install 'kafkalog[sql]'") from None
+        raise MissingPackage(f"a query needs duckdb ({error})", hint="pip install 'kafkalog[sql]'") from None
     return duckdb
 
 
