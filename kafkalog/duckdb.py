@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary, ref
 
 from kafkalog.tables.dataset import dataset_of
 from kafkalog.tables.topic_table import need_arrow
@@ -20,12 +21,18 @@ from kafkalog.tables.topics import TopicTables
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow.dataset
 
     from kafkalog.dirs.log_dirs import LogDirs
 
     Path = str | os.PathLike[str]
 
 __all__ = ["register"]
+
+_NEWEST: Final[WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, ref[pyarrow.dataset.Dataset]]]] = (
+    WeakKeyDictionary()
+)
+"""The data set that was registered last under each name of a connection, in lower case as SQL ignores case."""
 
 
 def register(
@@ -59,19 +66,30 @@ def register(
     tables = TopicTables(dirs, topics, cursor=cursor, cursors=cursors, lateness_ms=lateness_ms, options=options)
     try:
         for topic, name in tables.names.items():
-            dataset = dataset_of(tables.tables[topic])
+            dataset = dataset_of(tables.tables[topic], tables)
             _ = dataset.schema  # raises errors of the options here, not in DuckDB
             connection.register(name, dataset)
-            tables._on_close(lambda name=name: _unregister(connection, name))  # type: ignore[misc]
+            made = ref(dataset)
+            _NEWEST.setdefault(connection, {})[name.lower()] = made
+            tables._on_close(lambda name=name, made=made: _unregister(connection, name, made))  # type: ignore[misc]
     except BaseException:
         tables.close()
         raise
     return tables
 
 
-def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+def _unregister(
+    connection: duckdb.DuckDBPyConnection, name: str, made: ref[pyarrow.dataset.Dataset]
+) -> None:
+    """Remove a table, unless the name is another's by now."""
     import duckdb
 
+    newest = _NEWEST.get(connection, {})
+    if newest.get(name.lower()) is not made:
+        return
+    del newest[name.lower()]
+    if made() is None:  # the connection let go of it for something else of that name
+        return
     try:
         connection.unregister(name)
     except duckdb.Error:

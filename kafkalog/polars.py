@@ -59,16 +59,14 @@ def scan(
         needed = columns
         if columns is not None and predicate is not None:
             needed = [*dict.fromkeys((*columns, *predicate.meta.root_names()))]
-        _, batches = table.batches(needed, prune=arrow_filter(predicate, table.schema))
+        # with both, Polars means the first rows of the topic, and of these the ones that match
+        _, batches = table.batches(needed, prune=None if rows is not None else arrow_filter(predicate, table.schema))
         for batch in batches:
-            frame = polars.DataFrame(batch)
+            frame = polars.DataFrame(batch if left is None else batch.slice(0, left))
+            left = None if left is None else left - len(frame)
             frame = frame if predicate is None else frame.filter(predicate)
-            frame = frame if columns is None else frame.select(columns)
-            frame = frame if left is None else frame.head(left)
-            yield frame
-            if left is not None:
-                left -= len(frame)
-                if left <= 0:
-                    return
+            yield frame if columns is None else frame.select(columns)
+            if left == 0:
+                return
 
     return register_io_source(read, schema=empty.schema)

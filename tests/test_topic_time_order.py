@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -165,3 +166,45 @@ def test_what_is_refused(data: Path) -> None:
             dirs.scan("orders").commit()
         with pytest.raises(IllegalArgument, match="no column is given"):
             dirs.scan("orders", [], order="time")
+
+
+def test_values_that_do_not_decode_keep_their_errors(tmp_path: Path) -> None:
+    """The hidden time is not the last column where errors follow, also under a projection."""
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("orders", 2)
+        dirs["orders", 0].append((b"k", b'{"id": 1}', T + 1000))
+        dirs["orders", 1].append((b"k", b"no JSON", T))
+        options: dict[str, Any] = {"order": "time", "value": "json", "on_undecodable": "null"}
+        scan = dirs.scan("orders", **options)
+        assert scan.columns[-1] == "value_error" and scan.schema == scan.table().schema
+        found = duckdb.execute("SELECT partition, value.id, value_error IS NULL FROM scan").fetchall()
+        assert found == [(1, None, False), (0, 1, True)]
+        assert duckdb.execute("SELECT partition FROM scan WHERE value_error IS NOT NULL").fetchall() == [(1,)]
+        for given in ({"columns": ["partition", "value"]}, {"project": {"partition": "partition", "id": "value.id"}}):
+            scan = dirs.scan("orders", **given, **options)
+            assert list(scan.columns) == scan.table().schema.names and scan.columns[2:] == ("value_error",)
+            assert [error is None for error in scan.table()["value_error"].to_pylist()] == [False, True]
+
+
+@pytest.mark.parametrize("field", ["size", "key", "offset"])
+def test_another_field_may_be_named_as_the_time(tmp_path: Path, field: str) -> None:
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("orders", 2)
+        dirs["orders", 0].append((b"b", b"of 11 bytes", T))
+        dirs["orders", 1].append([(b"a", b"-", T + 1000), (b"a", b"-", T + 500)])
+        for names in (["timestamp"], ["timestamp", "timestamp_"]):
+            project = {"p": "partition"} | dict.fromkeys(names, field)
+            found = dirs.scan("orders", project=project, order="time").table()
+            assert found.column_names == ["p", *names] and found["p"].to_pylist() == [0, 1, 1]
+            expected = {"size": [11, 1, 1], "key": [b"b", b"a", b"a"], "offset": [0, 0, 1]}[field]
+            assert [found[name].to_pylist() for name in names] == [expected] * len(names)
+
+
+def test_projections_that_are_refused(data: Path) -> None:
+    with kafkalog.open_dirs(data) as dirs:
+        with pytest.raises(IllegalArgument, match="no field is given"):
+            dirs.scan("orders", project=[], order="time")
+        with pytest.raises(IllegalArgument, match="given twice"):
+            dirs.scan("orders", project=["offset", "offset"], order="time")
+        with pytest.raises(TypeError, match=r"\['offset'\]"):
+            dirs.scan("orders", project="offset", order="time")

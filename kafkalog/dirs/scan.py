@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkalog._core.arrow.columns import Columns
     from kafkalog.dirs.window import TopicWindow
     from kafkalog.log.log import Log
+    from kafkalog.log.selection import Projection
     from kafkalog.log.typed_scan import TypedScan
 
     Order = Literal["partition", "time"]
@@ -55,21 +56,35 @@ def _merge_scan(
     topic: str, logs: list[Log], names: list[str] | None, window: TopicWindow | None, options: dict[str, Any]
 ) -> ArrowTopicScan:
     rows, size = options.pop("batch_rows", BATCH_ROWS), options.pop("batch_bytes", BATCH_BYTES)
-    project = options.get("project")
-    if project is not None and not isinstance(project, Mapping):
-        project = {path: path for path in project}
-    wanted = names if project is None else project
-    hides_time = bool(wanted) and TIME_COLUMN not in (wanted or ())
-    if hides_time and project is not None:
-        options = {**options, "project": {**project, TIME_COLUMN: TIME_COLUMN}}
-    elif hides_time and names is not None:
-        names = [*names, TIME_COLUMN]
+    time, is_hidden = TIME_COLUMN, False
+    if options.get("project") is not None:
+        options["project"], time = _project_with_time(options["project"])
+        is_hidden = True
+    elif names and TIME_COLUMN not in names:
+        names, is_hidden = [*names, TIME_COLUMN], True
     limits = dict(zip(("batch_rows", "batch_bytes"), piece_limits(len(logs), rows, size), strict=True))
     scans = _scans_of(topic, logs, names, window, {**options, **limits})
     for scan in scans:
         plain = scan if isinstance(scan, LogScan) else scan.scan
         plain.reads_ahead = False  # else each partition would hold what its threads decode ahead
-    return ArrowTopicScan(topic, scans, window, is_by_time=True, hides_time=hides_time, batch_rows=rows)
+    return ArrowTopicScan(topic, scans, window, by=time, hides_time=is_hidden, batch_rows=rows)
+
+
+def _project_with_time(project: Projection) -> tuple[Projection, str]:
+    """Return a projection with the time under a name that it does not use, and that name.
+
+    One that a scan refuses is returned as it is.
+    """
+    if isinstance(project, str):
+        return project, TIME_COLUMN
+    pairs = [*project.items()] if isinstance(project, Mapping) else [(path, path) for path in project]
+    named = dict(pairs)
+    if not named or len(named) < len(pairs):
+        return [name for name, _ in pairs], TIME_COLUMN
+    hidden = TIME_COLUMN
+    while hidden in named:
+        hidden += "_"
+    return {**named, hidden: TIME_COLUMN}, hidden
 
 
 def _scans_of(
@@ -198,7 +213,7 @@ class ArrowTopicScan(_Windowed):
     ([0, 1, 0, 1], 4, 4)
     """
 
-    __slots__ = ("_batch_rows", "_hides_time", "_window", "is_by_time", "scans", "topic")
+    __slots__ = ("_batch_rows", "_by", "_hides_time", "_window", "is_by_time", "scans", "topic")
 
     def __init__(
         self,
@@ -206,14 +221,15 @@ class ArrowTopicScan(_Windowed):
         scans: tuple[LogScan | TypedScan, ...],
         window: TopicWindow | None = None,
         *,
-        is_by_time: bool = False,
+        by: str | None = None,
         hides_time: bool = False,
         batch_rows: int = BATCH_ROWS,
     ) -> None:
         _pyarrow()
         self.topic = topic
         self.scans = scans
-        self.is_by_time = is_by_time
+        self.is_by_time = by is not None
+        self._by = by
         self._window = window
         self._hides_time = hides_time
         self._batch_rows = batch_rows
@@ -227,7 +243,7 @@ class ArrowTopicScan(_Windowed):
         ['offset']
         """
         schema = schema_of_scan(self.scans[0])
-        return schema.remove(len(schema) - 1) if self._hides_time else schema
+        return schema.remove(schema.get_field_index(self._by)) if self._hides_time else schema
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -247,12 +263,15 @@ class ArrowTopicScan(_Windowed):
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
         pa = _pyarrow()
         inputs = [(pa.record_batch(piece) for piece in scan) for scan in self.scans]
-        if not self.is_by_time:
+        if self._by is None:
             yield from chain.from_iterable(inputs)
             return
-        names = [*self.columns]
-        for batch in merged_by_time(inputs, TIME_COLUMN, self._batch_rows):
-            yield batch.select(names) if self._hides_time else batch
+        shown: list[int] | None = None
+        for batch in merged_by_time(inputs, self._by, self._batch_rows):
+            if self._hides_time:
+                shown = shown or [at for at, name in enumerate(batch.schema.names) if name != self._by]
+                batch = batch.select(shown)
+            yield batch
 
     def table(self) -> pyarrow.Table:
         """Return all records as a pyarrow Table."""

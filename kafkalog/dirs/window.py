@@ -51,8 +51,14 @@ class TopicWindow:
         self._ends = {number: cursor.position + cursor.lag for number, cursor in self._cursors.items()}
 
     def bounds(self, log: Log) -> dict[str, int]:
-        """Return the offsets to read of a partition, as keywords of `Log.scan`."""
-        cursor = self._cursors[log.partition]
+        """Return the offsets to read of a partition, as keywords of `Log.scan`.
+
+        There are none in a partition that was added after the creation: the next window has all of its records.
+        """
+        cursor = self._cursors.get(log.partition)
+        if cursor is None:
+            start = log.start_offset
+            return {"start": start, "stop": start}
         return {"start": cursor.position, "stop": self._ends[log.partition]}
 
     def commit(self) -> dict[int, int]:

@@ -15,10 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["dataset_of"]
 
 
-def dataset_of(table: TopicTable) -> pyarrow.dataset.Dataset:
-    """Return a data set that reads `table`; `to_table`, `to_batches`, `head` and `count_rows` work as for others."""
-    made: pyarrow.dataset.Dataset = _dataset_class()(table)
+def dataset_of(table: TopicTable, owner: object = None) -> pyarrow.dataset.Dataset:
+    """Return a data set that reads `table`; `to_table`, `to_batches`, `head` and `count_rows` work as for others.
+
+    It and its readers keep `owner` alive, which may close what the table reads when nothing refers to it.
+    """
+    made: pyarrow.dataset.Dataset = _dataset_class()(table, owner)
     return made
+
+
+def _owned(batches: Iterator[pyarrow.RecordBatch], owner: object) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the batches; a generator refers to its arguments until its end."""
+    yield from batches
 
 
 class TopicScanner:
@@ -72,8 +80,9 @@ def _dataset_class() -> Any:
     class TopicDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
         """A topic as a data set."""
 
-        def __init__(self, table: TopicTable) -> None:
+        def __init__(self, table: TopicTable, owner: object) -> None:
             self._table = table
+            self._owner = owner
 
         @property
         def schema(self) -> pyarrow.Schema:
@@ -82,7 +91,7 @@ def _dataset_class() -> Any:
         def scanner(self, columns: Any = None, filter: Any = None, **options: object) -> Any:
             """Return the rows that match `filter`, read on use; options on memory and threads have no effect."""
             schema, batches = self._table.batches(columns, filter)
-            return TopicScanner(schema, batches)
+            return TopicScanner(schema, _owned(batches, self._owner))
 
         def __reduce__(self) -> NoReturn:
             raise TypeError("a topic of open directories cannot be pickled")

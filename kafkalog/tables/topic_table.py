@@ -154,12 +154,22 @@ class TopicTable:
         base = log.scan(["offset"], start=start, stop=stop, **reading)
         first, last = max(base.start, limits.first), min(base.stop, limits.stop)
         if first < last and limits.since is not None:
-            found = log.offset_for_time(limits.since)
-            first = last if found is None else max(first, found.offset)
+            first = max(first, _first_at(log, limits.since, otherwise=(last, first)))
         if first < last and limits.until is not None and self._lateness_ms is not None:
-            found = log.offset_for_time(limits.until + self._lateness_ms)
-            last = last if found is None else min(last, found.offset)
+            last = min(last, _first_at(log, limits.until + self._lateness_ms, otherwise=(last, last)))
         return _Range(log, first, last)
+
+
+def _first_at(log: Log, time_ms: int, *, otherwise: tuple[int, int]) -> int:
+    """Return the offset of the first record at or after a time.
+
+    `otherwise` is the result if there is none, and the one if damage hides it: reading meets the damage.
+    """
+    try:
+        found = log.offset_for_time(time_ms)
+    except KafkalogError:  # damage, or a segment that is being deleted
+        return otherwise[1]
+    return otherwise[0] if found is None else found.offset
 
 
 def refuse_options(options: dict[str, Any]) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.dirs.log_dirs import LogDirs, open_dirs
 from kafkalog.dirs.window import TopicWindow
-from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.tables.topic_table import TopicTable
 
 if TYPE_CHECKING:
@@ -51,6 +54,44 @@ def table_names(topics: Iterable[str], wanted: Iterable[str] | Mapping[str, str]
     return names
 
 
+class _Windows:
+    """The windows of a cursor over topics, by topic; one is opened when it is first asked for. Threads: any."""
+
+    def __init__(self, cursor: str | None, store: Path | None, isolation: str | None) -> None:
+        self.cursor = cursor
+        self._store = store
+        self._isolation = isolation
+        self._lock = threading.Lock()
+        self._windows: dict[str, TopicWindow] = {}
+
+    def get(self, dirs: LogDirs, topic: str) -> TopicWindow | None:
+        """Return the window of a topic; None without a cursor."""
+        if self.cursor is None:
+            return None
+        with self._lock:  # the cursors of a window are held: a second one, for another thread, would be refused
+            if topic not in self._windows:
+                logs = dirs.logs(topic)
+                self._windows[topic] = TopicWindow(logs, self.cursor, store=self._store, isolation=self._isolation)
+            return self._windows[topic]
+
+    def commit(self) -> dict[str, dict[int, int]]:
+        """Store the ends of the open windows, and close them."""
+        committed = {}
+        with self._lock:
+            for topic, window in [*self._windows.items()]:
+                committed[topic] = window.commit()
+                window.close()
+                del self._windows[topic]
+        return committed
+
+    def close(self) -> None:
+        """Close the windows without a commit."""
+        with self._lock:
+            for window in self._windows.values():
+                window.close()
+            self._windows.clear()
+
+
 class TopicTables:
     """Topics as tables of a query engine: `names` are those of the tables by topic.
 
@@ -81,11 +122,8 @@ class TopicTables:
         options: dict[str, Any] | None = None,
     ) -> None:
         self._owned: LogDirs | None = None
-        self._windows: dict[str, TopicWindow] = {}
         self._undo: list[Callable[[], object]] = []
-        self._cursor = cursor
-        self._cursors = cursors
-        self._isolation: str | None = (options or {}).get("isolation")
+        self._windows = _Windows(cursor, cursors, (options or {}).get("isolation"))
         if cursor is None and cursors is not None:
             raise IllegalArgument("cursors is given, but no cursor", hint='give its name: cursor="reports"')
         opened = dirs if isinstance(dirs, LogDirs) else open_dirs(dirs)
@@ -99,15 +137,7 @@ class TopicTables:
             raise
 
     def _table(self, dirs: LogDirs, topic: str, lateness_ms: int | None, options: dict[str, Any]) -> TopicTable:
-        return TopicTable(dirs, topic, options, lateness_ms=lateness_ms, window=lambda: self._window(dirs, topic))
-
-    def _window(self, dirs: LogDirs, topic: str) -> TopicWindow | None:
-        if self._cursor is None:
-            return None
-        if topic not in self._windows:
-            logs = dirs.logs(topic)
-            self._windows[topic] = TopicWindow(logs, self._cursor, store=self._cursors, isolation=self._isolation)
-        return self._windows[topic]
+        return TopicTable(dirs, topic, options, lateness_ms=lateness_ms, window=partial(self._windows.get, dirs, topic))
 
     def _on_close(self, undo: Callable[[], object]) -> None:
         """Call `undo` when the tables are closed."""
@@ -122,25 +152,26 @@ class TopicTables:
         """Store where the queried topics ended, by topic and partition; later queries go on from there.
 
         Topics that no query has read since the last commit stay where they are. Raises IllegalArgument without a
-        cursor; StorageError.
+        cursor; IllegalState while `failure` is set; StorageError.
         """
-        if self._cursor is None:
+        if self._windows.cursor is None:
             raise IllegalArgument("these tables have no cursor", hint='give one: cursor="reports"')
-        committed = {}
-        for topic, window in [*self._windows.items()]:
-            committed[topic] = window.commit()
-            window.close()
-            del self._windows[topic]
-        return committed
+        if (failure := self.failure) is not None:
+            raise IllegalState(
+                "the last query failed, and a commit would count its records as read",
+                hint="commit once the query succeeds, or close the tables: the next ones begin where these did",
+            ) from failure
+        return self._windows.commit()
 
     def close(self) -> None:
         """Remove the tables, release the cursor without a commit, and close directories that were opened for this."""
         undo, self._undo = self._undo, []
         for step in undo:
             step()
-        for window in self._windows.values():
-            window.close()
-        self._windows.clear()
+        self._release()
+
+    def _release(self) -> None:
+        self._windows.close()
         if self._owned is not None:
             self._owned.close()
 
@@ -151,8 +182,10 @@ class TopicTables:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_owned", None) is not None:
-            self.close()
+        # A connection that has one of the tables keeps this object alive. So none has, and a table that has the name of
+        # one is another's. At the end of the interpreter, files and locks are released anyway.
+        if getattr(self, "_owned", None) is not None and not sys.is_finalizing():
+            self._release()
 
     def __repr__(self) -> str:
         return f"<TopicTables {', '.join(sorted(self.names.values()))}>"

@@ -1,13 +1,16 @@
 """Queries and scans that continue where one ended: a cursor moves only when it is told to."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
 import pytest
 
 import kafkalog
-from kafkalog.errors import CursorInUse, OffsetOutOfRange
+from kafkalog.errors import CursorInUse, IllegalState, OffsetOutOfRange
+from kafkalog.tables.topic_table import TopicTable
 
 
 @pytest.fixture
@@ -80,3 +83,52 @@ def test_a_position_that_the_log_lost_is_an_error(dirs: kafkalog.LogDirs, store:
     dirs["orders", 0].truncate_to(1)
     with pytest.raises(OffsetOutOfRange, match="reports"):
         dirs.scan("orders", cursor="reports", cursors=store)
+
+
+def test_an_added_partition_is_read_after_the_next_commit(dirs: kafkalog.LogDirs, store: Path) -> None:
+    query = "SELECT count(*) FROM orders"
+    with duckdb.connect() as connection:
+        with kafkalog.duckdb.register(connection, dirs, ["orders"], cursor="reports", cursors=store) as tables:
+            assert connection.execute(query).fetchall() == [(3,)]
+            dirs.alter_topic("orders", partitions=3)
+            dirs["orders", 2].append([b"four", b"five", b"six"])
+            assert connection.execute(query).fetchall() == [(3,)]
+            dirs["orders", 2].delete_before(1)
+            assert connection.execute(query).fetchall() == [(3,)]
+            assert tables.commit() == {"orders": {0: 2, 1: 1}}
+            assert connection.execute('SELECT partition, "offset" FROM orders').fetchall() == [(2, 1), (2, 2)]
+            assert tables.commit() == {"orders": {0: 2, 1: 1, 2: 3}}
+
+
+def test_many_threads_read_a_table_first(dirs: kafkalog.LogDirs, store: Path) -> None:
+    for number in range(10):
+        with duckdb.connect() as connection:
+            name = f"reports-{number}"
+            with kafkalog.duckdb.register(connection, dirs, ["orders"], cursor=name, cursors=store) as tables:
+                together = threading.Barrier(8)
+
+                def read(table: TopicTable = tables.tables["orders"], together: threading.Barrier = together) -> int:
+                    together.wait()
+                    return sum(batch.num_rows for batch in table.batches()[1])
+
+                with ThreadPoolExecutor(8) as pool:
+                    assert [one.result() for one in [pool.submit(read) for _ in range(8)]] == [3] * 8
+
+
+def test_what_a_failed_query_read_is_not_committed(dirs: kafkalog.LogDirs, store: Path) -> None:
+    query = "SELECT count(value) FROM orders"
+    with duckdb.connect() as connection:
+        with kafkalog.duckdb.register(connection, dirs, cursor="reports", cursors=store) as tables:
+            assert connection.execute(query).fetchall() == [(3,)] and tables.commit()
+            dirs["orders", 0].append([b"lost", b"lost"])
+            assert connection.execute(query).fetchall() == [(2,)]
+            dirs["orders", 0].truncate_to(1)
+            with pytest.raises(duckdb.Error, match="log end"):
+                connection.execute(query).fetchall()
+            assert connection.execute("SELECT count(*) FROM users").fetchall() == [(3,)]
+            with pytest.raises(IllegalState, match="a commit would count") as caught:
+                tables.commit()
+            assert isinstance(caught.value.__cause__, OffsetOutOfRange)
+            dirs["orders", 0].append([b"instead", b"instead", b"instead"])
+            assert connection.execute(query).fetchall() == [(2,)]
+            assert tables.commit() == {"orders": {0: 4, 1: 1}, "users": {0: 2, 1: 1}}

@@ -1,6 +1,9 @@
 """Topics as tables of DuckDB: the rows are those of the whole topic, and what is read is what the query needs."""
 
+import gc
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -210,3 +213,68 @@ def test_what_is_refused(tmp_path: Path, dirs: kafkalog.LogDirs) -> None:
         with kafkalog.duckdb.register(connection, dirs) as tables, pytest.raises(IllegalArgument, match="no cursor"):
             tables.commit()
         assert connection.execute("SHOW TABLES").fetchall() == []
+
+
+def test_damage_before_a_bound_of_time_is_skipped(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("orders", 1)
+        for n in range(6):
+            dirs["orders", 0].append([(b"k", b"record %d" % n, T + 1000 * n)])
+    path = tmp_path / "orders-0" / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes().replace(b"record 1", b"damaged!"))
+    with duckdb.connect() as connection:
+        for lateness_ms in (None, 0):
+            options = {"on_damage": "skip", "lateness_ms": lateness_ms}
+            with kafkalog.duckdb.register(connection, tmp_path, **options) as tables:  # type: ignore[arg-type]
+                for condition, expected in (
+                    (f"timestamp >= {quoted_time(1)}", [2, 3, 4, 5]),
+                    (f"timestamp > {quoted_time(3)}", [4, 5]),
+                    (f"timestamp <= {quoted_time(0)}", [0]),
+                    (f"timestamp BETWEEN {quoted_time(1)} AND {quoted_time(2)}", [2]),
+                ):
+                    found = connection.execute(f'SELECT "offset" FROM orders WHERE {condition}').fetchall()
+                    assert [offset for (offset,) in found] == expected and tables.failure is None
+        with kafkalog.duckdb.register(connection, tmp_path) as tables:
+            with pytest.raises(duckdb.Error, match="CRC"):
+                connection.execute(f'SELECT "offset" FROM orders WHERE timestamp >= {quoted_time(1)}').fetchall()
+            assert isinstance(tables.failure, CorruptRecord)
+
+
+def test_the_newest_table_of_a_name_stays(data: Path) -> None:
+    """As in a notebook where a cell runs again: the table of the first run ends, that of the second does not."""
+    with duckdb.connect() as connection:
+        tables = kafkalog.duckdb.register(connection, data, ["orders"])
+        tables = kafkalog.duckdb.register(connection, data, ["orders"])
+        gc.collect()
+        assert connection.execute("SELECT count(*) FROM orders").fetchall() == [(PARTITIONS * ROWS,)]
+        newest = kafkalog.duckdb.register(connection, data, {"orders": "Orders"})
+        tables.close()
+        assert connection.execute("SELECT count(*) FROM orders").fetchall() == [(PARTITIONS * ROWS,)]
+        connection.register("orders", pa.table({"other": [1]}))
+        newest.close()
+        assert connection.execute("FROM orders").fetchall() == [(1,)]
+
+
+def test_a_table_that_a_result_still_reads_is_no_longer_the_newest(data: Path) -> None:
+    with duckdb.connect() as connection:
+        tables = kafkalog.duckdb.register(connection, data, ["orders"])
+        relation = connection.sql("FROM orders")
+        newest = kafkalog.duckdb.register(connection, data, ["orders"])
+        tables.close()
+        assert connection.execute("SELECT count(*) FROM orders").fetchall() == [(PARTITIONS * ROWS,)]
+        newest.close()
+        with pytest.raises(duckdb.CatalogException):
+            connection.execute("FROM orders")
+        del relation
+
+
+def test_the_interpreter_ends_in_silence(data: Path) -> None:
+    code = """if True:
+        import sys, duckdb, kafkalog
+        connection = duckdb.connect()
+        tables = kafkalog.duckdb.register(connection, sys.argv[1], ["orders"])
+        tables = kafkalog.duckdb.register(connection, sys.argv[1], ["orders"])
+        print(connection.execute("SELECT count(*) FROM orders").fetchone()[0])
+        """
+    done = subprocess.run([sys.executable, "-c", code, str(data)], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{PARTITIONS * ROWS}\n", "")

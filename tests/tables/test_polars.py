@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -98,6 +99,37 @@ def test_a_number_of_rows_ends_the_reading(dirs: kafkalog.LogDirs) -> None:
     assert bytes_read(dirs) - before <= dirs["orders", 0].size
     rows = kafkalog.polars.scan(dirs, "orders").filter(OFFSET >= 5).head(2).select("offset").collect()
     assert rows["offset"].to_list() == [5, 6]
+
+
+def test_conditions_on_the_first_rows(dirs: kafkalog.LogDirs) -> None:
+    scan = kafkalog.polars.scan(dirs, "orders")
+    assert scan.head(3).filter(OFFSET % 2 == 0).select("offset").collect().rows() == [(0,), (2,)]
+    assert scan.head(3).filter(OFFSET >= 5).collect().height == 0
+    assert scan.filter(OFFSET >= 5).head(3).filter(OFFSET >= 7).select("offset").collect().rows() == [(7,)]
+    assert scan.head(0).filter(OFFSET >= 0).collect().height == 0
+
+
+STEPS = st.one_of(
+    st.builds(lambda n: ("head", n), st.one_of(st.integers(0, 10), st.integers(0, PARTITIONS * ROWS + 5))),
+    st.builds(lambda predicate: ("filter", predicate), PREDICATES),
+    st.builds(
+        lambda others: ("select", ["offset", "timestamp", "partition", "key", *others]),
+        st.lists(st.sampled_from(["value", "topic"]), unique=True),
+    ),
+)
+
+
+@given(st.lists(STEPS, max_size=5), st.sampled_from(["in-memory", "streaming"]))
+@settings(deadline=None)
+def test_steps_in_any_order_give_the_rows_of_a_frame_in_memory(
+    dirs: kafkalog.LogDirs, whole: pl.DataFrame, steps: list[tuple[str, Any]], engine: Any
+) -> None:
+    found, expected = kafkalog.polars.scan(dirs, "orders"), whole
+    for step, argument in steps:
+        if step == "select" and any(name not in expected.columns for name in argument):
+            argument = argument[:4]
+        found, expected = getattr(found, step)(argument), getattr(expected, step)(argument)
+    assert found.collect(engine=engine).equals(expected)
 
 
 @pytest.mark.parametrize(
