@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any, Final
 from urllib.parse import unquote
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.json_types import JSON, MOST_LEVELS, JsonType
 
+MOST_SCHEMAS: Final = 1 << 17
+"""Schemas that one stands for, as each reference is followed: a few words can stand for any number of them."""
 SIMPLE: Final = {"boolean": "bool", "integer": "int64", "number": "double", "string": "string"}
 TEXT_FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 
@@ -20,12 +23,18 @@ def schema_type(schema: Any, others: Mapping[str, Any] | None = None) -> JsonTyp
     `type` (a list with "null" too), `properties`, `items`, `additionalProperties` (a map), `enum`, `const`, `format`
     of text (date-time, date), `$ref`, `allOf` of one schema or of objects, and `anyOf` and `oneOf` of null and one
     schema become columns. What several types may be, what refers to itself and what has no type stays JSON text.
-    IllegalArgument for what is no schema, or a `$ref` that leads nowhere.
+    `properties` beside `allOf` are joined with those of its objects. IllegalArgument for what is no schema, a `$ref`
+    that leads nowhere, or a schema that stands for too many others.
 
     >>> schema_type({"type": "object", "properties": {"n": {"type": ["integer", "null"]}}})
     JsonType(kind='struct', children=(('n', JsonType(kind='int64', children=())),))
     """
-    return _Reader({"": schema, **(others or {})}).type(schema, "", ())
+    try:
+        return _Reader({"": schema, **(others or {})}).type(schema, "", ())
+    except RecursionError:
+        raise IllegalArgument(
+            "the JSON Schema is nested too deeply", hint="leave it out, and give fields= with their types"
+        ) from None
 
 
 def parse_schema(text: str | bytes, place: str = "") -> Any:
@@ -42,15 +51,24 @@ def parse_schema(text: str | bytes, place: str = "") -> Any:
 class _Reader:
     def __init__(self, documents: dict[str, Any]) -> None:
         self._documents = documents
+        self._left = MOST_SCHEMAS
 
     def type(self, schema: Any, document: str, open_refs: tuple[str, ...], level: int = 1) -> JsonType:
         """Return the type of a schema of a document, within the references that lead to it."""
+        self._left -= 1
+        if self._left < 0:
+            raise IllegalArgument(
+                f"the JSON Schema stands for more than {MOST_SCHEMAS} schemas, as each $ref is followed",
+                hint="leave it out, and give fields= with their types",
+            )
         if isinstance(schema, bool) or level > MOST_LEVELS:
             return JSON
         if not isinstance(schema, dict):
             raise IllegalArgument(f"a JSON Schema has {schema!r} where a schema is expected")
         if "$ref" in schema:
             return self._referred(schema["$ref"], document, open_refs, level)
+        if "allOf" in schema and schema.get("properties"):
+            return self._extended(schema, document, open_refs, level)
         for word in ("anyOf", "oneOf", "allOf"):
             if word in schema and not {"type", "properties"} <= schema.keys():
                 return self._combined(word, schema, document, open_refs, level)
@@ -76,10 +94,11 @@ class _Reader:
             if not samples or not isinstance(samples, list):
                 return {"object"} if "properties" in schema else {"array"} if "items" in schema else set()
             given = [_type_of(value) for value in samples]
-        words = set(given) if isinstance(given, list) else {given}
-        for word in words - {"null", "array", "object", *SIMPLE}:
-            raise IllegalArgument(f"a JSON Schema has the unknown type {word!r}")
-        return words - {"null"}
+        words = given if isinstance(given, list) else [given]
+        for word in words:
+            if not isinstance(word, str) or word not in ("null", "array", "object", *SIMPLE):
+                raise IllegalArgument(f"a JSON Schema has the unknown type {word!r:.60}")
+        return set(words) - {"null"}
 
     def _array(self, schema: dict[str, Any], document: str, open_refs: tuple[str, ...], level: int) -> JsonType:
         items = schema.get("items", True)
@@ -104,18 +123,31 @@ class _Reader:
     def _combined(
         self, word: str, schema: dict[str, Any], document: str, open_refs: tuple[str, ...], level: int
     ) -> JsonType:  # fmt: skip
-        parts = schema[word]
-        if not isinstance(parts, list) or not parts:
-            raise IllegalArgument(f"{word} of a JSON Schema is no list of schemas")
+        parts = _parts(schema, word)
         rest = [part for part in parts if not (isinstance(part, dict) and part.get("type") == "null")]
         types = [self.type(part, document, open_refs, level) for part in rest]
-        if len(set(types)) == 1:
+        if len(types) == 1 or len(set(types)) == 1:
             return types[0]
         if word == "allOf" and types and all(type.kind == "struct" for type in types):
-            return JsonType("struct", tuple({name: one for type in types for name, one in type.children}.items()))
+            return reduce(_both, types)
         if {type.kind for type in types} == {"int64", "double"}:
             return JsonType("double")
         return JSON
+
+    def _extended(
+        self, schema: dict[str, Any], document: str, open_refs: tuple[str, ...], level: int
+    ) -> JsonType:  # fmt: skip
+        """Return the type of an object with its own properties and those of the objects in allOf.
+
+        Other parts of allOf are conditions, which give no columns.
+        """
+        own = {word: part for word, part in schema.items() if word != "allOf"}
+        found = self.type(own, document, open_refs, level)
+        for part in _parts(schema, "allOf"):
+            more = self.type(part, document, open_refs, level)
+            if found.kind == more.kind == "struct":
+                found = _both(found, more)
+        return found
 
     def _referred(self, ref: Any, document: str, open_refs: tuple[str, ...], level: int) -> JsonType:
         if not isinstance(ref, str):
@@ -137,6 +169,27 @@ class _Reader:
             except (LookupError, TypeError, ValueError):
                 raise IllegalArgument(f"a $ref of a JSON Schema leads to {ref!r}, which is nowhere") from None
         return self.type(found, target, (*open_refs, full), level)
+
+
+def _parts(schema: dict[str, Any], word: str) -> list[Any]:
+    parts = schema[word]
+    if not isinstance(parts, list) or not parts:
+        raise IllegalArgument(f"{word} of a JSON Schema is no list of schemas")
+    return parts
+
+
+def _both(one: JsonType, other: JsonType) -> JsonType:
+    """Return the type of values that are of two types: the narrower one, or the fields of both."""
+    if one.kind == other.kind == "struct":
+        fields = dict(one.children)
+        for name, type in other.children:
+            fields[name] = _both(fields[name], type) if name in fields else type
+        return JsonType("struct", tuple(fields.items()))
+    if one == other or other == JSON:
+        return one
+    if one == JSON:
+        return other
+    return JsonType("int64") if {one.kind, other.kind} == {"int64", "double"} else JSON
 
 
 def _type_of(value: Any) -> str:
