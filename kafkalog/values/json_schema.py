@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -129,7 +128,7 @@ class _Reader:
         if len(types) == 1 or len(set(types)) == 1:
             return types[0]
         if word == "allOf" and types and all(type.kind == "struct" for type in types):
-            return reduce(_both, types)
+            return _joined(types)
         if {type.kind for type in types} == {"int64", "double"}:
             return JsonType("double")
         return JSON
@@ -142,12 +141,8 @@ class _Reader:
         Other parts of allOf are conditions, which give no columns.
         """
         own = {word: part for word, part in schema.items() if word != "allOf"}
-        found = self.type(own, document, open_refs, level)
-        for part in _parts(schema, "allOf"):
-            more = self.type(part, document, open_refs, level)
-            if found.kind == more.kind == "struct":
-                found = _both(found, more)
-        return found
+        types = [self.type(part, document, open_refs, level) for part in (own, *_parts(schema, "allOf"))]
+        return _joined([type for type in types if type.kind == "struct"]) if types[0].kind == "struct" else types[0]
 
     def _referred(self, ref: Any, document: str, open_refs: tuple[str, ...], level: int) -> JsonType:
         if not isinstance(ref, str):
@@ -178,18 +173,19 @@ def _parts(schema: dict[str, Any], word: str) -> list[Any]:
     return parts
 
 
-def _both(one: JsonType, other: JsonType) -> JsonType:
-    """Return the type of values that are of two types: the narrower one, or the fields of both."""
-    if one.kind == other.kind == "struct":
-        fields = dict(one.children)
-        for name, type in other.children:
-            fields[name] = _both(fields[name], type) if name in fields else type
-        return JsonType("struct", tuple(fields.items()))
-    if one == other or other == JSON:
-        return one
-    if one == JSON:
-        return other
-    return JsonType("int64") if {one.kind, other.kind} == {"int64", "double"} else JSON
+def _joined(types: Sequence[JsonType]) -> JsonType:
+    """Return the type of values that are of all these types: the narrowest one, or the fields of all."""
+    known = [type for type in types if type != JSON]
+    kinds = {type.kind for type in known}
+    if kinds == {"struct"}:
+        fields: dict[str, list[JsonType]] = {}
+        for type in known:
+            for name, one in type.children:
+                fields.setdefault(name, []).append(one)
+        return JsonType("struct", tuple((name, _joined(found)) for name, found in fields.items()))
+    if kinds == {"int64", "double"}:
+        return JsonType("int64")
+    return known[0] if known and all(type == known[0] for type in known) else JSON
 
 
 def _type_of(value: Any) -> str:

@@ -66,6 +66,12 @@ def test_properties_beside_all_of_are_joined(more: dict[str, Any]) -> None:
     assert [name for name, _ in dict(found.children)["n"].children] == ["p", "q"]
 
 
+def test_all_of_with_many_parts() -> None:
+    parts = [{"properties": {f"p{n}": {"type": "integer"}}} for n in range(40_000)]
+    for schema in ({"allOf": parts}, {"properties": {"own": {"type": "string"}}, "allOf": parts}):
+        assert len(schema_type(schema).children) in (40_000, 40_001)
+
+
 def row(users: int, fields: int) -> bytes:
     inner = {f"f{n}": 1 for n in range(fields)}
     return json.dumps({f"u{n}": inner for n in range(users)}).encode()
