@@ -5,25 +5,37 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.values.avro import FRAMINGS, fill
 from kafkalog._core.values.avro_program import AvroProgram, AvroPrograms
 from kafkalog._core.values.builder import Builder
 from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 from kafkalog.values.avro_columns import Column, columns_of
 from kafkalog.values.avro_program import avro_program
 from kafkalog.values.avro_schema import PRIMITIVES, AvroType, parse_avro
 from kafkalog.values.decoding import MOST_BYTES, MOST_ITEMS, Decoded, ValueDecoder, arrow_type, decoded, value_column
 from kafkalog.values.schemas.choose import schema_source
-from kafkalog.values.schemas.source import AVRO, MAX_SCHEMA_BYTES, Schema, SchemaSource, UnknownSchema, referenced
+from kafkalog.values.schemas.source import (
+    AVRO,
+    LOOK_AGAIN_MS,
+    MAX_SCHEMA_BYTES,
+    Schema,
+    SchemaSource,
+    UnknownSchema,
+    referenced,
+)
 
 if TYPE_CHECKING:
     import pyarrow
 
 MOST_WRITERS: Final = 10_000
-"""Schema ids that a decoder remembers; a column with more is no column of Avro values."""
+"""Writers' schemas that a decoder remembers; a column with more is no column of Avro values."""
+MOST_TEXTS: Final = 1000
+"""Ids without a program whose texts a decoder remembers; beyond, the older half is forgotten."""
 AnySchema = str | os.PathLike[str] | int | Mapping[str, Any] | Sequence[Any]
 
 
@@ -75,7 +87,9 @@ class AvroDecoder(ValueDecoder):
         self._lock = threading.Lock()
         self._reader: AvroType | None = None
         self._column: Column | None = None
-        self._programs: dict[int, AvroProgram | str] = {}
+        self._known: dict[int, AvroProgram | str] = {}
+        self._look_again: dict[int, float] = {}
+        self._next_look: float = inf
         self._type: pyarrow.DataType | None = None
         if schema is None and subject is not None:
             self._settle(self._parsed(self._needed(f"subject {subject}").by_version(subject)))
@@ -111,10 +125,16 @@ class AvroDecoder(ValueDecoder):
                 f"schema {schema.id} is of type {schema.kind}, not Avro", path=schema.place, hint="name its decoder"
             )
         others = referenced(self._source, schema) if self._source is not None and schema.references else []
-        return parse_avro(schema.content, [other.content.decode("utf-8", "replace") for _, other in others])
+        contents = dict.fromkeys(other.content for _, other in others)  # one may be used by several names
+        return parse_avro(schema.content, [content.decode("utf-8", "replace") for content in contents])
 
     def _settle(self, reader: AvroType) -> None:
-        self._column = columns_of(reader, dictionaries=self._dictionaries)
+        column = columns_of(reader, dictionaries=self._dictionaries)
+        try:
+            Builder(column.tree(), self._limits[0])
+        except ValueError as error:
+            raise IllegalArgument(f"the columns of the schema cannot be made: {error}") from None
+        self._column = column
         self._reader = reader
 
     def _prepare_alone(self, writer: AnySchema | None, framing: str) -> None:
@@ -123,30 +143,56 @@ class AvroDecoder(ValueDecoder):
             raise IllegalArgument(f"values with the framing {framing!r} need a schema", hint="give schema=")
         written = self._reader if writer is None else self._read(writer)
         number = fingerprint(written) if framing == "single-object" else 0
-        self._programs[number] = avro_program(written, self._reader, self._column)
+        self._known[number] = avro_program(written, self._reader, self._column)
 
     def _learn(self, number: int) -> None:
         """Make the program of a writer's schema, or the text that its values are answered with."""
         with self._lock:
-            if number in self._programs:
+            if number in self._known:
                 return
-            if len(self._programs) >= MOST_WRITERS:
+            try:
+                made, until = self._program(number), inf
+            except UnknownSchema as error:
+                made, until = error.message, SYSTEM_CLOCK.monotonic_ms() + LOOK_AGAIN_MS
+            gone: set[int] = set()
+            if isinstance(made, str):
+                if len(self._look_again) >= MOST_TEXTS:
+                    gone = set(list(self._look_again)[: MOST_TEXTS // 2])
+                self._look_again[number] = until
+            elif len(self._known) - len(self._look_again) >= MOST_WRITERS:
                 raise IllegalArgument(f"the values name more than {MOST_WRITERS} schemas: they are not Avro values")
-            self._programs = self._programs | {number: self._program(number)}
+            self._forget(gone, {number: made})
+
+    def _forget(self, gone: set[int], made: dict[int, AvroProgram | str]) -> None:
+        """Forget the texts of ids, and know what was made; the lock is held."""
+        for number in gone:
+            del self._look_again[number]
+        self._next_look = min(self._look_again.values(), default=inf)
+        # a new dict: other threads go through the one there is
+        self._known = {number: found for number, found in self._known.items() if number not in gone} | made
+
+    @property
+    def _programs(self) -> dict[int, AvroProgram | str]:
+        """The programs and the texts of ids, without those that are to be looked up again."""
+        now = SYSTEM_CLOCK.monotonic_ms()
+        if now >= self._next_look:
+            with self._lock:
+                self._forget({number for number, until in self._look_again.items() if now >= until}, {})
+        return self._known
 
     def _program(self, number: int) -> AvroProgram | str:
+        """Return the program of an id, or the text for a schema that does not fit; UnknownSchema if there is none."""
         if not self._by_id:
             return f"its schema's fingerprint is {number & (1 << 64) - 1:016x}, not that of the writer's schema"
-        try:
-            schema = self._needed("a value").by_id(number)
-        except UnknownSchema as error:
-            return error.message
+        schema = self._needed("a value").by_id(number)
         try:
             writer = self._parsed(schema)
             if self._column is None:
                 self._settle(writer)
             assert self._reader is not None and self._column is not None
             return avro_program(writer, self._reader, self._column)
+        except UnknownSchema as error:
+            raise UnknownSchema(f"schema {number}: {error.message}") from None  # one that it refers to
         except IllegalArgument as error:
             if self._column is None:
                 raise

@@ -49,7 +49,7 @@ def columns_of(schema: AvroType, *, dictionaries: bool = False) -> Column:
     >>> columns_of(parse_avro('["null", {"type": "array", "items": "long"}]')).tree()
     ('', '+l', True, (('item', 'l', True, (), ()),), ())
     """
-    return _Planner(dictionaries).column(schema, "", "", ())
+    return _Planner(dictionaries).column(schema, "", "", (), 1)
 
 
 class _Planner:
@@ -65,13 +65,14 @@ class _Planner:
             )
         return Column(self.count - 1, name, format)
 
-    def column(self, kind: AvroType, name: str, place: str, above: tuple[AvroType, ...]) -> Column:
+    def column(self, kind: AvroType, name: str, place: str, above: tuple[AvroType, ...], level: int) -> Column:
+        """Return the column of a type within others; `level` is that of its node."""
         if kind in above:
             raise IllegalArgument(
                 f"the type {kind.name} contains itself{f', at {place}' if place else ''}: it has no columns",
                 hint="give a reader's schema without that field",
             )
-        if len(above) >= MOST_DEPTH:
+        if level > MOST_DEPTH:
             raise IllegalArgument(
                 f"the schema is nested more than {MOST_DEPTH} levels deep",
                 hint="give a reader's schema with fewer levels",
@@ -80,37 +81,38 @@ class _Planner:
         if kind.kind == "record":
             made = self.node(name, "+s", place)
             for one in kind.fields:
-                made.children.append(self.column(one.type, one.name, joined(place, one.name), inside))
+                made.children.append(self.column(one.type, one.name, joined(place, one.name), inside, level + 1))
             return made
         if kind.kind == "array":
             made = self.node(name, "+l", place)
-            made.children.append(self.column(kind.parts[0], "item", joined(place, "[]"), inside))
+            made.children.append(self.column(kind.parts[0], "item", joined(place, "[]"), inside, level + 1))
             return made
         if kind.kind == "map":
-            return self.map(kind, name, place, inside)
+            return self.map(kind, name, place, inside, level)
         if kind.kind == "union":
-            return self.union(kind, name, place, inside)
+            return self.union(kind, name, place, inside, level)
         made = self.node(name, format_of(kind, self.dictionaries), place)
         if kind.kind == "enum" and self.dictionaries:
             made.words = kind.symbols
         return made
 
-    def map(self, kind: AvroType, name: str, place: str, inside: tuple[AvroType, ...]) -> Column:
+    def map(self, kind: AvroType, name: str, place: str, inside: tuple[AvroType, ...], level: int) -> Column:
         made = self.node(name, "+m", place)
         entries = self.node("entries", "+s", place)
         key = self.node("key", "u", place)
         entries.nullable = key.nullable = False
         made.children.append(entries)
-        entries.children += [key, self.column(kind.parts[0], "value", joined(place, "{}"), inside)]
+        value = self.column(kind.parts[0], "value", joined(place, "{}"), inside, level + 2)
+        entries.children += [key, value]
         return made
 
-    def union(self, kind: AvroType, name: str, place: str, inside: tuple[AvroType, ...]) -> Column:
+    def union(self, kind: AvroType, name: str, place: str, inside: tuple[AvroType, ...], level: int) -> Column:
         branches = branches_of(kind)
         if len(branches) <= 1:
-            return self.column(branches[0] if branches else AvroType("null"), name, place, inside)
+            return self.column(branches[0] if branches else AvroType("null"), name, place, inside, level)
         made = self.node(name, "+s", place)
         for branch, word in zip(branches, branch_names(branches), strict=True):
-            made.children.append(self.column(branch, word, joined(place, word), inside))
+            made.children.append(self.column(branch, word, joined(place, word), inside, level + 1))
         return made
 
 

@@ -154,6 +154,8 @@ class _Parser:
         if "." not in name:
             own = schema.get("namespace", space)
             name = f"{own}.{name}" if isinstance(own, str) and own else name
+        if not _is_text(name):
+            raise _wrong(place, f"{name!r:.100} is no name")
         if name in self.names:
             raise _wrong(place, f"the name {name!r} is defined twice")
         space = name.rpartition(".")[0]
@@ -194,15 +196,20 @@ class _Parser:
             raise _wrong(place, f"{schema!r:.60} is no field")
         name = schema["name"]
         inner = f"{place}.{name}" if place else name
-        if not name or "\0" in name:
+        if not name or not _is_text(name):
             raise _wrong(place, f"{name!r} is no name of a field")
         aliases = tuple(_texts(schema.get("aliases") or (), inner))
         kind = self.read(schema["type"], space, inner, depth + 1)
         return AvroField(name, kind, aliases, schema.get("default", MISSING))
 
 
+def _is_text(name: str) -> bool:
+    """Return False for what no column's name can have: a zero byte, or half of a surrogate pair."""
+    return "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def _texts(values: Any, place: str) -> list[str]:
-    if not isinstance(values, list | tuple) or not all(isinstance(name, str) for name in values):
+    if not isinstance(values, list | tuple) or not all(isinstance(name, str) and _is_text(name) for name in values):
         raise _wrong(place, f"{values!r:.60} is no list of names")
     return list(values)
 
@@ -216,7 +223,9 @@ def _with_logical(made: AvroType, schema: Mapping[str, Any]) -> AvroType:
         return made
     if logical == "decimal":
         precision, scale = schema.get("precision"), schema.get("scale", 0)
-        if not isinstance(precision, int) or not isinstance(scale, int) or isinstance(precision, bool):
+        if not isinstance(precision, int) or not isinstance(scale, int):
+            return made
+        if isinstance(precision, bool) or isinstance(scale, bool):
             return made
         if precision < 1 or not 0 <= scale <= precision or precision > MOST_DECIMAL_DIGITS:
             return made

@@ -80,13 +80,14 @@ class InternalDecoder(ValueDecoder):
         """
         pa = import_pyarrow()
         value_column(column)
+        column = _as_binary(column, pa)
         if keys is None and self.needs_keys:
             raise IllegalArgument(f"the decoder {self.name} needs the keys: they say what the values are")
         if keys is not None and len(keys) != len(column):
             raise IllegalArgument(f"{len(keys)} keys for {len(column)} values")
         rows: list[dict[str, Any] | None] = []
         texts: list[str | None] = []
-        others: Iterable[bytes | None] = [None] * len(column) if keys is None else keys.to_pylist()
+        others: Iterable[bytes | None] = [None] * len(column) if keys is None else _as_binary(keys, pa).to_pylist()
         for key, value in zip(others, column.to_pylist(), strict=True):
             try:
                 rows.append(None if value is None else self._read(key, value))
@@ -109,6 +110,11 @@ class InternalDecoder(ValueDecoder):
             raise MessageError("its key is null, so its type is not known")
         found = coordinator_record(key, value, self._keys, self._values)
         return {self._schemas[found.type].name: found.value}
+
+
+def _as_binary(column: Any, pa: Any) -> Any:
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return column.cast(pa.large_binary()) if any(check(column.type) for check in texts) else column
 
 
 def _struct(fields: Iterable[Field], pa: Any) -> pyarrow.DataType:

@@ -13,14 +13,24 @@ SAMPLE_ROWS: Final = 1000
 SAMPLE_BYTES: Final = 16 << 20
 MOST_NAMES: Final = 1000
 """Fields of an object in a sample; one with more is a map if its values have one type, else JSON text."""
+MOST_PLACES: Final = 1 << 17
+"""Places of values that a sample remembers; an object with fields beyond is a map or JSON text."""
+MOST_COLUMNS: Final = 20_000
+"""Columns that a sample gives; of an object with more the largest fields stay JSON text, if it is no map."""
 HEADER_BYTES: Final = 5
 LEAST_INT64, MOST_INT64 = -(1 << 63), (1 << 63) - 1
 
 
 class _Seen:
-    """All that was seen at one place of the values."""
+    """All that was seen at one place of the values; `room` has the number of places that may be added."""
 
-    def __init__(self) -> None:
+    __slots__ = ("fields", "items", "kinds", "more", "room")
+
+    def __init__(self, room: list[int]) -> None:
+        room[0] -= 1
+        self.room = room
+        self.more = False
+        """True if there are fields that are not in `fields`."""
         self.kinds: set[str] = set()
         self.fields: dict[str, _Seen] = {}
         self.items: _Seen | None = None
@@ -31,11 +41,16 @@ class _Seen:
         if isinstance(value, dict):
             self.kinds.add("struct")
             for name, part in value.items() if level < MOST_LEVELS else ():
-                self.fields.setdefault(name, _Seen()).add(part, level + 1)
+                if name not in self.fields:
+                    if self.room[0] <= 0:
+                        self.more = True
+                        continue
+                    self.fields[name] = _Seen(self.room)
+                self.fields[name].add(part, level + 1)
         elif isinstance(value, list):
             self.kinds.add("list")
             if self.items is None:
-                self.items = _Seen()
+                self.items = _Seen(self.room)
             for item in value if level < MOST_LEVELS else ():
                 self.items.add(item, level + 1)
         else:
@@ -55,13 +70,28 @@ class _Seen:
         return JsonType(kind)
 
     def _object(self, level: int) -> JsonType:
-        fields = tuple((name, seen.type(level + 1)) for name, seen in self.fields.items())
-        if len(fields) > MOST_NAMES:
-            types = {type for _, type in fields}
-            return JsonType("map", (("value", types.pop()),)) if len(types) == 1 else JSON
-        if not fields or not all(_is_column_name(name) for name, _ in fields):
+        fields = {name: seen.type(level + 1) for name, seen in self.fields.items()}
+        sizes = {name: _columns(type) for name, type in fields.items()}
+        total = sum(sizes.values())
+        if len(fields) > MOST_NAMES or self.more or total > MOST_COLUMNS:
+            types = set(fields.values())
+            if len(types) == 1:
+                return JsonType("map", (("value", types.pop()),))
+            if len(fields) > MOST_NAMES or self.more:
+                return JSON
+        for name in sorted(sizes, key=lambda name: -sizes[name]):
+            if total <= MOST_COLUMNS:
+                break
+            total -= sizes[name] - 1
+            fields[name] = JSON
+        if not fields or not all(map(_is_column_name, fields)):
             return JSON  # a struct without columns shows nothing
-        return JsonType("struct", fields)
+        return JsonType("struct", tuple(fields.items()))
+
+
+def _columns(type: JsonType) -> int:
+    """Return the columns that a type becomes; a map has its entries and keys too."""
+    return 1 + 2 * (type.kind == "map") + sum(_columns(child) for _, child in type.children)
 
 
 def _is_column_name(name: str) -> bool:
@@ -87,7 +117,7 @@ def sample_type(values: Iterable[bytes | str | None]) -> JsonType | None:
     JsonType(kind='struct', children=(('a', JsonType(kind='double', children=())), ('b', JsonType(kind='list', \
 children=(('item', JsonType(kind='bool', children=())),)))))
     """
-    seen = _Seen()
+    seen = _Seen([MOST_PLACES])
     rows, size = 0, 0
     for value in values:
         if value is None:

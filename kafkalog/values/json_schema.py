@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.json_types import JSON, MOST_LEVELS, JsonType
 
+MOST_SCHEMAS: Final = 1 << 17
+"""Schemas that one stands for, as each reference is followed: a few words can stand for any number of them."""
 SIMPLE: Final = {"boolean": "bool", "integer": "int64", "number": "double", "string": "string"}
 TEXT_FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 
@@ -20,12 +22,18 @@ def schema_type(schema: Any, others: Mapping[str, Any] | None = None) -> JsonTyp
     `type` (a list with "null" too), `properties`, `items`, `additionalProperties` (a map), `enum`, `const`, `format`
     of text (date-time, date), `$ref`, `allOf` of one schema or of objects, and `anyOf` and `oneOf` of null and one
     schema become columns. What several types may be, what refers to itself and what has no type stays JSON text.
-    IllegalArgument for what is no schema, or a `$ref` that leads nowhere.
+    `properties` beside `allOf` are joined with those of its objects. IllegalArgument for what is no schema, a `$ref`
+    that leads nowhere, or a schema that stands for too many others.
 
     >>> schema_type({"type": "object", "properties": {"n": {"type": ["integer", "null"]}}})
     JsonType(kind='struct', children=(('n', JsonType(kind='int64', children=())),))
     """
-    return _Reader({"": schema, **(others or {})}).type(schema, "", ())
+    try:
+        return _Reader({"": schema, **(others or {})}).type(schema, "", ())
+    except RecursionError:
+        raise IllegalArgument(
+            "the JSON Schema is nested too deeply", hint="leave it out, and give fields= with their types"
+        ) from None
 
 
 def parse_schema(text: str | bytes, place: str = "") -> Any:
@@ -42,15 +50,24 @@ def parse_schema(text: str | bytes, place: str = "") -> Any:
 class _Reader:
     def __init__(self, documents: dict[str, Any]) -> None:
         self._documents = documents
+        self._left = MOST_SCHEMAS
 
     def type(self, schema: Any, document: str, open_refs: tuple[str, ...], level: int = 1) -> JsonType:
         """Return the type of a schema of a document, within the references that lead to it."""
+        self._left -= 1
+        if self._left < 0:
+            raise IllegalArgument(
+                f"the JSON Schema stands for more than {MOST_SCHEMAS} schemas, as each $ref is followed",
+                hint="leave it out, and give fields= with their types",
+            )
         if isinstance(schema, bool) or level > MOST_LEVELS:
             return JSON
         if not isinstance(schema, dict):
             raise IllegalArgument(f"a JSON Schema has {schema!r} where a schema is expected")
         if "$ref" in schema:
             return self._referred(schema["$ref"], document, open_refs, level)
+        if "allOf" in schema and schema.get("properties"):
+            return self._extended(schema, document, open_refs, level)
         for word in ("anyOf", "oneOf", "allOf"):
             if word in schema and not {"type", "properties"} <= schema.keys():
                 return self._combined(word, schema, document, open_refs, level)
@@ -76,10 +93,11 @@ class _Reader:
             if not samples or not isinstance(samples, list):
                 return {"object"} if "properties" in schema else {"array"} if "items" in schema else set()
             given = [_type_of(value) for value in samples]
-        words = set(given) if isinstance(given, list) else {given}
-        for word in words - {"null", "array", "object", *SIMPLE}:
-            raise IllegalArgument(f"a JSON Schema has the unknown type {word!r}")
-        return words - {"null"}
+        words = given if isinstance(given, list) else [given]
+        for word in words:
+            if not isinstance(word, str) or word not in ("null", "array", "object", *SIMPLE):
+                raise IllegalArgument(f"a JSON Schema has the unknown type {word!r:.60}")
+        return set(words) - {"null"}
 
     def _array(self, schema: dict[str, Any], document: str, open_refs: tuple[str, ...], level: int) -> JsonType:
         items = schema.get("items", True)
@@ -104,18 +122,27 @@ class _Reader:
     def _combined(
         self, word: str, schema: dict[str, Any], document: str, open_refs: tuple[str, ...], level: int
     ) -> JsonType:  # fmt: skip
-        parts = schema[word]
-        if not isinstance(parts, list) or not parts:
-            raise IllegalArgument(f"{word} of a JSON Schema is no list of schemas")
+        parts = _parts(schema, word)
         rest = [part for part in parts if not (isinstance(part, dict) and part.get("type") == "null")]
         types = [self.type(part, document, open_refs, level) for part in rest]
-        if len(set(types)) == 1:
+        if len(types) == 1 or len(set(types)) == 1:
             return types[0]
         if word == "allOf" and types and all(type.kind == "struct" for type in types):
-            return JsonType("struct", tuple({name: one for type in types for name, one in type.children}.items()))
+            return _joined(types)
         if {type.kind for type in types} == {"int64", "double"}:
             return JsonType("double")
         return JSON
+
+    def _extended(
+        self, schema: dict[str, Any], document: str, open_refs: tuple[str, ...], level: int
+    ) -> JsonType:  # fmt: skip
+        """Return the type of an object with its own properties and those of the objects in allOf.
+
+        Other parts of allOf are conditions, which give no columns.
+        """
+        own = {word: part for word, part in schema.items() if word != "allOf"}
+        types = [self.type(part, document, open_refs, level) for part in (own, *_parts(schema, "allOf"))]
+        return _joined([type for type in types if type.kind == "struct"]) if types[0].kind == "struct" else types[0]
 
     def _referred(self, ref: Any, document: str, open_refs: tuple[str, ...], level: int) -> JsonType:
         if not isinstance(ref, str):
@@ -137,6 +164,28 @@ class _Reader:
             except (LookupError, TypeError, ValueError):
                 raise IllegalArgument(f"a $ref of a JSON Schema leads to {ref!r}, which is nowhere") from None
         return self.type(found, target, (*open_refs, full), level)
+
+
+def _parts(schema: dict[str, Any], word: str) -> list[Any]:
+    parts = schema[word]
+    if not isinstance(parts, list) or not parts:
+        raise IllegalArgument(f"{word} of a JSON Schema is no list of schemas")
+    return parts
+
+
+def _joined(types: Sequence[JsonType]) -> JsonType:
+    """Return the type of values that are of all these types: the narrowest one, or the fields of all."""
+    known = [type for type in types if type != JSON]
+    kinds = {type.kind for type in known}
+    if kinds == {"struct"}:
+        fields: dict[str, list[JsonType]] = {}
+        for type in known:
+            for name, one in type.children:
+                fields.setdefault(name, []).append(one)
+        return JsonType("struct", tuple((name, _joined(found)) for name, found in fields.items()))
+    if kinds == {"int64", "double"}:
+        return JsonType("int64")
+    return known[0] if known and all(type == known[0] for type in known) else JSON
 
 
 def _type_of(value: Any) -> str:

@@ -106,24 +106,46 @@ class ProtobufDecoder(ValueDecoder):
         self._tree = tree
 
     def _settle_by_values(self, column: Any) -> None:
-        """Take the schema and the message that the first value with a header of a known schema names."""
+        """Take the schema and the message that the first value with a header of a known schema names.
+
+        IllegalArgument where there are such schemas, and none has the wanted message, or columns.
+        """
         pyarrow = import_pyarrow()
         array = column if isinstance(column, pyarrow.Array | pyarrow.ChunkedArray) else pyarrow.array(column)
-        assert self._source is not None
-        for value in array.drop_null()[:MOST_SAMPLE_ROWS].to_pylist():
-            header = _header(value if isinstance(value, bytes) else value.encode())
-            if header is None:
+        known: dict[int, DescriptorFiles | None] = {}
+        refused: IllegalArgument | None = None
+        headers = (
+            _header(value if isinstance(value, bytes) else value.encode())
+            for value in array.drop_null()[:MOST_SAMPLE_ROWS].to_pylist()
+        )
+        for number, indexes in dict.fromkeys(header for header in headers if header is not None):
+            if number not in known:
+                known[number] = self._files_of(number)
+            files = known[number]
+            if files is None:
                 continue
             try:
-                schema = self._source.by_id(header[0])
-            except UnknownSchema:
+                found = files.message_at(indexes) if self._message is None else files.message(self._message)
+            except IllegalArgument as error:
+                # indexes that lead nowhere are those of a bad value; a name was given for all of them
+                refused = refused or (None if self._message is None else error)
                 continue
-            if schema.kind != PROTOBUF:
-                continue
-            files = self._stored_files(schema)
-            found = files.message_at(header[1]) if self._message is None else files.message(self._message)
-            self._settle(found, indexes_of(found) if found.file is files.file else ())
-            return
+            try:
+                self._settle(found, indexes_of(found) if found.file is files.file else ())
+                return
+            except IllegalArgument as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
+    def _files_of(self, number: int) -> DescriptorFiles | None:
+        """Return the files of a schema by its id; None where there are none that can be read."""
+        assert self._source is not None
+        try:
+            schema = self._source.by_id(number)
+            return self._stored_files(schema) if schema.kind == PROTOBUF else None
+        except (UnknownSchema, IllegalArgument):
+            return None
 
     @property
     def arrow_type(self) -> pyarrow.DataType:
@@ -149,7 +171,7 @@ class ProtobufDecoder(ValueDecoder):
             return decoded(rows.decode(given, self._most_bytes), len(given), self._most_bytes)
         # no value names a schema that is known: nothing but nulls and errors
         pyarrow = import_pyarrow()
-        text = "there is no registry's header with the id of a known schema"
+        text = "there is no registry's header that names a message of a known schema"
         errors = [None if value is None else text for value in pyarrow.array(column).to_pylist()]
         failed = len(errors) - errors.count(None)
         return Decoded(pyarrow.nulls(len(errors)), pyarrow.array(errors, pyarrow.string()) if failed else None, failed)

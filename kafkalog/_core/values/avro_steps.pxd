@@ -4,7 +4,7 @@
 Nothing of the data is believed: lengths are compared with the bytes that are left, block counts with the bytes that so
 many items take at least; items without bytes are counted against a limit.
 """
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from kafkalog._core.values.avro_program cimport (
@@ -15,6 +15,7 @@ from kafkalog._core.values.avro_program cimport (
     OP_TIME_US, OP_UNION, Op,
 )
 from kafkalog._core.values.hex cimport put_uuid
+from kafkalog._core.values.items cimport drop_earlier_keys
 from kafkalog._core.values.nodes cimport (
     PUT_CODES, PUT_OK, PUT_UTF8, Node, end_list, end_struct, put_32, put_64, put_bool, put_bytes, put_double, put_fixed,
     put_float, put_null, put_text,
@@ -160,7 +161,7 @@ cdef inline int take_block(Run* r, const Op* op, int64_t* count, int64_t* skippe
 
 
 cdef inline int run_items(Run* r, const Op* op) noexcept nogil:
-    """An array, or a map, whose items are a struct of key and value."""
+    """An array, or a map, whose items are a struct of key and value; of a key that comes twice the last one counts."""
     cdef Node* node = &r.nodes[op.node]
     cdef Node* entry = node.children[0]
     cdef int64_t count = 0
@@ -174,7 +175,8 @@ cdef inline int run_items(Run* r, const Op* op) noexcept nogil:
             r.failed = op
             return status
         if count == 0:
-            return end_list(node)
+            status = drop_earlier_keys(node) if op.code == OP_MAP else PUT_OK
+            return end_list(node) if status == PUT_OK else status
         for i in range(count):
             if op.code == OP_MAP:
                 status = take_size(r, &size)
@@ -264,12 +266,15 @@ cdef inline int run_branch(Run* r, const Op* op) noexcept nogil:
 cdef inline int run_default(Run* r, const Op* op) noexcept nogil:
     cdef const uint8_t* p = r.p
     cdef const uint8_t* end = r.end
+    cdef int64_t items_left = r.items_left
     cdef int status
     r.p = op.data
     r.end = op.data + op.data_size
+    r.items_left = INT64_MAX                    # the schema has a limit for defaults: the value's is for its own items
     status = run(r, op.parts[0])
     r.p = p
     r.end = end
+    r.items_left = items_left
     return status
 
 

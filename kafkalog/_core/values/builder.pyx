@@ -8,8 +8,8 @@ from libc.string cimport memcpy, memset, strlen
 from kafkalog._core.arrow.abi cimport ARROW_FLAG_NULLABLE, ArrowArray, ArrowSchema
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, grow_memory, hold_memory, new_memory
 from kafkalog._core.values.nodes cimport (
-    BOOL_NODE, BYTES_NODE, FIXED_NODE, LIST_NODE, MOST_END, NONE_NODE, PUT_OK, STRUCT_NODE, Limits, Node, cut,
-    end_list, end_struct, put_bool, put_bytes, put_fixed, put_null,
+    BOOL_NODE, BYTES_NODE, FIXED_NODE, LIST_NODE, MOST_END, NONE_NODE, PUT_MEMORY, PUT_OK, STRUCT_NODE, Limits, Node,
+    cut, end_list, end_struct, put_bool, put_bytes, put_fixed, put_null,
 )
 
 cdef extern from *:
@@ -92,6 +92,7 @@ cdef class Builder:
         """Makes the next node of a field, then those of its children."""
         cdef Node* node = &self.nodes[at[0]]
         cdef int i
+        cdef int status
         name, format, nullable, children, words = field
         node.number = at[0]
         at[0] += 1
@@ -110,8 +111,11 @@ cdef class Builder:
             node.dictionary.name = b""
             for word in words:
                 text = word.encode()
-                if put_bytes(node.dictionary, text, len(text)) != PUT_OK:
+                status = put_bytes(node.dictionary, text, len(text))
+                if status == PUT_MEMORY:
                     raise MemoryError
+                if status != PUT_OK:
+                    raise ValueError("the words of a dictionary take more memory than the limit")
         if children:
             node.children = <Node**>calloc(len(children), sizeof(Node*))
             if node.children == NULL:

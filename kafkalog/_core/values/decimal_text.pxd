@@ -20,9 +20,14 @@ cdef enum NumberStatus:
     NUMBER_FRACTION = 4         # not whole
     NUMBER_LONG = 5             # too many bytes to be made a double
 
+cdef extern from *:
+    """
+    #define KL_MOST_EXPONENT INT64_C(1000000000000000)
+    """
+    int64_t MOST_EXPONENT "KL_MOST_EXPONENT"  # no number has as many digits: beyond it is nothing, or too large
+
 cdef enum:
     MOST_DIGITS = 19            # digits that a mantissa of 64 bits holds
-    MOST_EXPONENT = 99999       # larger ones are all the same: nothing, or too large
     MOST_NUMBER_BYTES = 1100    # of a number that the C library is given: a double has at most 767 digits that count
 
 

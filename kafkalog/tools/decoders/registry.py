@@ -60,8 +60,8 @@ def avro(schemas: str | SchemaSource) -> Decoder:
 
     def load(schema: Schema) -> object:
         names: dict[str, Any] = {}
-        for _, other in referenced(source, schema):
-            fastavro.parse_schema(json(other.content), named_schemas=names)
+        for content in dict.fromkeys(other.content for _, other in referenced(source, schema)):
+            fastavro.parse_schema(json(content), named_schemas=names)
         return fastavro.parse_schema(json(schema.content), named_schemas=names)
 
     find = _Loaded(source, ".avsc", load)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
-from collections.abc import Callable
+import threading
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Final, NoReturn
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from kafkalog.errors import IllegalArgument, StorageError, Unauthorized
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 from kafkalog.values.schemas.source import (
+    LOOK_AGAIN_MS,
     MAX_SCHEMA_BYTES,
     RegistryUnavailable,
     Schema,
@@ -21,24 +23,21 @@ from kafkalog.values.schemas.source import (
     schema_from_json,
 )
 
-if TYPE_CHECKING:
-    from urllib.request import OpenerDirector
-
 TIMEOUT_S: Final = 10.0
-SLOWEST: Final = 10
-"""Time-outs that a whole answer may take."""
-MOST_MISSING: Final = 1000
-"""Ids that the registry did not have; after so many it is not asked for further ones."""
+MOST_MISSING: Final = 10_000
+"""Ids that the registry did not have, which are remembered for a while; beyond, the oldest is forgotten."""
+MOST_NAME: Final = 200
+"""Bytes of a cached file's name without its suffix; a hash stands for the rest of a longer one."""
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 
 
 class SchemaRegistry:
     """A registry at an http or https address, which may carry a login: `https://user:password@host:8081`.
 
-    `login` is (user, password), `token` a bearer token. `timeout_s` limits each wait for the server; a whole answer may
-    take ten times as long. `cache` is a directory for the schemas that were fetched: an id's schema never changes, so
-    they are used without asking again, also while the registry is down. A redirect is not followed, since it would
-    carry the login to another server.
+    `login` is (user, password), `token` a bearer token. `timeout_s` limits each wait for the server; a whole request
+    may take ten times as long. `cache` is a directory for the schemas that were fetched: an id's schema never changes,
+    so they are used without asking again, also while the registry is down. An id that is missing is asked for again
+    after half a minute. A redirect is not followed, since it would carry the login to another server.
     """
 
     def __init__(
@@ -61,7 +60,8 @@ class SchemaRegistry:
         self._cache = None if cache is None else os.fspath(cache)
         self._fs = fs
         self._known: dict[str, Schema] = {}
-        self._missing: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._missing: dict[str, tuple[str, int]] = {}
 
     def by_id(self, number: int) -> Schema:
         """Return the schema with an id, from the cache if it is there."""
@@ -86,14 +86,17 @@ class SchemaRegistry:
     def _found(self, path: str, words: str, number: int | None = None) -> Schema:
         found = self._kept(path, number)
         if found is None:
-            if path in self._missing:
-                raise UnknownSchema(self._missing[path])
-            if len(self._missing) >= MOST_MISSING:
-                raise UnknownSchema(f"{words} was not asked for: {self.url} lacks {MOST_MISSING} others")
+            text, until = self._missing.get(path, ("", 0))
+            if text and SYSTEM_CLOCK.monotonic_ms() < until:
+                raise UnknownSchema(text)
             try:
                 found = self._fetched(path, words, number)
             except UnknownSchema as error:
-                self._missing[path] = error.message
+                with self._lock:
+                    self._missing.pop(path, None)
+                    while len(self._missing) >= MOST_MISSING:
+                        del self._missing[next(iter(self._missing))]
+                    self._missing[path] = error.message, SYSTEM_CLOCK.monotonic_ms() + LOOK_AGAIN_MS
                 raise
         self._known[path] = found
         return found
@@ -102,6 +105,9 @@ class SchemaRegistry:
 
     def _file(self, path: str) -> str:
         name = quote(urlunsplit(urlsplit(self.url)._replace(scheme="")).strip("/") + path, safe="")
+        if len(name) > MOST_NAME:
+            hashed = hashlib.sha256(name.encode()).hexdigest()
+            name = f"{name[: MOST_NAME - len(hashed) - 1]}-{hashed}"
         return os.path.join(self._cache or "", f"{name}.json")
 
     def _kept(self, path: str, number: int | None) -> Schema | None:
@@ -141,10 +147,12 @@ class SchemaRegistry:
         from urllib.error import HTTPError, URLError
         from urllib.request import Request
 
+        from kafkalog.values.schemas.opener import opener
+
         request = Request(self.url + path, headers=self._headers)
         try:
-            with _opener().open(request, timeout=self._timeout_s) as answer:
-                data = self._read(answer)
+            with opener().open(request, timeout=self._timeout_s) as answer:
+                data: bytes = answer.read(MAX_SCHEMA_BYTES + 1)
         except HTTPError as error:
             with error:
                 self._refused(error.code, words)
@@ -154,16 +162,6 @@ class SchemaRegistry:
         if len(data) > MAX_SCHEMA_BYTES:
             raise RegistryUnavailable(f"{self.url} answered for {words} with more than {MAX_SCHEMA_BYTES} bytes")
         return data
-
-    def _read(self, answer: Any) -> bytes:
-        """Read an answer up to the limit; a server that sends it byte by byte is given up."""
-        deadline = SYSTEM_CLOCK.monotonic_ms() + 1000 * SLOWEST * self._timeout_s
-        data = bytearray()
-        while len(data) <= MAX_SCHEMA_BYTES and (part := answer.read1(1 << 16)):
-            data += part
-            if SYSTEM_CLOCK.monotonic_ms() > deadline:
-                raise TimeoutError("its answer took too long")
-        return bytes(data)
 
     def _refused(self, status: int, words: str) -> NoReturn:
         if status == 404:
@@ -189,20 +187,3 @@ def _split(url: str) -> tuple[str, tuple[str, str] | None]:
     place = host if port is None else f"{host}:{port}"
     login = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
     return urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", "")), login
-
-
-_openers: list[OpenerDirector] = []
-
-
-def _opener() -> OpenerDirector:
-    """The opener of all registries, which does not follow redirects."""
-    if not _openers:
-        from urllib.request import HTTPRedirectHandler, build_opener
-
-        class NoRedirect(HTTPRedirectHandler):
-            def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-                return None
-
-        handler: Callable[[], HTTPRedirectHandler] = NoRedirect
-        _openers.append(build_opener(handler()))
-    return _openers[0]

@@ -8,6 +8,8 @@ from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError
 
 MAX_SCHEMA_BYTES: Final = 64 << 20
 MOST_REFERENCES: Final = 1000
+LOOK_AGAIN_MS: Final = 30_000
+"""Time after which an id that was unknown is looked up again: its schema may be registered later."""
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 
 
@@ -78,25 +80,32 @@ def schema_from_json(found: Any, place: str, number: int | None = None) -> Schem
 def referenced(source: SchemaSource, schema: Schema) -> list[tuple[str, Schema]]:
     """Return all schemas that a schema uses, with the names it has for them; each after those that it uses itself.
 
-    IllegalArgument where they go in a circle, or are more than MOST_REFERENCES.
+    A schema that is used by several names is there once for each. IllegalArgument where they go in a circle, or are
+    more than MOST_REFERENCES.
     """
-    found: dict[tuple[str, int], tuple[str, Schema]] = {}
+    found: dict[Reference, tuple[str, Schema]] = {}
+    read: dict[tuple[str, int], Schema] = {}
     open_ones: set[tuple[str, int]] = set()
 
     def visit(one: Schema) -> None:
         for name, subject, version in one.references:
             key = (subject, version)
-            if key in found:
+            if Reference(name, *key) in found:
                 continue
             if key in open_ones or len(open_ones) + len(found) >= MOST_REFERENCES:
                 raise IllegalArgument(
                     f"the references of the schema go in a circle, at {subject} version {version}", path=schema.place
                 )
-            open_ones.add(key)
-            other = source.by_version(subject, version)
-            visit(other)
-            open_ones.discard(key)
-            found[key] = (name, other)
+            if key not in read:
+                open_ones.add(key)
+                other = source.by_version(subject, version)
+                visit(other)
+                open_ones.discard(key)
+                read[key] = other
+            found[Reference(name, *key)] = (name, read[key])
 
-    visit(schema)
+    try:
+        visit(schema)
+    except RecursionError:
+        raise IllegalArgument("the references of the schema are nested too deeply", path=schema.place) from None
     return list(found.values())
