@@ -220,18 +220,17 @@ class AvroDecoder(ValueDecoder):
         """
         given = value_column(column)
         most_bytes, most_items = self._limits
+        builder, row = Builder(("", "n", True, (), ()), most_bytes), 0
         while True:
             known = self._programs  # read before `_column`: while there are no columns, these are texts alone
             if self._column is not None:
                 break
             # the first id without a text gives the columns
-            builder = Builder(("", "n", True, (), ()), most_bytes)
-            _, unknown = fill(builder, given, AvroPrograms(known), self._framing, 0, most_items)
+            row, unknown = fill(builder, given, AvroPrograms(known), self._framing, row, most_items)
             if unknown is None:
                 return decoded(builder, len(given), most_bytes)
             self._learn(unknown)
-        builder = Builder(self._column.tree(), most_bytes)
-        row = 0
+        builder, row = Builder(self._column.tree(), most_bytes), 0
         while True:
             programs = AvroPrograms(self._programs)
             row, unknown = fill(builder, given, programs, self._framing, row, most_items)

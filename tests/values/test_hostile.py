@@ -12,7 +12,7 @@ from kafkalog import values
 from kafkalog._core.values.builder import Builder
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.avro import AvroDecoder
-from kafkalog.values.schemas.source import Schema
+from kafkalog.values.schemas.source import Schema, UnknownSchema
 
 LISTS = {
     "type": "object",
@@ -114,3 +114,21 @@ def test_a_decoder_that_learns_its_columns_in_another_thread(monkeypatch: pytest
 
     monkeypatch.setattr("kafkalog.values.avro.Builder", building)
     assert decoder.decode(pa.array([row])).values.to_pylist() == [{f"f{n}": n for n in range(8)}]
+
+
+class OneSchema(Late):
+    """A source with the schema of one id."""
+
+    def by_id(self, number: int) -> Schema:
+        if number != 7:
+            raise UnknownSchema(f"schema {number} is missing")
+        return super().by_id(number)
+
+
+def test_a_schema_behind_more_unknown_ids_than_are_remembered() -> None:
+    """Texts of ids are forgotten above a thousand; what was answered is not looked up again in the same column."""
+    source = OneSchema()
+    rows = [b"\0" + number.to_bytes(4, "big") for number in range(100, 2600)]
+    found = AvroDecoder(schemas=source).decode(pa.array([*rows, b"\0\0\0\0\7" + bytes(range(0, 16, 2))]))
+    assert found.failed == len(rows)
+    assert found.values[-1].as_py() == {f"f{n}": n for n in range(8)}
