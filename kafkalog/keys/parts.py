@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
-from kafkalog.errors import CorruptIndex, StorageError
-from kafkalog.keys.build import new_secret, open_index, take_keys
+from kafkalog._core.keys.key_walk import SegmentDigest
+from kafkalog.errors import CorruptIndex, CorruptRecord, StorageError
+from kafkalog.keys.build import digest_of, new_secret, open_index, take_keys
 from kafkalog.keys.format import FileStamp, stamp_of
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count, was_truncated
@@ -82,6 +83,12 @@ class Parts:
         self._truncations = -1
         self._last_batch: tuple[int, bytes] | None = None
         self._read_end = -1
+        self._map_start = -1  # offsets of the log's end from here on are in the map
+        self._gaps: list[Skipped] = []  # damage at the log's end that the map leaves out
+        self._digest = SegmentDigest(self._secret)
+        self._digested: tuple[int, int] | None = None  # positions
+        self._file: tuple[int, FileStamp] | None = None  # size and stamp of the active segment of a view
+        self._closed_truncations = -1
         self._calls = 0
         self._view_state: object = None
 
@@ -99,13 +106,18 @@ class Parts:
         if segments is not self._segments:
             self._follow_segments(segments)
             self._segments = segments
+        if self._gaps and skipped is None:
+            self._begin_tail(self._tail_base)  # its damage is raised
         source = self._source
         if isinstance(source, LogView):
-            if source.state is not self._view_state:
+            state = source.state
+            if state is not self._view_state:
                 self._follow_end(segments, skipped)
-                self._view_state = source.state if self._read_end >= 0 else None
+                self._view_state = state if self._read_end >= 0 else None
         elif source.log_end_offset != self._read_end or source.truncation_count != self._truncations:
             self._follow_end(segments, skipped)
+        if skipped is not None:
+            skipped.extend([piece for piece in self._gaps if piece not in skipped])  # it was logged when it was read
         self._calls += 1
         if not self._calls & CALLS_BETWEEN_CHECKS:
             self._limit_memory()
@@ -113,7 +125,11 @@ class Parts:
 
     def _follow_segments(self, segments: LogSegments[Any]) -> None:
         """Open the indexes of the closed segments that are new or were changed."""
+        truncations = truncation_count(self._source)
         known, self._closed = self._closed, {}
+        if truncations != self._closed_truncations:
+            known = {}  # a segment may have been written again within one tick of its file's times
+            self._closed_truncations = truncations
         parts: list[Part] = []
         for segment, following in zip(segments[:-1], segments[1:], strict=True):
             base, bound = segment.base_offset, following.base_offset
@@ -162,25 +178,34 @@ class Parts:
 
     def _begin_tail(self, base_offset: int) -> None:
         self._tail = KeyMap(self._secret, base_offset)
-        self._tail_base = self._covered = base_offset
-        self._last_batch = None
+        self._tail_base = self._covered = self._map_start = base_offset
+        self._last_batch = self._digested = self._file = None
+        self._digest = SegmentDigest(self._secret)
+        self._gaps = []
         self._read_end = -1
+        self._view_state = None
         if self._parts:
             self._parts[-1].index = self._tail
 
     def _follow_end(self, segments: LogSegments[Any], skipped: list[Skipped] | None) -> None:
-        """Put the keys of the batches that were appended into the map; begin again after a truncation."""
+        """Put the keys of the batches that were appended into the map; begin again where they do not continue it."""
         source, end = self._source, self._source.log_end_offset
         truncations = truncation_count(source)
-        if truncations != self._truncations or not self._is_same_log(segments):
+        is_lower = source.log_start_offset < self._map_start > self._tail_base
+        file = self._file_of(segments)
+        if truncations != self._truncations or is_lower or self._gaps or not self._is_same_log(segments, file):
             self._truncations = truncations
             self._begin_tail(self._tail_base)
+        self._file = file
         if end == self._read_end:
             return  # in mode "r" something else of the log changed
         start = max(self._covered, source.log_start_offset)
+        if start > self._covered:
+            self._map_start = start
         assert self._tail is not None
         try:
-            for chunk in batch_chunks(source, start, end, skipped=skipped) if start < end else ():
+            skips = None if skipped is None else self._gaps
+            for chunk in batch_chunks(source, start, end, skipped=skips) if start < end else ():
                 take_keys(self._tail, chunk)
                 self._note_last(chunk)
         except BaseException:
@@ -188,7 +213,7 @@ class Parts:
             raise
         if was_truncated(source, truncations):
             self._truncations = -1
-        elif not skipped:
+        else:
             self._read_end = end
 
     def _note_last(self, chunk: Chunk) -> None:
@@ -197,14 +222,42 @@ class Parts:
         at = position - chunk.position
         self._covered = chunk.next_offset
         self._last_batch = position, bytes(chunk.data[at : at + _LAST_CHUNK_BYTES])
+        if isinstance(self._source, LogView):
+            self._digest.take(chunk.data, chunk.batches, chunk.first, chunk.last, chunk.position)
+            first = chunk.batches.position(chunk.first) if self._digested is None else self._digested[0]
+            self._digested = first, position + chunk.batches.size(row)
 
-    def _is_same_log(self, segments: LogSegments[Any]) -> bool:
-        """Return False if another process cut the active segment: its last batch in the map is not there any more."""
+    def _file_of(self, segments: LogSegments[Any]) -> tuple[int, FileStamp] | None:
+        """Return the size and the stamp of the active segment's file, which another process may write; else None."""
+        if not isinstance(self._source, LogView):
+            return None
+        stat = segments[-1].stat()
+        return stat.st_size, stamp_of(stat)
+
+    def _is_same_log(self, segments: LogSegments[Any], file: tuple[int, FileStamp] | None) -> bool:
+        """Return False if another process cut the active segment: what the map was made of is not there any more.
+
+        A file that grew is taken to have been appended to if the last batch in the map is still there.
+        """
         if self._last_batch is None:
             return True
         position, header = self._last_batch
         data = segments[-1].records
-        return position + len(header) <= data.size and bytes(data.read(position, len(header))) == header
+        if position + len(header) > data.size or bytes(data.read(position, len(header))) != header:
+            return False
+        if file is None or self._file is None or self._digested is None or file == self._file:
+            return True
+        if file[0] > self._file[0]:
+            return True
+        first, end = self._digested
+        try:
+            return digest_of(segments[-1], self._secret, first, end) == self._digest.value
+        except CorruptRecord:
+            return False
+
+    def distrust(self) -> None:
+        """Read the log's end again: a record there is not the one that the map has."""
+        self._begin_tail(self._tail_base)
 
     def _limit_memory(self) -> None:
         indexes = [part.index for part in self._parts if isinstance(part.index, KeyIndex)]

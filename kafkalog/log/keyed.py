@@ -248,7 +248,7 @@ def _index_when_rolled(log: Log, opened: WritableLog) -> None:
             return
         try:
             build_indexes(owner._source, place)
-        except (KafkalogError, OSError) as error:
+        except (KafkalogError, OSError, ValueError, MemoryError) as error:
             _LOG.warning("cannot build the key indexes of %s in the background: %s", path, error)
         if owner._keys is not None:
             owner._keys.forget()
