@@ -264,7 +264,7 @@ class LatestInMemory(LatestRecords):
 
 
 def _contiguous(chunks: Iterable[Chunk], start: int, end: int) -> Iterator[Chunk]:
-    """Yield chunks as they are; raise _Cleaned if their batches, control batches too, leave out offsets in [start, end).
+    """Yield chunks as they are; raise _Cleaned if their batches, control ones too, leave out offsets in [start, end).
 
     What was cleaned inside a compressed batch of v0 or v1 does not show.
     """
