@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.record import Record, RecordIterator
 from kafkalog.keys.lookup import ATTEMPTS, PASSING, checked_key, is_passing
+from kafkalog.keys.view_end import ViewEnd
 from kafkalog.reading.chunks import batch_chunks, records, visible_chunks
 from kafkalog.reading.source import end_of, refresh, truncation_count
 from kafkalog.records import tables
@@ -139,11 +140,12 @@ class LatestInMemory(LatestRecords):
     Creation reads the log once; later accesses read what was appended. Iteration and `len` take no reading.
     """
 
-    __slots__ = ("_last", "_lock", "_next", "_offsets", "_start", "_truncations", "_view_state")
+    __slots__ = ("_last", "_lock", "_next", "_offsets", "_start", "_truncations", "_view_end", "_view_state")
 
     def __init__(self, source: LogSource, lookup: KeyLookup, isolation: Isolation, owner: object) -> None:
         super().__init__(source, lookup, isolation, owner)
         self._lock = threading.Lock()
+        self._view_end = ViewEnd(source) if isinstance(source, LogView) else None
         self._begin()
         with self._lock:
             self._follow_locked()
@@ -152,6 +154,8 @@ class LatestInMemory(LatestRecords):
         self._offsets: dict[bytes, int] = {}  # in the order of the offsets; guarded by self._lock
         self._last: Record | None = None  # read last, to notice that another process cut the log below it
         self._view_state: object = None
+        if self._view_end is not None:
+            self._view_end.forget()
         self._next = self._start = self._source.log_start_offset
         self._truncations = truncation_count(self._source)
 
@@ -172,8 +176,8 @@ class LatestInMemory(LatestRecords):
         refresh(self._source)
         source, isolation = self._source, self._isolation
         start, end = source.log_start_offset, end_of(source, isolation)
-        is_other = truncation_count(source) != self._truncations or end < self._next or start < self._start
-        if is_other or not self._is_same():
+        is_same = self._is_same()  # always asked: it keeps what it saw of the files
+        if truncation_count(source) != self._truncations or end < self._next or start < self._start or not is_same:
             self._begin()
             start, end = self._start, end_of(source, isolation)
         if start > self._start:
@@ -197,9 +201,9 @@ class LatestInMemory(LatestRecords):
     def _appended(self, start: int, end: int) -> Iterator[Record]:
         """Return the records in [start, end); raise _Cleaned if offsets are missing, unless no key is held yet."""
         source, is_committed = self._source, self._isolation == "committed"
-        if not self._offsets:
-            return records(source, start, end, self._owner, committed=is_committed)
-        chunks = _contiguous(batch_chunks(source, start, end, self._owner), start, end)
+        chunks = self._noted(batch_chunks(source, start, end, self._owner))
+        if self._offsets:
+            chunks = _contiguous(chunks, start, end)
         found = (
             table
             for chunk in visible_chunks(source, chunks, is_committed, end, None)
@@ -209,12 +213,20 @@ class LatestInMemory(LatestRecords):
         )
         return RecordIterator(found, start, end)
 
+    def _noted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            if self._view_end is not None:
+                self._view_end.note(chunk)
+            yield chunk
+
     def _is_same(self) -> bool:
-        """Return False if the last record that was read is not there any more: the log was cut and written again."""
+        """Return False if what was read is not there any more: another process cut the log and wrote it again."""
         source, last = self._source, self._last
         if not isinstance(source, LogView) or source.state is self._view_state:
             return True
         self._view_state = source.state
+        if self._view_end is not None and not self._view_end.is_same():
+            return False
         if last is None or last.offset < source.log_start_offset:
             return True
         found = records(source, last.offset, last.offset + 1, committed=self._isolation == "committed")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
-from kafkalog._core.keys.key_walk import SegmentDigest
-from kafkalog.errors import CorruptIndex, CorruptRecord, StorageError
-from kafkalog.keys.build import digest_of, new_secret, open_index, take_keys
+from kafkalog.errors import CorruptIndex, StorageError
+from kafkalog.keys.build import new_secret, open_index, take_keys
 from kafkalog.keys.format import FileStamp, stamp_of
+from kafkalog.keys.view_end import ViewEnd
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count, was_truncated
 from kafkalog.storage.readonly.view import LogView
@@ -85,9 +85,7 @@ class Parts:
         self._read_end = -1
         self._map_start = -1  # offsets of the log's end from here on are in the map
         self._gaps: list[Skipped] = []  # damage at the log's end that the map leaves out
-        self._digest = SegmentDigest(self._secret)
-        self._digested: tuple[int, int] | None = None  # positions
-        self._file: tuple[int, FileStamp] | None = None  # size and stamp of the active segment of a view
+        self._view_end = ViewEnd(source) if isinstance(source, LogView) else None
         self._closed_truncations = -1
         self._calls = 0
         self._view_state: object = None
@@ -179,8 +177,9 @@ class Parts:
     def _begin_tail(self, base_offset: int) -> None:
         self._tail = KeyMap(self._secret, base_offset)
         self._tail_base = self._covered = self._map_start = base_offset
-        self._last_batch = self._digested = self._file = None
-        self._digest = SegmentDigest(self._secret)
+        self._last_batch = None
+        if self._view_end is not None:
+            self._view_end.forget()
         self._gaps = []
         self._read_end = -1
         self._view_state = None
@@ -192,11 +191,10 @@ class Parts:
         source, end = self._source, self._source.log_end_offset
         truncations = truncation_count(source)
         is_lower = source.log_start_offset < self._map_start > self._tail_base
-        file = self._file_of(segments)
-        if truncations != self._truncations or is_lower or self._gaps or not self._is_same_log(segments, file):
+        is_same = self._is_same_log(segments)  # always asked: it keeps what it saw of the file
+        if truncations != self._truncations or is_lower or self._gaps or not is_same:
             self._truncations = truncations
             self._begin_tail(self._tail_base)
-        self._file = file
         if end == self._read_end:
             return  # in mode "r" something else of the log changed
         start = max(self._covered, source.log_start_offset)
@@ -222,38 +220,17 @@ class Parts:
         at = position - chunk.position
         self._covered = chunk.next_offset
         self._last_batch = position, bytes(chunk.data[at : at + _LAST_CHUNK_BYTES])
-        if isinstance(self._source, LogView):
-            self._digest.take(chunk.data, chunk.batches, chunk.first, chunk.last, chunk.position)
-            first = chunk.batches.position(chunk.first) if self._digested is None else self._digested[0]
-            self._digested = first, position + chunk.batches.size(row)
+        if self._view_end is not None:
+            self._view_end.note(chunk)
 
-    def _file_of(self, segments: LogSegments[Any]) -> tuple[int, FileStamp] | None:
-        """Return the size and the stamp of the active segment's file, which another process may write; else None."""
-        if not isinstance(self._source, LogView):
-            return None
-        stat = segments[-1].stat()
-        return stat.st_size, stamp_of(stat)
-
-    def _is_same_log(self, segments: LogSegments[Any], file: tuple[int, FileStamp] | None) -> bool:
-        """Return False if another process cut the active segment: what the map was made of is not there any more.
-
-        A file that grew is taken to have been appended to if the last batch in the map is still there.
-        """
-        if self._last_batch is None:
-            return True
+    def _is_same_log(self, segments: LogSegments[Any]) -> bool:
+        """Return False if another process cut the active segment: what the map was made of is not there any more."""
+        is_same = self._view_end is None or self._view_end.is_same()
+        if self._last_batch is None or not is_same:
+            return is_same
         position, header = self._last_batch
         data = segments[-1].records
-        if position + len(header) > data.size or bytes(data.read(position, len(header))) != header:
-            return False
-        if file is None or self._file is None or self._digested is None or file == self._file:
-            return True
-        if file[0] > self._file[0]:
-            return True
-        first, end = self._digested
-        try:
-            return digest_of(segments[-1], self._secret, first, end) == self._digest.value
-        except CorruptRecord:
-            return False
+        return position + len(header) <= data.size and bytes(data.read(position, len(header))) == header
 
     def distrust(self) -> None:
         """Read the log's end again: a record there is not the one that the map has."""

@@ -14,6 +14,8 @@ from kafkalog.errors import CorruptRecord
 from kafkalog.keys import parts
 from kafkalog.keys.latest import LatestInMemory
 from kafkalog.keys.parts import Parts
+from tests.builder import R, batch
+from tests.transactional import COMMIT, TRANSACTIONAL, marker
 
 CLEANED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
 TIME_MS = 1_700_000_000_000
@@ -277,8 +279,8 @@ def test_a_log_written_again_with_the_same_last_batch(path: Path) -> None:
     with kafkalog.open(path, "a") as owner, kafkalog.open(path) as log:
         owner.append([(b"A", b"1", TIME_MS)])
         owner.append([(b"B", b"2", TIME_MS)])
-        first = log.get(b"A")
-        assert first is not None and log.get(b"C") is None
+        first, latest = log.get(b"A"), log.latest(in_memory=True)
+        assert first is not None and list(latest) == [b"A", b"B"] and log.get(b"C") is None
         before = os.stat(path / f"{0:020}.log").st_mtime_ns
         while os.stat(path / f"{0:020}.log").st_mtime_ns == before:  # a tick of the file's times
             owner.truncate_to(0)
@@ -286,3 +288,52 @@ def test_a_log_written_again_with_the_same_last_batch(path: Path) -> None:
             owner.append([(b"B", b"2", TIME_MS)])
         assert log.get(b"C") == log[0] and log.get(b"A") is None
         assert log.get_many([b"A", b"C"]) == [None, log[0]] and list(log.history(b"C")) == [log[0]]
+        assert list(latest) == [b"C", b"B"]
+
+
+@pytest.mark.parametrize("name", ["get", "get_many"])
+def test_a_transaction_that_commits_meanwhile(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer was the newest committed record at some time: not one that came to light beneath a newer one."""
+
+    def data(offset: int, key: bytes, producer_id: int) -> bytes:
+        fields = {"attributes": TRANSACTIONAL, "producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+        return batch([R(b"%d" % offset, key)], base_offset=offset, leader_epoch=0, **fields)
+
+    def commit(offset: int, producer_id: int) -> bytes:
+        ended = marker(offset, producer_id, COMMIT)
+        return ended[:12] + bytes(4) + ended[16:]  # leader epoch 0, which the checksum does not cover
+
+    with kafkalog.open(path, "a") as log:
+        log.replicate(batch([R(b"0", b"k")], leader_epoch=0) + data(1, b"x", 8) + data(2, b"k", 7))
+        assert log.get(b"k", isolation="read_committed") == log[0]
+        call, done = Parts.current, []
+
+        def current(self: Parts, *args: Any) -> Any:
+            found = call(self, *args)
+            if not done:
+                done.append(True)
+                log.replicate(batch([R(b"3", b"k")], base_offset=3, leader_epoch=0) + commit(4, 7) + commit(5, 8))
+            return found
+
+        monkeypatch.setattr(Parts, "current", current)
+        if name == "get":
+            found = log.get(b"k", isolation="read_committed")
+        else:
+            found = log.get_many([b"k"], isolation="read_committed")[0]
+        assert done and found is not None and found.offset in (0, 3)
+        assert log.get(b"k", isolation="read_committed") == log[3]
+
+
+def test_a_closed_segment_written_again_within_a_tick(path: Path) -> None:
+    """Neither its size nor the times of its file tell it from before."""
+    with kafkalog.open(path, "a") as log:
+        for i in range(30):
+            for key in (b"a%02d" % i, b"b%02d" % i):
+                log.truncate_to(0)
+                log.append([(key, b"v", TIME_MS)])
+                log.roll()
+                log.append([(b"end", b"v", TIME_MS)])
+                assert log.get(key) == log[0]
+                if key.startswith(b"a"):
+                    log.build_key_index()
+                    assert log.get(key) == log[0]
