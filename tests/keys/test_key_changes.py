@@ -14,7 +14,9 @@ from kafkalog.errors import CorruptRecord
 from kafkalog.keys import parts
 from kafkalog.keys.latest import LatestInMemory
 from kafkalog.keys.parts import Parts
+from kafkalog.util.fileio import FileSystem
 from tests.builder import R, batch
+from tests.open_logs import open_log
 from tests.transactional import COMMIT, TRANSACTIONAL, marker
 
 CLEANED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
@@ -324,16 +326,25 @@ def test_a_transaction_that_commits_meanwhile(path: Path, name: str, monkeypatch
         assert log.get(b"k", isolation="read_committed") == log[3]
 
 
+class CoarseFS(FileSystem):
+    """A file system whose times have not advanced."""
+
+    @staticmethod
+    def stat(path: str) -> os.stat_result:  # type: ignore[override]
+        found = os.stat(path)
+        return os.stat_result(tuple(found)[:7] + (0, 0, 0), {"st_mtime_ns": 0, "st_ctime_ns": 0})
+
+
 def test_a_closed_segment_written_again_within_a_tick(path: Path) -> None:
     """Neither its size nor the times of its file tell it from before."""
-    with kafkalog.open(path, "a") as log:
-        for i in range(30):
-            for key in (b"a%02d" % i, b"b%02d" % i):
-                log.truncate_to(0)
-                log.append([(key, b"v", TIME_MS)])
-                log.roll()
-                log.append([(b"end", b"v", TIME_MS)])
+    with open_log(path, fs=CoarseFS()) as log:
+        for key in (b"a", b"b"):
+            log.truncate_to(0)
+            log.append([(key, b"v", TIME_MS)])
+            log.roll()
+            log.append([(b"end", b"v", TIME_MS)])
+            assert log.get(key) == log[0]
+            if key == b"a":
+                log.build_key_index()
                 assert log.get(key) == log[0]
-                if key.startswith(b"a"):
-                    log.build_key_index()
-                    assert log.get(key) == log[0]
+        assert log.get(b"a") is None
