@@ -48,12 +48,15 @@ def is_passing(error: Exception) -> bool:
 
 
 def was_replaced(source: LogSource, segments: LogSegments[Any]) -> bool:
-    """Return True if the segments of a log are others than before: what was not found may have moved."""
+    """Return True if the log's segments are others than before: what was not found in them may be there.
+
+    Further segments at the end are no such change. A directory that is listed while files are renamed in it may lack one.
+    """
     refresh(source)
     current = source.segments
     if current is segments:
         return False
-    return len(current) != len(segments) or any(one is not other for one, other in zip(current, segments, strict=True))
+    return len(current) < len(segments) or any(one is not other for one, other in zip(segments, current, strict=False))
 
 
 def checked_key(key: object) -> bytes:
@@ -195,6 +198,7 @@ class KeyLookup:
     ) -> Iterator[Record]:
         """Return an iterator of all records with this key, oldest first, up to the end of reading as of the call.
 
+        If segments are replaced meanwhile, reading goes on to the end as of then.
         Raises TypeError for a key that is no bytes-like object.
         """
         start, end = self._source.log_start_offset, end_of(self._source, isolation)
@@ -205,14 +209,12 @@ class KeyLookup:
     ) -> Iterator[Record]:
         source = self._source
         for _ in range(ATTEMPTS):
-            segments, is_found = source.segments, False
-            for record in self._walked(key, start, end, isolation, skipped, owner):
-                is_found = True
-                yield record
-            if is_found or not was_replaced(source, segments):
+            segments = source.segments
+            yield from self._walked(key, start, end, isolation, skipped, owner)
+            if not was_replaced(source, segments):
                 break
-            # a record of the key may have been cleaned away for one behind the end
-            start, end = source.log_start_offset, end_of(source, isolation)
+            # records of the key may have been cleaned away for one behind the end
+            start, end = max(end, source.log_start_offset), end_of(source, isolation)
 
     def _walked(
         self, key: bytes, start: int, end: int, isolation: Isolation, skipped: list[Skipped] | None, owner: object
