@@ -50,7 +50,8 @@ def is_passing(error: Exception) -> bool:
 def was_replaced(source: LogSource, segments: LogSegments[Any]) -> bool:
     """Return True if the log's segments are others than before: what was not found in them may be there.
 
-    Further segments at the end are no such change. A directory that is listed while files are renamed in it may lack one.
+    Further segments at the end are no such change. A directory that is listed while files are renamed in it may lack
+    one.
     """
     refresh(source)
     current = source.segments
@@ -210,11 +211,13 @@ class KeyLookup:
         source = self._source
         for _ in range(ATTEMPTS):
             segments = source.segments
-            yield from self._walked(key, start, end, isolation, skipped, owner)
+            for record in self._walked(key, start, end, isolation, skipped, owner):
+                start = record.offset + 1
+                yield record
             if not was_replaced(source, segments):
                 break
             # records of the key may have been cleaned away for one behind the end
-            start, end = max(end, source.log_start_offset), end_of(source, isolation)
+            start, end = max(start, source.log_start_offset), end_of(source, isolation)
 
     def _walked(
         self, key: bytes, start: int, end: int, isolation: Isolation, skipped: list[Skipped] | None, owner: object
