@@ -181,7 +181,7 @@ def get(
     common.report_skipped(skipped or ())
     for key in sorted(missing):
         print(f"kafkalog: no record has the key {key!r}", file=sys.stderr)
-    return 1 if missing else 0
+    return 1 if missing or skipped else 0
 
 
 def _text(data: bytes | None) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from kafkalog._core.keys.key_builder import KeyBuilder
 from kafkalog._core.keys.key_index import KeyIndex
 from kafkalog._core.keys.key_walk import SegmentDigest
-from kafkalog.errors import CorruptIndex, StorageError
+from kafkalog.errors import CorruptIndex, CorruptRecord, InvalidRecord, StorageError
 from kafkalog.keys.format import NO_STAMP, SECRET_BYTES, Block, FileStamp, KeyIndexHeader, packed, read_header, stamp_of
 from kafkalog.keys.place import KeyIndexPlace
 from kafkalog.records.plain_runs import plain_runs
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kafkalog.reading.chunks import Chunk
     from kafkalog.storage.file_records import FileRecords
 
+MOST_OFFSETS: Final = 1 << 31
+"""Offsets of a segment reach so far above its base offset; those from there up to the next segment hold nothing."""
 MOST_BLOCK_RECORDS: Final = 1 << 24
 """Records of one block, which is built in memory: 20 bytes each."""
 SETTLED_NS: Final = 2_000_000_000
@@ -70,6 +72,7 @@ def build_segment(segment: Segment, bound: int, place: KeyIndexPlace, secret: by
     StorageError.
     """
     base_offset, size = segment.base_offset, segment.size
+    bound = min(bound, base_offset + MOST_OFFSETS)
     before = _status(segment)
     builder, digest = KeyBuilder(secret, base_offset, bound), SegmentDigest(secret)
     blocks: list[Block] = []
@@ -128,15 +131,21 @@ def open_index(segment: Segment, place: KeyIndexPlace) -> OpenedIndex | None:
     if header.base_offset != segment.base_offset or header.segment_bytes != segment.size:
         raise _stale(path)
     status = _status(segment)
-    if stamp_of(status) != header.stamp and digest_of(segment, header.secret) != header.digest:
-        raise _stale(path)
+    try:
+        if stamp_of(status) != header.stamp and digest_of(segment, header.secret, 0, segment.size) != header.digest:
+            raise _stale(path)
+    except (CorruptRecord, InvalidRecord) as error:  # in the segment, which is read where it is needed
+        raise _stale(path) from error
     return OpenedIndex(header, index)
 
 
-def digest_of(segment: Segment, secret: bytes) -> bytes:
-    """Return the digest of the headers of a segment's batches; they are read without their checksums."""
+def digest_of(segment: Segment, secret: bytes, start: int, end: int) -> bytes:
+    """Return the digest of the headers of the batches from one position of a segment to another.
+
+    They are read without their checksums. Raises CorruptRecord for a size field that no batch has.
+    """
     digest = SegmentDigest(secret)
-    for data, table in FileSlice(segment.records.opened(), 0, segment.size).scanned():
+    for data, table in FileSlice(segment.records.opened(), start, end - start).scanned():
         digest.take(data, table, 0, len(table), table.position(0))
     return digest.value
 

@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.batch.record import Record
-from kafkalog.keys.lookup import checked_key
-from kafkalog.reading.chunks import records
+from kafkalog._core.batch.record import Record, RecordIterator
+from kafkalog.keys.lookup import ATTEMPTS, PASSING, checked_key, is_passing
+from kafkalog.keys.view_end import ViewEnd
+from kafkalog.reading.chunks import batch_chunks, records, visible_chunks
 from kafkalog.reading.source import end_of, refresh, truncation_count
+from kafkalog.records import tables
+from kafkalog.storage.damage import first_offset
 from kafkalog.storage.readonly.view import LogView
 
 if TYPE_CHECKING:
     from kafkalog.keys.lookup import KeyLookup
+    from kafkalog.reading.chunks import Chunk
     from kafkalog.reading.source import LogSource
     from kafkalog.types import Isolation
 
 CHUNK_KEYS: Final = 4096
 """Keys whose latest records are looked up together in an iteration."""
+
+
+class _Cleaned(Exception):
+    """Offsets are missing between those that were read: a tombstone may have been cleaned away there."""
+
+
+class _Items(ItemsView[bytes, Record]):
+    """Keys with their records, from one walk: a key that is deleted meanwhile raises nothing."""
+
+    _mapping: LatestRecords
+
+    def __iter__(self) -> Iterator[tuple[bytes, Record]]:
+        return ((key, record) for record in self._mapping._records() if (key := record.key) is not None)
+
+
+class _Values(ValuesView[Record]):
+    """Records from one walk, as `_Items`."""
+
+    _mapping: LatestRecords
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._mapping._records()
 
 
 class LatestRecords(Mapping[bytes, Record]):
@@ -27,6 +53,9 @@ class LatestRecords(Mapping[bytes, Record]):
     Each access sees the log as it is then. Nothing is held in memory but the pages of the key index that were used and
     the keys of the active segment: a key is looked up as by `Log.get`. Iteration goes over the records in their order
     and yields each key at its last record; `len` counts in the same way, once for each state of the log.
+
+    `items()` and `values()` give the records of one walk, whatever is deleted meanwhile. `dict(latest)` looks up each
+    key again and raises KeyError for one that was deleted in between: `dict(latest.items())` does not.
 
     Threads: safe; an iterator belongs to one thread.
 
@@ -61,8 +90,16 @@ class LatestRecords(Mapping[bytes, Record]):
     def __iter__(self) -> Iterator[bytes]:
         return (key for record in self._records() if (key := record.key) is not None)
 
+    def items(self) -> ItemsView[bytes, Record]:
+        """Return a view of the keys with their records; an iteration sees the log as of its start."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Record]:
+        """Return a view of the records; an iteration sees the log as of its start."""
+        return _Values(self)
+
     def _records(self) -> Iterator[Record]:
-        """Yield the latest records in the order of their offsets, as of the call."""
+        """Yield the latest records in the order of their offsets, as of the start."""
         refresh(self._source)
         source, isolation = self._source, self._isolation
         end = end_of(source, isolation)
@@ -103,11 +140,12 @@ class LatestInMemory(LatestRecords):
     Creation reads the log once; later accesses read what was appended. Iteration and `len` take no reading.
     """
 
-    __slots__ = ("_last", "_lock", "_next", "_offsets", "_start", "_truncations", "_view_state")
+    __slots__ = ("_last", "_lock", "_next", "_offsets", "_start", "_truncations", "_view_end", "_view_state")
 
     def __init__(self, source: LogSource, lookup: KeyLookup, isolation: Isolation, owner: object) -> None:
         super().__init__(source, lookup, isolation, owner)
         self._lock = threading.Lock()
+        self._view_end = ViewEnd(source) if isinstance(source, LogView) else None
         self._begin()
         with self._lock:
             self._follow_locked()
@@ -116,15 +154,30 @@ class LatestInMemory(LatestRecords):
         self._offsets: dict[bytes, int] = {}  # in the order of the offsets; guarded by self._lock
         self._last: Record | None = None  # read last, to notice that another process cut the log below it
         self._view_state: object = None
+        if self._view_end is not None:
+            self._view_end.forget()
         self._next = self._start = self._source.log_start_offset
         self._truncations = truncation_count(self._source)
 
     def _follow_locked(self) -> None:
         """Read what was appended, and drop what was deleted or truncated."""
+        for attempt in range(ATTEMPTS):
+            try:
+                self._follow_once()
+                return
+            except _Cleaned:
+                self._begin()
+            except PASSING as error:
+                if attempt == ATTEMPTS - 1 or not is_passing(error):
+                    raise
+                self._begin()
+
+    def _follow_once(self) -> None:
         refresh(self._source)
         source, isolation = self._source, self._isolation
         start, end = source.log_start_offset, end_of(source, isolation)
-        if truncation_count(source) != self._truncations or end < self._next or not self._is_same():
+        is_same = self._is_same()  # always asked: it keeps what it saw of the files
+        if truncation_count(source) != self._truncations or end < self._next or start < self._start or not is_same:
             self._begin()
             start, end = self._start, end_of(source, isolation)
         if start > self._start:
@@ -134,7 +187,7 @@ class LatestInMemory(LatestRecords):
         offsets, last, next_offset = self._offsets, None, max(self._next, start)
         if next_offset >= end:
             return
-        for record in records(source, next_offset, end, self._owner, committed=isolation == "committed"):
+        for record in self._appended(next_offset, end):
             last, key = record, record.key
             if key is None:
                 continue
@@ -145,12 +198,35 @@ class LatestInMemory(LatestRecords):
         if last is not None:
             self._last = Record(last.value, last.key, last.timestamp, last.headers, last.offset)
 
+    def _appended(self, start: int, end: int) -> Iterator[Record]:
+        """Return the records in [start, end); raise _Cleaned if offsets are missing, unless no key is held yet."""
+        source, is_committed = self._source, self._isolation == "committed"
+        chunks = self._noted(batch_chunks(source, start, end, self._owner))
+        if self._offsets:
+            chunks = _contiguous(chunks, start, end)
+        found = (
+            table
+            for chunk in visible_chunks(source, chunks, is_committed, end, None)
+            for table in tables.record_tables(
+                chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
+            )
+        )
+        return RecordIterator(found, start, end)
+
+    def _noted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            if self._view_end is not None:
+                self._view_end.note(chunk)
+            yield chunk
+
     def _is_same(self) -> bool:
-        """Return False if the last record that was read is not there any more: the log was cut and written again."""
+        """Return False if what was read is not there any more: another process cut the log and wrote it again."""
         source, last = self._source, self._last
         if not isinstance(source, LogView) or source.state is self._view_state:
             return True
         self._view_state = source.state
+        if self._view_end is not None and not self._view_end.is_same():
+            return False
         if last is None or last.offset < source.log_start_offset:
             return True
         found = records(source, last.offset, last.offset + 1, committed=self._isolation == "committed")
@@ -160,12 +236,28 @@ class LatestInMemory(LatestRecords):
         with self._lock:
             self._follow_locked()
             offset = self._offsets.get(key)
-        if offset is None:
-            return None
-        record = next(records(self._source, offset, offset + 1), None)
+        return None if offset is None else self._read(key, offset)
+
+    def _read(self, key: bytes, offset: int) -> Record | None:
+        """Return the record of a key at an offset, or its last record if the log changed meanwhile."""
+        try:
+            record = next(records(self._source, offset, offset + 1), None)
+        except PASSING as error:
+            if not is_passing(error):
+                raise
+            record = None
         if record is not None and record.key == key:
             return record
-        return super()._find(key)  # the log changed meanwhile
+        return super()._find(key)
+
+    def _records(self) -> Iterator[Record]:
+        with self._lock:
+            self._follow_locked()
+            held = list(self._offsets.items())
+        for key, offset in held:
+            record = self._read(key, offset)
+            if record is not None:
+                yield record
 
     def __contains__(self, key: object) -> bool:
         with self._lock:
@@ -181,3 +273,26 @@ class LatestInMemory(LatestRecords):
         with self._lock:
             self._follow_locked()
             return len(self._offsets)
+
+
+def _contiguous(chunks: Iterable[Chunk], start: int, end: int) -> Iterator[Chunk]:
+    """Yield chunks as they are; raise _Cleaned if their batches, control ones too, leave out offsets in [start, end).
+
+    What was cleaned inside a compressed batch of v0 or v1 does not show.
+    """
+    expected = start
+    for chunk in chunks:
+        table = chunk.batches
+        is_whole = chunk.first == 0 and chunk.last == len(table) and table.first_offset <= expected
+        if not is_whole or table.record_count != table.last_offset - table.first_offset + 1:
+            for row in range(chunk.first, chunk.last):
+                batch = table[row]
+                if first_offset(chunk.data, table, row) > expected:
+                    raise _Cleaned
+                if batch.magic >= 2 and batch.count != batch.last_offset - batch.base_offset + 1:
+                    raise _Cleaned
+                expected = batch.last_offset + 1
+        expected = chunk.next_offset
+        yield chunk
+    if expected < end:
+        raise _Cleaned

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from errno import ENOENT
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.batch.pick import pick
 from kafkalog._core.batch.record import Record
 from kafkalog._core.keys.key_index import KeyIndex
+from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_picker import KeyPicker
 from kafkalog._core.keys.key_walk import are_bytes, hash_key, hash_keys
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange, StorageError
@@ -15,6 +17,7 @@ from kafkalog.keys.parts import NOT_FOUND, Part, Parts
 from kafkalog.reading.chunks import check_tail, record_tables, records
 from kafkalog.reading.source import end_of, refresh
 from kafkalog.storage.fast_lookup import LARGEST_WINDOW_BYTES, OFFSET_BYTES, record_at_offset
+from kafkalog.storage.readonly.view import LogView
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -22,16 +25,39 @@ if TYPE_CHECKING:
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.reading.source import LogSource
     from kafkalog.storage.damage import Skipped
+    from kafkalog.storage.segments import LogSegments
     from kafkalog.types import Isolation
 
 ATTEMPTS: Final = 8
-"""Number of looks at a log that its owner is changing, before what is missing is passed over."""
+"""Number of looks at a log that its owner is changing, before what is missing is passed over, or its error raised."""
 NEAR_OFFSETS: Final = 512
 """Offsets between two wanted records up to which those between them are read too."""
 
 
 class _Changed(Exception):
     """The log was changed below a look-up: a record that was found is not there any more."""
+
+
+PASSING: Final = _Changed, OffsetOutOfRange, StorageError
+"""Errors among which those are that `is_passing` tells."""
+
+
+def is_passing(error: Exception) -> bool:
+    """Return True for an error that another look may not meet: a cleaning, deletion or truncation came between."""
+    return not isinstance(error, StorageError) or error.errno == ENOENT
+
+
+def was_replaced(source: LogSource, segments: LogSegments[Any]) -> bool:
+    """Return True if the log's segments are others than before: what was not found in them may be there.
+
+    Further segments at the end are no such change. A directory that is listed while files are renamed in it may lack
+    one.
+    """
+    refresh(source)
+    current = source.segments
+    if current is segments:
+        return False
+    return len(current) < len(segments) or any(one is not other for one, other in zip(segments, current, strict=False))
 
 
 def checked_key(key: object) -> bytes:
@@ -84,20 +110,26 @@ class KeyLookup:
         """
         if type(key) is not bytes:
             key = checked_key(key)
+        source = self._source
         for attempt in range(ATTEMPTS):
-            refresh(self._source)
+            is_last = attempt == ATTEMPTS - 1
+            refresh(source)
+            segments = source.segments
             try:
                 with self._parts.lock:
-                    return self._get(key, isolation, skipped, end, attempt == ATTEMPTS - 1)
-            except _Changed:
+                    record = self._get(key, isolation, skipped, end, is_last)
+            except PASSING as error:
+                if is_last or not is_passing(error):
+                    raise
                 continue
-        raise AssertionError("the last attempt does not raise")
+            if record is not None or is_last or not was_replaced(source, segments):
+                return record
+        raise AssertionError("the last attempt returns or raises")
 
     def _get(
         self, key: bytes, isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None, is_last: bool
     ) -> Record | None:
-        parts = self._parts.current(skipped)
-        start, end = self._range(isolation, skipped, below_end)
+        end, parts, start = self._looked(isolation, skipped, below_end)
         secret, hashed = b"", 0
         for part in reversed(parts):
             if part.base_offset >= end:
@@ -114,20 +146,29 @@ class KeyLookup:
                     raise _Changed
                 if record is not None and record.key == key:
                     return record
+                if isinstance(self._source, LogView) and isinstance(part.index, KeyMap) and not is_last:
+                    self._parts.distrust()  # the owner wrote the log again, or two keys have one hash
+                    raise _Changed
                 below = offset
             if part.base_offset <= start:
                 break
         return None
 
-    def _range(self, isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None) -> tuple[int, int]:
-        """Return the offsets to look at, [start, end); raise the damage at the log's end if they reach it."""
+    def _looked(
+        self, isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None
+    ) -> tuple[int, list[Part], int]:
+        """Return the end of the offsets to look at, the parts, and the start; raise damage at the log's end in reach.
+
+        The end is that of before the parts, which then hold all records below it.
+        """
         source = self._source
         end = end_of(source, isolation)
+        parts = self._parts.current(skipped)
         if below_end is not None and below_end < end:
             end = below_end
         elif end == source.log_end_offset:
             check_tail(source, end, skipped)
-        return source.log_start_offset, end
+        return end, parts, source.log_start_offset
 
     def _read(self, part: Part, offset: int, isolation: Isolation, skipped: list[Skipped] | None) -> Record | None:
         """Return the record at an offset if a reader with this isolation sees it; None if there is none."""
@@ -158,6 +199,7 @@ class KeyLookup:
     ) -> Iterator[Record]:
         """Return an iterator of all records with this key, oldest first, up to the end of reading as of the call.
 
+        If segments are replaced meanwhile, reading goes on to the end as of then.
         Raises TypeError for a key that is no bytes-like object.
         """
         start, end = self._source.log_start_offset, end_of(self._source, isolation)
@@ -167,14 +209,24 @@ class KeyLookup:
         self, key: bytes, start: int, end: int, isolation: Isolation, skipped: list[Skipped] | None, owner: object
     ) -> Iterator[Record]:
         source = self._source
+        for _ in range(ATTEMPTS):
+            segments = source.segments
+            for record in self._walked(key, start, end, isolation, skipped, owner):
+                start = record.offset + 1
+                yield record
+            if not was_replaced(source, segments):
+                break
+            # records of the key may have been cleaned away for one behind the end
+            start, end = max(start, source.log_start_offset), end_of(source, isolation)
+
+    def _walked(
+        self, key: bytes, start: int, end: int, isolation: Isolation, skipped: list[Skipped] | None, owner: object
+    ) -> Iterator[Record]:
+        """Yield the records with this key in [start, end), part by part."""
+        source = self._source
         next_offset = start
         while next_offset < end:
-            refresh(source)
-            with self._parts.lock:
-                part = self._part_of(next_offset, skipped)
-                stop = min(end, part.bound)
-                hashed = hash_key(part.secret, key)
-                offsets = self._parts.find_all(part, hashed, next_offset, stop, skipped)
+            stop, offsets = self._found_in_part(key, next_offset, end, skipped)
             for first, last in _runs(offsets):
                 for record in records(source, first, last, owner, committed=isolation == "committed", skipped=skipped):
                     if record.key == key:
@@ -182,6 +234,23 @@ class KeyLookup:
             next_offset = stop
         if end == source.log_end_offset:
             check_tail(source, end, skipped)
+
+    def _found_in_part(
+        self, key: bytes, next_offset: int, end: int, skipped: list[Skipped] | None
+    ) -> tuple[int, list[int]]:
+        """Return the end of the part with `next_offset`, at most `end`, and the offsets up to there with the key."""
+        for attempt in range(ATTEMPTS):
+            refresh(self._source)
+            try:
+                with self._parts.lock:
+                    part = self._part_of(next_offset, skipped)
+                    stop = min(end, part.bound)
+                    hashed = hash_key(part.secret, key)
+                    return stop, self._parts.find_all(part, hashed, next_offset, stop, skipped)
+            except PASSING as error:
+                if attempt == ATTEMPTS - 1 or not is_passing(error):
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     def _part_of(self, offset: int, skipped: list[Skipped] | None) -> Part:
         found = None
@@ -197,22 +266,28 @@ class KeyLookup:
         """Return the last record of each key, None for those without one; `end` and TypeError as for `get`."""
         keys = checked_keys(given)
         refresh(self._source)
+        segments = self._source.segments
         try:
             with self._parts.lock:
                 picker, parts = self._find_many(keys, isolation, skipped, end)
                 self._pick(picker, parts, isolation, skipped)
-        except _Changed:
+        except PASSING as error:
+            if not is_passing(error):
+                raise
             return [self.get(key, isolation, skipped, end) for key in keys]
         found = picker.records
         for number in picker.missed:  # another key of the same hash, an aborted record, or a change of the log
             found[number] = self.get(keys[number], isolation, skipped, end)
+        if None in found and was_replaced(self._source, segments):
+            for number, record in enumerate(found):
+                if record is None:
+                    found[number] = self.get(keys[number], isolation, skipped, end)
         return found
 
     def _find_many(
         self, keys: list[bytes], isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None
     ) -> tuple[KeyPicker, list[Part]]:
-        parts = self._parts.current(skipped)
-        start, end = self._range(isolation, skipped, below_end)
+        end, parts, start = self._looked(isolation, skipped, below_end)
         found = bytearray(b"\xff" * (8 * len(keys)))
         secret, hashes = b"", b""
         for part in reversed(parts):

@@ -72,13 +72,13 @@ def build_indexes(source: LogSource, place: KeyIndexPlace, *, rebuild: bool = Fa
     failure: KafkalogError | None = None
     infos: list[KeyIndexInfo] = []
     for segment, following in zip(segments[:-1], segments[1:], strict=True):
-        info = _info(segment, place)
-        if rebuild or info.state != "ok":
-            try:
+        try:
+            info = _info(segment, place)
+            if rebuild or info.state != "ok":
                 info = _built(segment, following.base_offset, place, secret)
-            except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
-                failure = failure or error
-                continue
+        except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
+            failure = failure or error
+            continue
         infos.append(info)
     if failure is not None:
         raise failure

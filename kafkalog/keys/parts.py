@@ -16,6 +16,7 @@ from kafkalog._core.keys.key_map import KeyMap
 from kafkalog.errors import CorruptIndex, StorageError
 from kafkalog.keys.build import new_secret, open_index, take_keys
 from kafkalog.keys.format import FileStamp, stamp_of
+from kafkalog.keys.view_end import ViewEnd
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count, was_truncated
 from kafkalog.storage.readonly.view import LogView
@@ -82,6 +83,10 @@ class Parts:
         self._truncations = -1
         self._last_batch: tuple[int, bytes] | None = None
         self._read_end = -1
+        self._map_start = -1  # offsets of the log's end from here on are in the map
+        self._gaps: list[Skipped] = []  # damage at the log's end that the map leaves out
+        self._view_end = ViewEnd(source) if isinstance(source, LogView) else None
+        self._closed_truncations = -1
         self._calls = 0
         self._view_state: object = None
 
@@ -99,13 +104,18 @@ class Parts:
         if segments is not self._segments:
             self._follow_segments(segments)
             self._segments = segments
+        if self._gaps and skipped is None:
+            self._begin_tail(self._tail_base)  # its damage is raised
         source = self._source
         if isinstance(source, LogView):
-            if source.state is not self._view_state:
+            state = source.state
+            if state is not self._view_state:
                 self._follow_end(segments, skipped)
-                self._view_state = source.state if self._read_end >= 0 else None
+                self._view_state = state if self._read_end >= 0 else None
         elif source.log_end_offset != self._read_end or source.truncation_count != self._truncations:
             self._follow_end(segments, skipped)
+        if skipped is not None:
+            skipped.extend([piece for piece in self._gaps if piece not in skipped])  # it was logged when it was read
         self._calls += 1
         if not self._calls & CALLS_BETWEEN_CHECKS:
             self._limit_memory()
@@ -113,7 +123,11 @@ class Parts:
 
     def _follow_segments(self, segments: LogSegments[Any]) -> None:
         """Open the indexes of the closed segments that are new or were changed."""
+        truncations = truncation_count(self._source)
         known, self._closed = self._closed, {}
+        if truncations != self._closed_truncations:
+            known = {}  # a segment may have been written again within one tick of its file's times
+            self._closed_truncations = truncations
         parts: list[Part] = []
         for segment, following in zip(segments[:-1], segments[1:], strict=True):
             base, bound = segment.base_offset, following.base_offset
@@ -162,25 +176,34 @@ class Parts:
 
     def _begin_tail(self, base_offset: int) -> None:
         self._tail = KeyMap(self._secret, base_offset)
-        self._tail_base = self._covered = base_offset
+        self._tail_base = self._covered = self._map_start = base_offset
         self._last_batch = None
+        if self._view_end is not None:
+            self._view_end.forget()
+        self._gaps = []
         self._read_end = -1
+        self._view_state = None
         if self._parts:
             self._parts[-1].index = self._tail
 
     def _follow_end(self, segments: LogSegments[Any], skipped: list[Skipped] | None) -> None:
-        """Put the keys of the batches that were appended into the map; begin again after a truncation."""
+        """Put the keys of the batches that were appended into the map; begin again where they do not continue it."""
         source, end = self._source, self._source.log_end_offset
         truncations = truncation_count(source)
-        if truncations != self._truncations or not self._is_same_log(segments):
+        is_lower = source.log_start_offset < self._map_start > self._tail_base
+        is_same = self._is_same_log(segments)  # always asked: it keeps what it saw of the file
+        if truncations != self._truncations or is_lower or self._gaps or not is_same:
             self._truncations = truncations
             self._begin_tail(self._tail_base)
         if end == self._read_end:
             return  # in mode "r" something else of the log changed
         start = max(self._covered, source.log_start_offset)
+        if start > self._covered:
+            self._map_start = start
         assert self._tail is not None
         try:
-            for chunk in batch_chunks(source, start, end, skipped=skipped) if start < end else ():
+            skips = None if skipped is None else self._gaps
+            for chunk in batch_chunks(source, start, end, skipped=skips) if start < end else ():
                 take_keys(self._tail, chunk)
                 self._note_last(chunk)
         except BaseException:
@@ -188,7 +211,7 @@ class Parts:
             raise
         if was_truncated(source, truncations):
             self._truncations = -1
-        elif not skipped:
+        else:
             self._read_end = end
 
     def _note_last(self, chunk: Chunk) -> None:
@@ -197,14 +220,21 @@ class Parts:
         at = position - chunk.position
         self._covered = chunk.next_offset
         self._last_batch = position, bytes(chunk.data[at : at + _LAST_CHUNK_BYTES])
+        if self._view_end is not None:
+            self._view_end.note(chunk)
 
     def _is_same_log(self, segments: LogSegments[Any]) -> bool:
-        """Return False if another process cut the active segment: its last batch in the map is not there any more."""
-        if self._last_batch is None:
-            return True
+        """Return False if another process cut the active segment: what the map was made of is not there any more."""
+        is_same = self._view_end is None or self._view_end.is_same()
+        if self._last_batch is None or not is_same:
+            return is_same
         position, header = self._last_batch
         data = segments[-1].records
         return position + len(header) <= data.size and bytes(data.read(position, len(header))) == header
+
+    def distrust(self) -> None:
+        """Read the log's end again: a record there is not the one that the map has."""
+        self._begin_tail(self._tail_base)
 
     def _limit_memory(self) -> None:
         indexes = [part.index for part in self._parts if isinstance(part.index, KeyIndex)]

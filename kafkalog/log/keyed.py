@@ -113,7 +113,8 @@ def history(
 ) -> Iterator[Record]:
     """Yield all records with this key, oldest first, tombstones too; errors and keywords as for `records`.
 
-    Reading ends at the log end as of the call. Segments are looked up one after the other, as for `get`.
+    Reading ends at the log end as of the call, or as of later if a cleaner replaced segments meanwhile: records may
+    have been cleaned away for one behind that end. Segments are looked up one after the other, as for `get`.
 
     >>> [record.offset for record in log.history(b"u-1")]
     [0]
@@ -248,7 +249,7 @@ def _index_when_rolled(log: Log, opened: WritableLog) -> None:
             return
         try:
             build_indexes(owner._source, place)
-        except (KafkalogError, OSError) as error:
+        except (KafkalogError, OSError, ValueError, MemoryError) as error:
             _LOG.warning("cannot build the key indexes of %s in the background: %s", path, error)
         if owner._keys is not None:
             owner._keys.forget()

@@ -53,3 +53,10 @@ def test_beside_an_owner_a_store_is_needed(data: Path, tmp_path: Path) -> None:
         got = commands.ok("keys", "get", "-d", data, "-t", "orders", "--store", tmp_path / "store", "order-0-2")
         assert got == b"0\t8\torder-0-2\tstate 2\n"
     assert not list(data.rglob("*.keyindex"))
+
+
+def test_get_over_damage_tells_so(data: Path) -> None:
+    file = data / "orders-1" / f"{0:020}.log"
+    file.write_bytes(file.read_bytes().replace(b"state 1", b"state 7"))
+    got = commands.kafkalog("keys", "get", "-d", data, "-t", "orders", "-p", "1", "--on-damage", "skip", "order-1-2")
+    assert got.returncode == 1 and got.stdout == b"1\t8\torder-1-2\tstate 2\n" and b"skipped" in got.stderr

@@ -1,0 +1,57 @@
+"""Noticing that another process wrote the active segment again, and not only appended to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog._core.keys.key_walk import SegmentDigest
+from kafkalog.errors import CorruptRecord
+from kafkalog.keys.build import digest_of, new_secret
+from kafkalog.keys.format import FileStamp, stamp_of
+
+if TYPE_CHECKING:
+    from kafkalog.reading.chunks import Chunk
+    from kafkalog.storage.readonly.view import LogView
+
+
+class ViewEnd:
+    """The batches that were read of the active segment of a view, as a digest of their headers. Threads: one."""
+
+    def __init__(self, view: LogView) -> None:
+        self._view = view
+        self._secret = new_secret()
+        self._file: tuple[str, int, FileStamp] | None = None  # path, size and stamp of the active segment
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again: what was read is not used any more."""
+        self._digest = SegmentDigest(self._secret)
+        self._path: str | None = None
+        self._first = self._end = -1
+
+    def note(self, chunk: Chunk) -> None:
+        """Take a chunk that was read; those of one segment follow each other."""
+        last = chunk.last - 1
+        position = chunk.batches.position(chunk.first)
+        if chunk.path != self._path or position != self._end:
+            self.forget()
+            self._path, self._first = chunk.path, position
+        self._digest.take(chunk.data, chunk.batches, chunk.first, chunk.last, chunk.position)
+        self._end = chunk.batches.position(last) + chunk.batches.size(last)
+
+    def is_same(self) -> bool:
+        """Return False if batches that were read are others by now.
+
+        A file that grew since the last call is taken to have been appended to: only its last batch tells more.
+        """
+        active = self._view.state.active
+        stat = active.stat()
+        before, self._file = self._file, (active.path, stat.st_size, stamp_of(stat))
+        if before is None or before == self._file or before[0] != active.path or stat.st_size > before[1]:
+            return True
+        if self._path != active.path:
+            return True
+        try:
+            return digest_of(active, self._secret, self._first, self._end) == self._digest.value
+        except CorruptRecord:
+            return False
