@@ -16,7 +16,7 @@ SLOWEST: Final = 10
 
 
 class _TimelyReader(io.RawIOBase):
-    """What a server sends, read until the deadline; TimeoutError from then on."""
+    """Reader of a socket until a deadline; TimeoutError from then on."""
 
     def __init__(self, sock: socket.socket, deadline_ms: float) -> None:
         self._sock = sock
