@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from functools import cache
 from typing import Final
 
 from kafkalog._core.bytes import crc
@@ -12,6 +13,7 @@ _SAMPLE: Final = bytes(range(256)) * 40 + b"end"
 _LENGTHS: Final = (3, 100, 700, len(_SAMPLE))  # each takes another way through the widest kernel
 
 
+@cache  # once for each process: the processor and the build stay what they are
 def check_checksums() -> None:
     """Raise IllegalState if a kernel's checksum differs from that of the `crc32c` package or of zlib.
 
