@@ -1,4 +1,4 @@
-"""Values and columns that once broke a decoder: repeated keys over empty lists, endless nulls, long names, chunks."""
+"""Values and columns that once broke a decoder: repeated keys over empty lists, long names, chunks, a race."""
 
 import json
 import threading
