@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kafkalog.errors import IllegalArgument, InvalidRecord, MissingPackage
+from kafkalog.errors import IllegalArgument, IllegalState, InvalidRecord, MissingPackage
 from kafkalog.log.scan import SCHEMA_OPTIONS
 from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.where import Bounds, Expression, Field, parse, parse_field
@@ -326,12 +326,14 @@ def _registered(
     import pyarrow
 
     from kafkalog import values
+    from kafkalog.values.schemas.directory import SchemaDirectory
 
-    if subject is not None:
+    has_subjects = "schemas" not in own or not isinstance(values.schema_source(own["schemas"]), SchemaDirectory)
+    if subject is not None and has_subjects:
         try:
             return values.decoder(name, subject=subject, **own)
-        except (values.UnknownSchema, IllegalArgument):
-            pass  # no such subject, or a directory of schemas, which has none
+        except values.UnknownSchema:
+            pass
     first = [] if sample is None else sample(root)
     if not first:
         return _NothingDecoder()
@@ -351,8 +353,13 @@ class _NothingDecoder:
         return pyarrow.null()
 
     def decode(self, column: Any) -> Any:
-        """Return nulls."""
+        """Return nulls; raise IllegalState for a value, which the sample should have had."""
         import pyarrow
+
+        if column.null_count < len(column):
+            raise IllegalState(
+                "no value was read to take the types from, and here is one", hint="scan again, or give a schema"
+            )
 
         from kafkalog.values import Decoded
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import IllegalState
+from kafkalog.errors import IllegalArgument, IllegalState
+from kafkalog.log.selection import _NothingDecoder
 
 pa = pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")
@@ -124,3 +125,43 @@ def framed(number: int, schema: dict[str, Any], row: dict[str, Any]) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
     return b"\0" + number.to_bytes(4, "big") + out.getvalue()
+
+
+def test_a_schema_of_the_subject_that_has_no_columns_is_an_error(tmp_path: Path) -> None:
+    """An older schema does not take the place of the subject's latest one."""
+    old = {"type": "record", "name": "Node", "fields": [{"name": "id", "type": "long"}]}
+    new = {**old, "fields": [*old["fields"], {"name": "next", "type": ["null", "Node"], "default": None}]}
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("_schemas", 1)
+        dirs.create_topic("nodes", 1)
+        for version, schema in enumerate((old, new), 1):
+            key = {"keytype": "SCHEMA", "subject": "nodes-value", "version": version, "magic": 1}
+            value = {
+                "subject": "nodes-value", "version": version, "id": 10 + version, "schema": json.dumps(schema),
+                "deleted": False,
+            }  # fmt: skip
+            dirs["_schemas", 0].append([(json.dumps(key).encode(), json.dumps(value).encode())])
+        dirs["nodes", 0].append([framed(11, old, {"id": 1})])
+        for name in ("_schemas", "nodes"):
+            dirs[name, 0].flush()
+        with pytest.raises(IllegalArgument, match="contains itself|recursive|itself"):
+            dirs.scan("nodes", ["value"], value="avro", schemas=tmp_path)
+
+
+def test_a_directory_of_schemas_has_no_subjects(tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "11.avsc").write_text(json.dumps(schema))
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("orders", 1)
+        dirs["orders", 0].append([framed(11, schema, {"id": 1})])
+        found = dirs.scan("orders", ["value"], value="avro", schemas=tmp_path / "schemas").table()
+        assert found["value"].to_pylist() == [{"id": 1}]
+
+
+def test_a_value_that_no_type_was_taken_from_is_no_null() -> None:
+    """A sample that was empty, by an error or a change of the log, does not turn values into nulls."""
+    decoder = _NothingDecoder()
+    assert decoder.decode(pa.array([None, None], pa.binary())).values.null_count == 2
+    with pytest.raises(IllegalState, match="no value was read"):
+        decoder.decode(pa.array([None, b"{}"], pa.binary()))
