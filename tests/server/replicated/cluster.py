@@ -192,15 +192,24 @@ class Cluster:
         """How many replicas are in sync in each partition of topics, at the least; 0 while nobody tells. Followers do
         not know, so the leader is asked."""
         leader = self.leader()
-        if not leader:
-            return 0
-        try:
-            return asyncio.run(asyncio.wait_for(self._in_sync(leader, topics), ASK_S))
-        except Exception:
-            return 0
+        partitions = self._partitions(leader, topics) if leader else []
+        return min((len(one.isr_nodes) for one in partitions), default=0)
 
-    async def _in_sync(self, leader: int, topics: Iterable[str]) -> int:
-        connection = await connect(*self.address(leader), peer_settings({}))
+    def leads_for(self, node: int, topic: str) -> set[int]:
+        """Return the leaders of a topic's partitions that a node names to its clients; none while it does not answer.
+
+        A node knows the set's leader a moment before its partitions follow it.
+        """
+        return {one.leader_id for one in self._partitions(node, [topic])}
+
+    def _partitions(self, node: int, topics: Iterable[str]) -> list[Any]:
+        try:
+            return asyncio.run(asyncio.wait_for(self._metadata(node, topics), ASK_S))
+        except Exception:
+            return []
+
+    async def _metadata(self, node: int, topics: Iterable[str]) -> list[Any]:
+        connection = await connect(*self.address(node), peer_settings({}))
         try:
             answer = await connection.request(METADATA, {
                 "topics": [{"topic_id": None, "name": name} for name in topics], "allow_auto_topic_creation": False,
@@ -208,7 +217,7 @@ class Cluster:
             })  # fmt: skip
         finally:
             await connection.close()
-        return min((len(one.isr_nodes) for topic in answer.topics for one in topic.partitions), default=0)
+        return [one for topic in answer.topics for one in topic.partitions]
 
     async def _states(self) -> dict[int, tuple[int, int]]:
         async def one(node: int) -> tuple[int, tuple[int, int]] | None:
