@@ -14,7 +14,7 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     ),
     "batch": (
         "scan", "decode", "record", "encode", "pick", "unpack", "arena", "legacy", "repack", "walk", "agree", "rewrite",
-        "stamp", "ready_batch",
+        "stamp", "ready_batch", "sections",
     ),
     "log": (
         "values", "state", "roll", "plan", "assign", "index", "segment_check", "txns", "admit", "producer_state",
@@ -30,20 +30,23 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
         "builder", "value_column", "plain", "avro_program", "avro", "items", "decimal_text", "json_rows",
         "protobuf_rows",
     ),
-    "keys": ("key_walk", "key_builder", "key_map", "key_finder", "key_index", "key_picker"),
+    "keys": ("key_walk", "key_builder", "key_map", "key_finder", "key_index", "key_picker", "key_reader"),
 }  # fmt: skip
 USES_CRC = {
-    "arrow.encoder", "batch.agree", "batch.encode", "batch.legacy", "batch.pick", "batch.ready_batch", "batch.repack",
-    "batch.rewrite", "batch.scan", "batch.stamp", "batch.unpack", "batch.walk", "bytes.crc", "clean.clean_rules",
-    "clean.cleaned_txns", "clean.last_records", "clean.rewrite_kept", "keys.key_index", "log.admit",
-    "log.append_engine", "log.assign", "log.plan", "log.producer_checks", "log.producer_state", "log.recovery",
-    "log.segment_check", "log.staged", "log.trace", "log.txns", "messages.writer", "text.ingest", "text.render",
-    "text.template",
+    "arrow.encoder", "batch.agree", "batch.encode", "batch.legacy", "batch.pick", "batch.ready_batch",
+    "batch.repack", "batch.rewrite", "batch.scan", "batch.sections", "batch.stamp", "batch.unpack", "batch.walk",
+    "bytes.crc", "clean.clean_rules", "clean.cleaned_txns", "clean.last_records", "clean.rewrite_kept",
+    "keys.key_index", "log.admit", "log.append_engine", "log.assign", "log.plan", "log.producer_checks",
+    "log.producer_state", "log.recovery", "log.segment_check", "log.staged", "log.trace", "log.txns",
+    "messages.writer", "text.ingest", "text.render", "text.template",
 }  # fmt: skip
 CORE = "kafkalog._core"
 SHARED = f"{CORE}.shared"  # what Cython would else put into each module: a sixth of a wheel
 HEADERS = dict.fromkeys(USES_CRC, ("bytes/kcrc.h", "bytes/kcpu.h")) | dict.fromkeys(
-    ("clean.offset_map", "keys.key_builder", "keys.key_finder", "keys.key_map", "keys.key_walk"), ("bytes/kcpu.h",)
+    (
+        "clean.offset_map", "keys.key_builder", "keys.key_finder", "keys.key_map", "keys.key_reader", "keys.key_walk",
+    ),
+    ("bytes/kcpu.h",),
 )
 for _name in ("log.append_engine", "log.index_append", "log.log_fields"):
     HEADERS[_name] = (*HEADERS.get(_name, ()), "log/kslot.h")

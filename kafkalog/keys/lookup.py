@@ -11,8 +11,9 @@ from kafkalog._core.batch.record import Record
 from kafkalog._core.keys.key_index import KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_picker import KeyPicker
+from kafkalog._core.keys.key_reader import UNDECIDED, Undecided
 from kafkalog._core.keys.key_walk import are_bytes, hash_key, hash_keys
-from kafkalog.errors import IllegalArgument, OffsetOutOfRange, StorageError
+from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange, StorageError
 from kafkalog.keys.parts import NOT_FOUND, Part, Parts
 from kafkalog.reading.chunks import check_tail, record_tables, records
 from kafkalog.reading.source import end_of, refresh
@@ -110,6 +111,14 @@ class KeyLookup:
         """
         if type(key) is not bytes:
             key = checked_key(key)
+        reader = self._parts.reader
+        if reader is not None and isolation == "log_end" and skipped is None and end is None:
+            try:
+                found = reader.get(key)
+            except (IllegalArgument, LogClosed, StorageError):
+                found = UNDECIDED
+            if not isinstance(found, Undecided):
+                return found
         source = self._source
         for attempt in range(ATTEMPTS):
             is_last = attempt == ATTEMPTS - 1
@@ -162,12 +171,15 @@ class KeyLookup:
         The end is that of before the parts, which then hold all records below it.
         """
         source = self._source
+        state = source.state
         end = end_of(source, isolation)
         parts = self._parts.current(skipped)
         if below_end is not None and below_end < end:
             end = below_end
         elif end == source.log_end_offset:
             check_tail(source, end, skipped)
+            if skipped is None:
+                self._parts.trust(state)
         return end, parts, source.log_start_offset
 
     def _read(self, part: Part, offset: int, isolation: Isolation, skipped: list[Skipped] | None) -> Record | None:

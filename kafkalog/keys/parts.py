@@ -13,20 +13,25 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
+from kafkalog._core.keys.key_reader import KeyReader, ReadPart
 from kafkalog.errors import CorruptIndex, StorageError
 from kafkalog.keys.build import new_secret, open_index, take_keys
 from kafkalog.keys.format import FileStamp, stamp_of
 from kafkalog.keys.view_end import ViewEnd
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count, was_truncated
+from kafkalog.storage.fast_lookup import record_at_offset
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
+    from kafkalog._core.batch.record import Record
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.reading.chunks import Chunk
     from kafkalog.reading.source import LogSource
     from kafkalog.storage.damage import Skipped
     from kafkalog.storage.segments import LogSegments
+    from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
 PAGES_BYTES: Final = 256 << 20
@@ -89,11 +94,14 @@ class Parts:
         self._closed_truncations = -1
         self._calls = 0
         self._view_state: object = None
+        self.reader: KeyReader | None = None
+        """Looks up single keys as long as the log is as it was at the last `trust`; None in mode "r"."""
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""
         self._segments = None
         self._closed = {}
+        self.reader = None
 
     def current(self, skipped: list[Skipped] | None = None) -> list[Part]:
         """Return the parts of the log as it is; with `skipped` damage at the log's end is recorded there.
@@ -121,8 +129,28 @@ class Parts:
             self._limit_memory()
         return self._parts
 
+    def trust(self, state: object) -> None:
+        """Let `reader` answer while the log has this state, in which the parts are right and its end is sound."""
+        source = self._source
+        if isinstance(source, LogView) or source.state is not state:
+            return
+        if self.reader is None:
+            parts = [_read_part(one, source.fs) for one in self._parts]
+            self.reader = KeyReader(source, parts, self._record_at_end, self._limit_memory)
+        self.reader.start_offset = source.log_start_offset
+        self.reader.state = state
+
+    def _record_at_end(self, offset: int) -> Record | None:
+        return record_at_offset(self._parts[-1].segment, offset, self._source)
+
+    def _distrust_reader(self) -> None:
+        """Let `reader` answer nothing: the map is about to change, or the parts."""
+        if self.reader is not None:
+            self.reader.state = None
+
     def _follow_segments(self, segments: LogSegments[Any]) -> None:
         """Open the indexes of the closed segments that are new or were changed."""
+        self.reader = None
         truncations = truncation_count(self._source)
         known, self._closed = self._closed, {}
         if truncations != self._closed_truncations:
@@ -175,6 +203,7 @@ class Parts:
         return Part(segment, base, bound, opened.header.secret, opened.pages)
 
     def _begin_tail(self, base_offset: int) -> None:
+        self.reader = None
         self._tail = KeyMap(self._secret, base_offset)
         self._tail_base = self._covered = self._map_start = base_offset
         self._last_batch = None
@@ -188,6 +217,7 @@ class Parts:
 
     def _follow_end(self, segments: LogSegments[Any], skipped: list[Skipped] | None) -> None:
         """Put the keys of the batches that were appended into the map; begin again where they do not continue it."""
+        self._distrust_reader()
         source, end = self._source, self._source.log_end_offset
         truncations = truncation_count(source)
         is_lower = source.log_start_offset < self._map_start > self._tail_base
@@ -272,6 +302,7 @@ class Parts:
             if found != IS_DAMAGED:
                 return found if found >= start else NOT_FOUND
             part.drop_index()
+            self.reader = None
         hashes = secret_hash.to_bytes(8, "little")
         finder = self.search(part, hashes, start, below, False, skipped)
         return int.from_bytes(finder.last_offsets, "little", signed=True)
@@ -307,3 +338,8 @@ class Parts:
         for i, offset in enumerate(own):
             if numbers[i] < 0 <= offset:
                 numbers[i] = offset
+
+
+def _read_part(part: Part, fs: FileSystem) -> ReadPart:
+    records = part.segment.records
+    return ReadPart(part.secret, part.base_offset, part.index, records.read, records.opened if fs is OS else None)

@@ -13,8 +13,10 @@ import kafkalog
 KEYS = [b"", b"a", b"b", b"key-3", b"key-4", b"a longer key of more than sixteen bytes", b"k" * 60]
 NOBODY = b"nobody"
 Key = st.sampled_from(KEYS)
-Value = st.one_of(st.none(), st.binary(max_size=60))
-SETTINGS = {"segment_bytes": 4000, "cleanup_policy": "compact", "file_delete_delay_ms": 0}
+Large = st.builds(lambda size, byte: bytes([byte]) * size, st.integers(150, 450), st.integers(0, 255))
+Value = st.one_of(st.none(), st.binary(max_size=60), Large)
+"""Batches of ten large values are read in sections, once they were read whole."""
+SETTINGS = {"segment_bytes": 16_000, "cleanup_policy": "compact", "file_delete_delay_ms": 0}
 
 
 def check(log: kafkalog.Log, isolation: str | None = None) -> None:

@@ -85,7 +85,7 @@ cdef inline int64_t timestamp_of(const BatchRow* row, const Fields* f) noexcept 
     return added(row.base_timestamp, f.timestamp_delta)
 
 
-cdef inline const uint8_t* find_record(
+cdef const uint8_t* find_record(
     const uint8_t* p, const uint8_t* end, int64_t offset, BatchRow* row, Fields* f, bint at_end
 ) noexcept nogil:
     """Return the address of the record with this offset, its fields and its batch's header; NULL if it is missing."""

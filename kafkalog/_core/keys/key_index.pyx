@@ -9,6 +9,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from kafkalog._core.batch.sections cimport SectionTable
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.crc cimport kl_crc32c
 from kafkalog._core.keys.key_layout cimport (
@@ -17,9 +18,7 @@ from kafkalog._core.keys.key_layout cimport (
 from kafkalog._core.keys.key_walk cimport NO_OFFSET
 
 cdef enum:
-    DAMAGED_INDEX = -2
     GROUP = 32                      # keys whose pages are on their way into the cache together
-    FOUND_NOTHING = -1
 
 IS_DAMAGED = DAMAGED_INDEX
 MOST_BLOCK_BITS = MOST_BITS
@@ -29,15 +28,6 @@ cdef extern from *:
     #define kl_prefetch_index(p) __builtin_prefetch(p)
     """
     void kl_prefetch_index(const void* p) noexcept nogil
-
-
-cdef struct Block:
-    uint64_t start                  # where its directory begins, in the pages
-    uint64_t entries_at
-    uint64_t marks_at
-    uint32_t entries
-    uint32_t marks
-    int bits
 
 
 def bucket_bits(uint64_t entries) -> int:
@@ -60,28 +50,13 @@ cdef class KeyIndex:
     the GIL, which a search of many keys gives up. ValueError for sizes that do not fit together.
     """
 
-    cdef object read
-    cdef Block* blocks
-    cdef Py_ssize_t block_count
-    cdef PyObject** pages           # bytes objects
-    cdef const uint8_t** data       # what is in them, NULL before it is checked
-    cdef uint32_t* checksums
-    cdef uint64_t page_count
-    cdef uint64_t pages_at
-    cdef uint64_t pages_bytes
-    cdef int64_t base_offset
-    cdef int64_t span               # offsets that the segment may have
-    cdef int64_t segment_bytes
-    cdef int searches               # in progress, without the GIL
-    cdef readonly int64_t held_bytes
-    cdef readonly object error
-
     def __cinit__(
         self, read, *, uint64_t pages_at, uint64_t pages_bytes, bytes checksums not None, list blocks not None,
         int64_t base_offset, int64_t next_offset, int64_t segment_bytes,
     ):
         cdef Py_ssize_t i
         cdef uint64_t at = 0
+        cdef int64_t marks = 0
         cdef Block* block
         self.read = read
         self.pages_at = pages_at
@@ -108,9 +83,11 @@ cdef class KeyIndex:
             block.entries_at = at + directory_bytes(block.bits)
             block.marks_at = block.entries_at + 8 * <uint64_t>block.entries
             at = block.marks_at + 8 * <uint64_t>block.marks
+            marks += block.marks
         self.block_count = len(blocks)
         if at != pages_bytes:
             raise ValueError("the sizes of a key index do not fit together")
+        self.sections = SectionTable(marks)
 
     def __dealloc__(self):
         if self.pages != NULL:
@@ -126,12 +103,18 @@ cdef class KeyIndex:
             self.data[i] = NULL
             Py_XDECREF(self.pages[i])
             self.pages[i] = NULL
-        self.held_bytes = 0
+        self.page_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the pages and sections that are held."""
+        return self.page_bytes + self.sections.held_bytes
 
     def release(self) -> None:
-        """Gives back the pages, unless a search without the GIL uses them."""
+        """Gives back the pages and sections, unless a search that let others run uses them."""
         if self.searches == 0:
             self.drop_pages()
+            self.sections.clear()
 
     def is_sound(self) -> bool:
         """True if each page can be read and matches its checksum; none is kept that was not there."""
@@ -146,7 +129,7 @@ cdef class KeyIndex:
 
     cdef void drop_page(self, uint64_t number):
         self.data[number] = NULL
-        self.held_bytes -= <int64_t>min(self.pages_bytes - number * PAGE_BYTES, <uint64_t>PAGE_BYTES)
+        self.page_bytes -= <int64_t>min(self.pages_bytes - number * PAGE_BYTES, <uint64_t>PAGE_BYTES)
         Py_XDECREF(self.pages[number])
         self.pages[number] = NULL
 
@@ -167,7 +150,7 @@ cdef class KeyIndex:
             Py_INCREF(page)
             self.pages[number] = <PyObject*>page
             self.data[number] = <const uint8_t*>PyBytes_AS_STRING(page)
-            self.held_bytes += size
+            self.page_bytes += size
         return self.data[number]
 
     cdef const uint8_t* at(self, uint64_t place) noexcept nogil:
@@ -343,42 +326,54 @@ cdef class KeyIndex:
 
     def place(self, int64_t offset) -> tuple[int, int]:
         """(position, size) of the batches among which the one with this offset is; (-1, 0) where that is not known."""
-        cdef Py_ssize_t i
-        cdef uint64_t low, high, middle, mark, behind
-        cdef Block* block
-        cdef uint64_t limit
-        cdef const uint8_t* p
-        if not self.base_offset <= offset < self.base_offset + self.span:
+        cdef MarkedRange found
+        if self.mark_of(offset, &found) < 0:
             return -1, 0
+        return found.position, found.size
+
+    cdef int64_t mark_of(self, int64_t offset, MarkedRange* found) noexcept nogil:
+        """The number of the mark of the batches among which the one with this offset is, with their place; or -1."""
+        cdef Py_ssize_t i = self.block_count
+        cdef int64_t marks = self.sections.room
+        cdef uint64_t low, high, middle, mark, behind
+        cdef uint64_t limit
+        cdef Block* block
+        if not self.base_offset <= offset < self.base_offset + self.span:
+            return -1
         limit = (<uint64_t>(offset - self.base_offset) + 1) << 32
-        for i in range(self.block_count):
-            block = &self.blocks[self.block_count - 1 - i]
+        while i > 0:
+            i -= 1
+            block = &self.blocks[i]
+            marks -= block.marks
             low, high = 0, block.marks
             while low < high:
                 middle = (low + high) >> 1
-                p = self.at(block.marks_at + 8 * middle)
-                if p == NULL:
-                    return -1, 0
-                memcpy(&mark, p, 8)
+                if not self.mark(block, middle, &mark):
+                    return -1
                 if mark < limit:
                     low = middle + 1
                 else:
                     high = middle
             if low == 0:
                 continue
-            p = self.at(block.marks_at + 8 * (low - 1))
-            if p == NULL:
-                return -1, 0
-            memcpy(&mark, p, 8)
             behind = <uint64_t>self.segment_bytes
+            if not self.mark(block, low - 1, &mark) or (low < block.marks and not self.mark(block, low, &behind)):
+                return -1
             if low < block.marks:
-                p = self.at(block.marks_at + 8 * low)
-                if p == NULL:
-                    return -1, 0
-                memcpy(&behind, p, 8)
                 behind = <uint64_t>relative_of(behind)
+            found.base_offset = self.base_offset + <int64_t>(mark >> 32)
             mark = <uint64_t>relative_of(mark)
+            found.position = <int64_t>mark
             if mark >= behind:
-                return -1, 0
-            return <int64_t>mark, <int64_t>(behind - mark)
-        return -1, 0
+                return -1
+            found.size = <int64_t>(behind - mark)
+            found.is_last = behind == <uint64_t>self.segment_bytes
+            return marks + <int64_t>low - 1
+        return -1
+
+    cdef bint mark(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil:
+        cdef const uint8_t* p = self.at(block.marks_at + 8 * number)
+        if p == NULL:
+            return False
+        memcpy(out, p, 8)
+        return True

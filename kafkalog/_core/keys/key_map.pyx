@@ -13,13 +13,6 @@ cdef enum:
     MOST_ENTRIES = 0x7FFFFFFF
     NOTHING = 0                     # no entry; entries count from 1
 
-cdef struct Entry:
-    uint64_t hashed
-    uint32_t relative
-    uint32_t older                  # entry of the same hash before this one
-    uint32_t other                  # newest entry of another hash in the same slot
-
-
 @cython.final
 cdef class KeyMap(KeyWalk):
     """Hashes and offsets of the keys in [start_offset, `end_offset`), 24 bytes each and 4 to 8 for its slots.
@@ -27,13 +20,6 @@ cdef class KeyMap(KeyWalk):
     secret: 16 bytes, the key of the hash. The records of one hash are chained, newest first. One thread. MemoryError,
     also for an offset 2^32 or more above the start.
     """
-
-    cdef Entry* entries
-    cdef uint32_t* slots
-    cdef int64_t room
-    cdef int64_t count
-    cdef int slot_bits
-    cdef int64_t start_offset
 
     def __cinit__(self, secret, int64_t start_offset):
         self.begin(secret, start_offset, 0x7FFFFFFFFFFFFFFF)
@@ -68,7 +54,7 @@ cdef class KeyMap(KeyWalk):
             self.link(<uint32_t>self.count)
         return OK
 
-    cdef inline uint32_t* slot_of(self, uint64_t hashed) noexcept nogil:
+    cdef uint32_t* slot_of(self, uint64_t hashed) noexcept nogil:
         return self.slots + (hashed >> (64 - self.slot_bits))
 
     cdef void link(self, uint32_t number) noexcept nogil:

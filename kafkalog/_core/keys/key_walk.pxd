@@ -17,6 +17,9 @@ cdef inline uint64_t hash_of_key(const SipKey* secret, const uint8_t* key, Py_ss
     return words[0]
 
 
+cdef int take_secret(object secret, SipKey* into) except -1
+
+
 cdef class KeyWalk:
     cdef SipKey secret
     cdef const uint8_t* keys[HASHED_TOGETHER]

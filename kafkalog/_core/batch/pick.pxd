@@ -1,0 +1,14 @@
+# cython: language_level=3
+"""One record of a chunk, for other compiled modules."""
+from libc.stdint cimport int64_t, uint8_t
+
+from kafkalog._core.batch.check cimport BatchRow
+from kafkalog._core.batch.fields cimport Fields
+from kafkalog._core.batch.record cimport Record
+
+
+cdef const uint8_t* find_record(
+    const uint8_t* p, const uint8_t* end, int64_t offset, BatchRow* row, Fields* f, bint at_end
+) noexcept nogil
+
+cdef Record copied_out(const uint8_t* start, const BatchRow* row, const Fields* f, int64_t offset)

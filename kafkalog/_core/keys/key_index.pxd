@@ -1,0 +1,58 @@
+# cython: language_level=3
+"""The search in the key index of a segment, for other compiled modules."""
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from kafkalog._core.batch.sections cimport SectionTable
+
+cdef enum:
+    DAMAGED_INDEX = -2
+
+
+cdef struct Block:
+    uint64_t start                  # where its directory begins, in the pages
+    uint64_t entries_at
+    uint64_t marks_at
+    uint32_t entries
+    uint32_t marks
+    int bits
+
+
+cdef struct MarkedRange:            # batches that follow each other, for which the index has one mark
+    int64_t base_offset
+    int64_t position
+    int64_t size
+    bint is_last                    # in the segment
+
+
+cdef class KeyIndex:
+    cdef object read
+    cdef Block* blocks
+    cdef Py_ssize_t block_count
+    cdef PyObject** pages           # bytes objects
+    cdef const uint8_t** data       # what is in them, NULL before it is checked
+    cdef uint32_t* checksums
+    cdef uint64_t page_count
+    cdef uint64_t pages_at
+    cdef uint64_t pages_bytes
+    cdef int64_t base_offset
+    cdef int64_t span               # offsets that the segment may have
+    cdef int64_t segment_bytes
+    cdef int searches               # in progress, without the GIL
+    cdef int64_t page_bytes         # of the pages that are held
+    cdef readonly SectionTable sections     # of the batches of the segment, by the number of their mark
+    cdef readonly object error
+
+    cdef void drop_pages(self)
+    cdef void drop_page(self, uint64_t number)
+    cdef const uint8_t* load(self, uint64_t number) noexcept
+    cdef const uint8_t* at(self, uint64_t place) noexcept nogil
+    cdef int bucket(self, const Block* block, uint64_t hashed, uint64_t* first, uint64_t* last) noexcept nogil
+    cdef int entry(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil
+    cdef int64_t count_below(self, const Block* block, uint64_t first, uint64_t last, uint64_t limit) noexcept nogil
+    cdef int64_t last_in(self, const Block* block, uint64_t hashed, int64_t below) noexcept nogil
+    cdef int64_t last_below(self, uint64_t hashed, int64_t below) noexcept nogil
+    cdef bint find_group(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
+    cdef void prefetch(self, const Block* block, const uint64_t* hashes, const int64_t* found, int64_t n) noexcept nogil
+    cdef int64_t mark_of(self, int64_t offset, MarkedRange* found) noexcept nogil
+    cdef bint mark(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil

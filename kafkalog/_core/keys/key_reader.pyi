@@ -1,0 +1,35 @@
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from kafkalog._core.batch.record import Record
+from kafkalog._core.keys.key_index import KeyIndex
+from kafkalog._core.keys.key_map import KeyMap
+from kafkalog.util.fileio import File
+
+class Undecided: ...
+
+UNDECIDED: Final[Undecided]
+
+@final
+class ReadPart:
+    def __init__(
+        self,
+        secret: bytes,
+        base_offset: int,
+        index: KeyIndex | KeyMap | None,
+        read: Callable[[int, int], bytes],
+        opened: Callable[[], File] | None,
+    ) -> None: ...
+
+@final
+class KeyReader:
+    state: object
+    start_offset: int
+    def __init__(
+        self,
+        source: Any,
+        parts: list[ReadPart],
+        read_at_end: Callable[[int], Record | None],
+        limit: Callable[[], None],
+    ) -> None: ...
+    def get(self, key: bytes) -> Record | None | Undecided: ...

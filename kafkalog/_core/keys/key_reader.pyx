@@ -1,0 +1,183 @@
+"""The last record of a key, in one compiled call, in a log that has not changed since its parts were looked at.
+
+What this cannot decide, the look-up in `keys/lookup.py` does: a change of the log, a damaged index, two keys of one
+hash, a record that is not where the index says.
+"""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcmp, memset
+from posix.types cimport off_t
+
+from kafkalog._core.batch.check cimport BatchRow
+from kafkalog._core.batch.fields cimport Fields
+from kafkalog._core.batch.pick cimport copied_out, find_record
+from kafkalog._core.batch.sections cimport Section, Sections, record_in_section, section_with
+from kafkalog._core.bytes.siphash cimport SipKey
+from kafkalog._core.keys.key_index cimport DAMAGED_INDEX, KeyIndex, MarkedRange
+from kafkalog._core.keys.key_map cimport KeyMap
+from kafkalog._core.keys.key_walk cimport NO_OFFSET, hash_of_key, take_secret
+
+cdef extern from "<unistd.h>" nogil:
+    Py_ssize_t pread(int fd, void* into, size_t size, off_t position)
+
+cdef enum:
+    CALLS_BETWEEN_CHECKS = 255      # a mask
+    LARGEST_SECTION = 4096          # that is read on the stack
+    LARGEST_READ = 80 << 10         # a larger range may be many batches
+    OFFSET_BYTES = 8                # the base offset of the next batch bears out that of the one before
+
+
+class Undecided:
+    """The type of UNDECIDED."""
+
+
+UNDECIDED = Undecided()
+
+
+@cython.final
+cdef class ReadPart:
+    """One part of a log: a segment with its index, or the log's end with its map.
+
+    read: returns `size` bytes of the segment's file from a position. opened: returns the open file, which has a
+    `fileno()`; None for a file without a descriptor of the system.
+    """
+
+    cdef SipKey secret
+    cdef int64_t base_offset
+    cdef KeyIndex index
+    cdef KeyMap map
+    cdef object read
+    cdef object opened
+
+    def __cinit__(self, secret, int64_t base_offset, index, read, opened):
+        take_secret(secret, &self.secret)
+        self.base_offset = base_offset
+        self.read = read
+        self.opened = opened
+        if isinstance(index, KeyIndex):
+            self.index = index
+        else:
+            self.map = index
+
+
+@cython.final
+cdef class KeyReader:
+    """Look-ups in `parts`, the last one first, for as long as `source.state` is the `state` that they were made for.
+
+    `state` is None until they are right. read_at_end: returns the record at an offset of the log's end, or None.
+    limit: called now and then, to limit the memory of the indexes. Threads: safe under the GIL.
+    """
+
+    cdef object source
+    cdef object read_at_end
+    cdef object limit
+    cdef list parts
+    cdef int64_t calls
+    cdef public object state
+    cdef public int64_t start_offset
+
+    def __cinit__(self, source, list parts not None, read_at_end, limit):
+        self.source = source
+        self.parts = [<ReadPart?>part for part in parts]
+        self.read_at_end = read_at_end
+        self.limit = limit
+
+    def get(self, bytes key not None):
+        """The last record with this key, None if there is none, UNDECIDED if that is not for this class to say."""
+        cdef Py_ssize_t i
+        cdef ReadPart part
+        cdef object state = self.state
+        cdef int64_t offset = NO_OFFSET
+        self.calls += 1
+        if not self.calls & CALLS_BETWEEN_CHECKS:
+            self.limit()
+        if state is None or self.source.state is not state or self.source.closed:
+            return UNDECIDED
+        for i in range(len(self.parts) - 1, -1, -1):
+            part = <ReadPart>self.parts[i]
+            hashed = hash_of_key(&part.secret, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+            if part.map is not None:
+                offset = part.map.last_below(hashed, 0x7FFFFFFFFFFFFFFF)
+                if offset >= self.start_offset:
+                    return self.at_end(offset, key)
+            elif part.index is not None:
+                part.index.searches += 1            # its pages and sections stay
+                try:
+                    offset = part.index.last_below(hashed, 0x7FFFFFFFFFFFFFFF)
+                    if offset >= self.start_offset:
+                        return self.in_segment(part, offset, key)
+                finally:
+                    part.index.searches -= 1
+            else:
+                return UNDECIDED
+            if offset == DAMAGED_INDEX:
+                return UNDECIDED
+            if part.base_offset <= self.start_offset:
+                break
+        return None if self.source.state is state else UNDECIDED
+
+    cdef object at_end(self, int64_t offset, bytes key):
+        record = self.read_at_end(offset)
+        return UNDECIDED if record is None or record.key != key else record
+
+    cdef object in_segment(self, ReadPart part, int64_t offset, bytes key):
+        """The record at an offset of a segment if it has this key, else UNDECIDED."""
+        cdef MarkedRange marked
+        cdef int64_t number = part.index.mark_of(offset, &marked)
+        cdef int64_t position, size
+        cdef const Sections* batch
+        cdef const Section* section
+        cdef const uint8_t* start
+        cdef uint8_t small[LARGEST_SECTION]
+        cdef bytes data
+        cdef BatchRow row
+        cdef Fields fields
+        memset(&fields, 0, sizeof(Fields))
+        if number < 0 or marked.size > LARGEST_READ:
+            return UNDECIDED
+        batch = part.index.sections.known(number)
+        if batch == NULL:
+            data = part.read(marked.position, marked.size + OFFSET_BYTES)
+            start = find_record(begin_of(data), begin_of(data) + len(data), offset, &row, &fields, marked.is_last)
+            if start == NULL or not is_key(&fields, key):
+                return UNDECIDED
+            if row.size == marked.size:             # the only batch
+                if row.base_offset != marked.base_offset:
+                    return UNDECIDED
+                part.index.sections.learn(number, begin_of(data), &row)
+            return copied_out(start, &row, &fields, offset)
+        section = section_with(batch, offset)
+        if section == NULL:
+            return UNDECIDED
+        position = marked.position + section.at
+        size = section[1].at - section.at
+        if size <= LARGEST_SECTION and part.opened is not None:
+            if not read_into(part.opened(), small, size, position):
+                return UNDECIDED
+            start = record_in_section(batch, section, small, offset, &fields)
+        else:
+            data = part.read(position, size)
+            if len(data) != size:
+                return UNDECIDED
+            start = record_in_section(batch, section, begin_of(data), offset, &fields)
+        if start == NULL or not is_key(&fields, key):
+            return UNDECIDED
+        return copied_out(start, &batch.row, &fields, offset)
+
+
+cdef bint read_into(object file, uint8_t* into, int64_t size, int64_t position) except -1:
+    """Read `size` bytes of a file; False if that takes more than one call. The file stays open: it is held."""
+    cdef int fd = file.fileno()
+    cdef Py_ssize_t done
+    with nogil:
+        done = pread(fd, into, <size_t>size, <off_t>position)
+    return done == size
+
+
+cdef inline const uint8_t* begin_of(bytes data) noexcept:
+    return <const uint8_t*>PyBytes_AS_STRING(data)
+
+
+cdef inline bint is_key(const Fields* f, bytes key) noexcept:
+    return f.key_size == PyBytes_GET_SIZE(key) and memcmp(f.key, PyBytes_AS_STRING(key), <size_t>f.key_size) == 0
