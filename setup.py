@@ -14,7 +14,7 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     ),
     "batch": (
         "scan", "decode", "record", "encode", "pick", "unpack", "arena", "legacy", "repack", "walk", "agree", "rewrite",
-        "stamp", "ready_batch", "sections",
+        "stamp", "ready_batch", "sections", "copied",
     ),
     "log": (
         "values", "state", "roll", "plan", "assign", "index", "segment_check", "txns", "admit", "producer_state",

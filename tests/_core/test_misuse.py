@@ -396,6 +396,19 @@ def test_a_memoryview_let_go_of_early_leaves_its_bytes_readable() -> None:
     data.clear()
 
 
+def test_the_collector_is_spared_records_that_are_in_no_cycle() -> None:
+    """Millions of records in a list would be looked at again and again."""
+
+    class Chunk(bytearray):
+        pass
+
+    data = one()[0]
+    for chunk in (data, bytearray(data), memoryview(data)):
+        assert not any(gc.is_tracked(record) for record in decode(chunk, scan(chunk)))
+    for chunk in (Chunk(data), memoryview(Chunk(data))):
+        assert all(gc.is_tracked(record) for record in decode(chunk, scan(chunk)))
+
+
 def test_a_chunk_in_a_cycle_with_its_records_is_collected() -> None:
     class Chunk(bytearray):
         records: Any

@@ -24,6 +24,7 @@ cdef class RecordTable:
     cdef Py_buffer view
     cdef object own                 # a memoryview whose bytes these are, where the chunk is one
     cdef bint held
+    cdef bint is_in_no_cycle        # the chunk refers to no other object
     cdef const uint8_t* data
     cdef size_t capacity
     cdef int64_t* offset_column

@@ -4,7 +4,9 @@ Compressed batches are made into uncompressed ones first: see arena.pyx.
 """
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_Release
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_CheckExact
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_GET_BUFFER
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -423,6 +425,13 @@ cdef int64_t room_for(BatchTable batches, Py_ssize_t first, Py_ssize_t last) noe
     return total
 
 
+cdef bint refers_to_nothing(object chunk):
+    """True for bytes and a bytearray, or a view of them; not for a derived class, whose objects refer to others."""
+    if PyMemoryView_Check(chunk):
+        chunk = <object>PyMemoryView_GET_BUFFER(chunk).obj
+    return PyBytes_CheckExact(chunk) or PyByteArray_CheckExact(chunk)
+
+
 def decode(
     buf, BatchTable batches not None, Py_ssize_t first=0, Py_ssize_t last=-1, *, int64_t base_position=0,
     bint lenient=False,
@@ -444,6 +453,7 @@ def decode(
         raise ValueError(f"rows {first} to {last} of a table of {batches.count} batches")
     table.own = take_view(buf, &table.view)
     table.held = True
+    table.is_in_no_cycle = refers_to_nothing(buf)
     table.data = <const uint8_t*>table.view.buf
     table.batches = batches
     table.first_batch = first

@@ -115,7 +115,7 @@ cdef Record copied_out(const uint8_t* start, const BatchRow* row, const Fields* 
     batches.rows[0] = row[0]
     batches.count = 1
     PyObject_GetBuffer(data, &table.view, PyBUF_SIMPLE)
-    table.held = True
+    table.held = table.is_in_no_cycle = True
     table.data = <const uint8_t*>table.view.buf
     table.batches = batches
     table.last_batch = 1

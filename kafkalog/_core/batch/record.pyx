@@ -3,6 +3,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
+from kafkalog._core.batch.record cimport Record, record_of
 
 cdef object _datetime = None
 
@@ -179,7 +180,6 @@ cdef class RecordIterator:
         return self
 
     def __next__(self) -> Record:
-        cdef Record r
         cdef int64_t offset
         while True:
             while self.table is not None and self.row < self.table.count:
@@ -190,13 +190,8 @@ cdef class RecordIterator:
                     raise StopIteration
                 if offset > self.given:
                     self.given = offset
-                    r = Record.__new__(Record)
-                    r.table = self.table
-                    r.row = self.row
-                    r.offset = offset
-                    r.timestamp = self.table.timestamp_column[self.row]
                     self.row += 1
-                    return r
+                    return record_of(self.table, self.row - 1)
                 self.row += 1
             self.table = next(self.tables)
             self.row = 0

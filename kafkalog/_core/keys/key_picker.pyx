@@ -7,8 +7,9 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcmp
 
+from kafkalog._core.batch.copied cimport copied_rows
 from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
-from kafkalog._core.batch.record cimport record_of
+from kafkalog._core.batch.record cimport Record, record_of
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.keys.key_walk import are_bytes
 
@@ -21,6 +22,8 @@ cdef extern from *:
 cdef enum:
     FAR_AHEAD = 24                  # keys whose places in the list are asked for so early
     AHEAD = 12                      # ... and their bytes
+    SMALL_VALUE = 256               # bytes, at most, of a value that is made with its record
+    TOGETHER = 256                  # records that are copied at once
 
 cdef struct Wanted:
     int64_t offset
@@ -49,6 +52,9 @@ cdef class KeyPicker:
     cdef Py_ssize_t at
     cdef readonly list records
     cdef readonly list missed
+    cdef int64_t rows[TOGETHER]     # of the table being taken, that wait to be copied
+    cdef int64_t numbers[TOGETHER]  # of their keys
+    cdef Py_ssize_t waiting
 
     def __cinit__(self, list keys not None, offsets, int64_t start_offset):
         cdef Held given = hold(offsets)
@@ -114,13 +120,35 @@ cdef class KeyPicker:
                     high = middle
             row = low
             if row == table.count:
-                return
+                break
             self.at += 1
             self.fetch_ahead()
             if table.offset_column[row] == wanted.offset and self.has_key(table, row, self.keys[wanted.number]):
-                self.records[wanted.number] = record_of(table, row)
+                self.rows[self.waiting], self.numbers[self.waiting] = row, wanted.number
+                self.waiting += 1
+                if self.waiting == TOGETHER:
+                    self.copy_waiting(table)
             else:
                 self.missed.append(wanted.number)
+        self.copy_waiting(table)
+
+    cdef int copy_waiting(self, RecordTable table) except -1:
+        """Make the records that wait: copies, lest a few records keep all chunks of the log in memory."""
+        cdef Py_ssize_t i
+        cdef Py_ssize_t count = self.waiting
+        cdef RecordTable copies
+        cdef Record record
+        self.waiting = 0
+        if count == 0:
+            return 0
+        copies = copied_rows(table, self.rows, count)
+        for i in range(count):
+            record = record_of(table, self.rows[i]) if copies is None else record_of(copies, i)
+            record.own_key = self.keys[self.numbers[i]]
+            if record.table.places[record.row].value_size <= SMALL_VALUE:   # its bytes are in the cache now, not later
+                record.own_value = record.table.value_at(record.row)
+            self.records[self.numbers[i]] = record
+        return 0
 
     cdef void fetch_ahead(self):
         """Asks for the keys that come next: they lie anywhere in memory."""

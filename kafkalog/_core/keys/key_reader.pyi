@@ -4,8 +4,8 @@ from typing import Any, Final, final
 from kafkalog._core.batch.record import Record
 from kafkalog._core.keys.key_index import KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
-from kafkalog.util.fileio import File
 
+@final
 class Undecided: ...
 
 UNDECIDED: Final[Undecided]
@@ -18,7 +18,7 @@ class ReadPart:
         base_offset: int,
         index: KeyIndex | KeyMap | None,
         read: Callable[[int, int], bytes],
-        opened: Callable[[], File] | None,
+        opened: Callable[[], Any] | None,
     ) -> None: ...
 
 @final

@@ -28,8 +28,12 @@ cdef enum:
     OFFSET_BYTES = 8                # the base offset of the next batch bears out that of the one before
 
 
-class Undecided:
-    """The type of UNDECIDED."""
+@cython.final
+cdef class Undecided:
+    """The type of UNDECIDED, which says that the answer is not for a KeyReader to give."""
+
+    def __reduce__(self):
+        raise TypeError("UNDECIDED is one object: it is compared by identity and does not travel")
 
 
 UNDECIDED = Undecided()
