@@ -30,7 +30,7 @@ def key(number: int) -> bytes:
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[kafkalog.Log]:
     """A closed segment of two batches with an index, each of about 14 KB."""
-    with kafkalog.open(tmp_path / "t-0", "a", file_delete_delay_ms=0) as made:
+    with kafkalog.open(tmp_path / "t-0", "a", file_delete_delay_ms=0, cleanup_policy="compact") as made:
         for first in range(0, COUNT, COUNT // 2):
             made.append([(key(n), value(n)) for n in range(first, first + COUNT // 2)])
         made.roll()
@@ -69,6 +69,17 @@ def test_a_second_look_up_reads_a_section(log: kafkalog.Log, monkeypatch: pytest
         assert isinstance(found, kafkalog.Record) and found.value == value(n)
     assert read == []  # by the descriptor alone
     assert all(same(log.get(key(n)), log[n]) for n in range(COUNT))
+
+
+def test_sections_of_batches_behind_gaps(log: kafkalog.Log) -> None:
+    """A cleaned segment is read in sections as well: here the first batch is gone, and each second record."""
+    log.append([(key(n), b"newer") for n in range(COUNT) if n < 100 or n % 2])
+    log.compact(roll=True)
+    log.build_key_index(rebuild=True)
+    records = {record.key: record for record in log}
+    for _ in range(3):
+        assert {wanted: log.get(wanted) for wanted in records} == records
+    assert all(reader_of(log).get(wanted) == record for wanted, record in records.items())
 
 
 def test_without_descriptors_sections_are_read_too(log: kafkalog.Log, monkeypatch: pytest.MonkeyPatch) -> None:

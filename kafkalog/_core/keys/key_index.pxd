@@ -19,7 +19,7 @@ cdef struct Block:
 
 
 cdef struct MarkedRange:            # batches that follow each other, for which the index has one mark
-    int64_t base_offset
+    int64_t base_offset             # of the first one, or below it where a cleaner left a gap
     int64_t position
     int64_t size
     bint is_last                    # in the segment

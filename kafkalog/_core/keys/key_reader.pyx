@@ -147,7 +147,7 @@ cdef class KeyReader:
             if start == NULL or not is_key(&fields, key):
                 return UNDECIDED
             if row.size == marked.size:             # the only batch
-                if row.base_offset != marked.base_offset:
+                if row.base_offset < marked.base_offset:
                     return UNDECIDED
                 part.index.sections.learn(number, begin_of(data), &row)
             return copied_out(start, &row, &fields, offset)
