@@ -35,11 +35,6 @@ class Deadline:
     def __init__(self, seconds: float | None) -> None:
         self.at_ns: float = inf if seconds is None else perf_counter_ns() + seconds * 1e9
 
-    @property
-    def is_past(self) -> bool:
-        """True after the deadline."""
-        return perf_counter_ns() > self.at_ns
-
     def pass_now(self) -> None:
         """End the benchmark now."""
         self.at_ns = -inf

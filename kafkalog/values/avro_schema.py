@@ -232,22 +232,3 @@ def _with_logical(made: AvroType, schema: Mapping[str, Any]) -> AvroType:
         made.precision, made.scale = precision, scale
     made.logical = logical
     return made
-
-
-def recursive_name(root: AvroType) -> str | None:
-    """Return the name of a type that contains itself, None where there is none."""
-    done: set[int] = set()
-
-    def visit(kind: AvroType, above: frozenset[int]) -> str | None:
-        if id(kind) in above:
-            return kind.name
-        if id(kind) in done:
-            return None
-        inside = above | {id(kind)}
-        for part in [*kind.parts, *(one.type for one in kind.fields)]:
-            if (found := visit(part, inside)) is not None:
-                return found
-        done.add(id(kind))
-        return None
-
-    return visit(root, frozenset())

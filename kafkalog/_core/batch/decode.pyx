@@ -160,10 +160,6 @@ cdef class RecordTable:
         return column(self, &self.places.record_size, self.count, sizeof(RecordPlace), c"i")
 
     @property
-    def value_positions(self):
-        return column(self, &self.places.value_at, self.count, sizeof(RecordPlace), c"i")
-
-    @property
     def key_positions(self):
         return column(self, &self.places.key_at, self.count, sizeof(RecordPlace), c"i")
 
