@@ -3,19 +3,23 @@
 import os
 import struct
 from array import array
+from types import SimpleNamespace
 
+from kafkalog._core.batch.record import Record
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.bytes.crc import crc32c
 from kafkalog._core.keys.key_builder import INDEX_PAGE_BYTES, KeyBuilder
 from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
+from kafkalog._core.keys.key_reader import UNDECIDED, KeyReader, ReadPart
 from kafkalog._core.keys.key_walk import SegmentDigest, hash_keys
 from kafkalog.errors import CorruptIndex
 from kafkalog.keys.format import MAGIC, read_header
 
 SEALS = True
 SECRET = bytes(16)
+KEYS = [b"", b"k", b"key"]
 HASHES = [0, 1, 2**32 - 1, 2**63, 2**64 - 1]
 MANY = array("Q", HASHES * 30)
 HEADER_BYTES = 136
@@ -34,6 +38,10 @@ class Content:
     def pread(self, size: int, position: int) -> bytes:
         """A part of the data."""
         return self.content[position : position + size]
+
+    def read(self, position: int, size: int) -> bytes:
+        """The same as of a segment's records."""
+        return self.pread(size, position)
 
     def stat(self) -> os.stat_result:
         """Only its size is asked for."""
@@ -99,9 +107,10 @@ def gathered(content: bytes) -> None:
     assert digest.batches == len(table)
     if not all(0 <= one.base_offset <= one.last_offset < END for one in table):
         return  # a segment has no such batch
-    hashes = hash_keys(SECRET, [b"", b"k", b"key"])
+    hashes = hash_keys(SECRET, KEYS)
     builder, held = KeyBuilder(SECRET, 0, END), KeyMap(SECRET, 0)
     finder = KeyFinder(SECRET, hashes, 0, END)
+    builder.mark(table, 0, len(table))
     sound = builder.take(content, table, 0, len(table))
     assert held.take(content, table, 0, len(table)) == sound == finder.take(content, table, 0, len(table))
     block, entries, bits, marks = builder.finish()
@@ -113,3 +122,19 @@ def gathered(content: bytes) -> None:
     )  # fmt: skip
     for hashed, last in zip(array("Q", hashes), array("q", finder.last_offsets), strict=True):
         assert index.find_last(hashed, END) == last == held.find_last(hashed, END)
+    read_twice(index, content)
+
+
+def read_twice(index: KeyIndex, content: bytes) -> None:
+    """A record that is read by its index has the key: from the whole batch, from a section, and where bytes changed."""
+    changed = bytearray(content)
+    changed[-1:] = [changed[-1] ^ 1] if content else []
+    source = SimpleNamespace(state="unchanged", closed=False)
+    for data in (content, content, bytes(changed)):
+        part = ReadPart(SECRET, 0, index, Content(data).read, None)
+        reader = KeyReader(source, [part], lambda offset: None, lambda: None)
+        reader.state, reader.start_offset = source.state, 0
+        for key in KEYS:
+            found = reader.get(key)
+            assert found is None or found is UNDECIDED or found.key == key
+            assert not isinstance(found, Record) or found.value is None or len(found.value) <= len(data)

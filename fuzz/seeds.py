@@ -115,8 +115,12 @@ def expressions() -> list[bytes]:
 
 
 def key_indexes() -> list[bytes]:
-    """Indexes of no record, of a few and of many, whole, cut and with a wrong byte, and batches."""
+    """Indexes of no record, of a few and of many, whole, cut and with a wrong byte, and batches, one of sections."""
     made = batches()
+    large = RecordsBuilder(0)
+    for n in range(40):
+        large.append(T, (b"", b"k", b"key")[n % 3], b"v" * (n * 7), [])
+    made.append(bytes(large.build()))
     for count in (0, 3, 3000):
         builder = KeyBuilder(bytes(16), 0, 5000)
         for first in range(0, count, 100):
