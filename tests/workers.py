@@ -14,7 +14,7 @@ from xdist.workermanage import WorkerController
 CRASHED_COMMITS = "tests/spark/test_commit_crash.py"
 # paths and the share they belong to; the first one that matches counts, and what none matches is a share by file
 TOGETHER = (
-    ("tests/spark/test_clusters.py", "clusters"),  # never two of them at once: they need memory
+    ("tests/spark/test_clusters.py", "clusters"),  # one after the other: each is many virtual machines
     ("tests/spark/test_kills.py", "clusters"),
     ("tests/examples/test_spark_pipeline.py", "clusters"),
     (CRASHED_COMMITS, CRASHED_COMMITS),  # without Spark, and long
