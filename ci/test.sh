@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything a change has to pass, on a fresh clone too: style, types, and the whole test suite, with the golden
 # data and, where Java is, the real Kafka beside us; then whether a hot path became slower (ci/bench.sh). Arguments go
-# to pytest, and leave the last step out; `-n 0` runs the tests in one process. KAFKALOG_WORKERS is the number of processes,
+# to pytest, and leave the last step out; `-n 0` runs the tests in one process. KAFKALOG_WORKERS is how many there are,
 # each of which needs 1 to 2 GB: many tests wait, so that two processors are busy with four (tests/workers.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
