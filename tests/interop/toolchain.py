@@ -5,6 +5,7 @@ kafkalog-interop under XDG_CACHE_HOME (default ~/.cache), or where KAFKALOG_INTE
 Maven asks is the business of the user's own Maven settings.
 """
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -135,11 +136,16 @@ def class_archive(name: str, class_path: str, train: Callable[[tuple[str, ...]],
 
     `train` runs that one, with the options it is given, once per user; where it leaves no archive there are no options.
     """
+
+    def fill(to: Path) -> None:
+        with contextlib.suppress(RuntimeError, subprocess.SubprocessError):  # of a JVM that does not know the option
+            train((f"-XX:ArchiveClassesAtExit={to / archive}",))
+
     key = hashlib.sha256(f"{java_release()} {class_path}".encode()).hexdigest()[:16]
     target = cache_dir() / f"archive-{name}-{key}"
     archive = "classes.jsa"
     if not target.is_dir():
-        make_once(target, lambda to: train((f"-XX:ArchiveClassesAtExit={to / archive}",)))
+        make_once(target, fill)
     return (f"-XX:SharedArchiveFile={target / archive}",) if (target / archive).exists() else ()
 
 
