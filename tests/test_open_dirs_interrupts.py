@@ -16,6 +16,7 @@ from kafkalog.manager.loading import LoadProgress
 from tests.interruptions import interrupted_at
 
 pytestmark = [
+    pytest.mark.in_memory,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # what is interrupted is dropped
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -25,6 +26,13 @@ FILES = tuple(
     for name in ("dirs/log_dirs.py", "dirs/writable.py", "manager/log_manager.py", "manager/starting.py",
                  "manager/job.py", "manager/directory_set.py", "util/scheduler.py")
 )  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_other_files_left_is_not_gone_through() -> None:
+    """By the collector, after each moment of a call."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""How the suite is shared out to two processes: what is costly stays together, and no failure is lost."""
+"""How the suite is shared out to processes: what is costly stays together, and no failure is lost."""
 
 import os
 import subprocess
@@ -18,16 +18,25 @@ def test_what_shares_are_named_after_is_there() -> None:
     """A file that was renamed is not left to run beside what it must not run beside."""
     assert all((ROOT / path).exists() for path, _ in workers.TOGETHER)
     shares = {share for _, share in workers.TOGETHER}
-    assert all(name in shares or (ROOT / name).exists() for name in workers.FIRST)
+    assert all(name in shares or list(ROOT.glob(f"{name}*")) for name in workers.FIRST)
 
 
-def test_one_session_of_spark_one_set_of_virtual_machines_and_else_a_file() -> None:
-    of_spark = {workers.share_of(f"tests/spark/test_{name}.py::test_it[a::b]") for name in ("sink", "clusters")}
-    assert of_spark == {"spark"} == {workers.share_of("tests/examples/test_spark_pipeline.py::test_it")}
-    assert workers.share_of("tests/interop/test_write_interop.py::test_it") == "kafka"
-    assert workers.share_of("tests/cli/test_main.py::test_it") == "tests/cli/test_main.py"
-    shares = ["tests/test_open.py", "tests/cli/test_main.py", "kafka", "spark"]
+def test_one_session_of_spark_one_cluster_at_a_time_and_else_a_file() -> None:
+    of_spark = {workers.share_of(f"tests/spark/test_{name}.py::test_it[a::b]") for name in ("sink", "stream")}
+    assert of_spark == {"spark"}
+    of_clusters = {workers.share_of(f"tests/spark/test_{name}.py::test_it") for name in ("clusters", "kills")}
+    assert of_clusters == {"clusters"} == {workers.share_of("tests/examples/test_spark_pipeline.py::test_it")}
+    for file in ("tests/spark/test_commit_crash.py", "tests/interop/test_write_interop.py", "tests/cli/test_main.py"):
+        assert workers.share_of(f"{file}::test_it") == file
+    shares = ["tests/test_open.py", "tests/cli/test_main.py", "tests/interop/test_open_interop.py", "spark", "clusters"]
     assert sorted(shares, key=workers.rank_of) == shares[::-1]
+
+
+def test_a_collected_test_has_its_place() -> None:
+    """xdist compares what its processes have collected as lists."""
+    tests = [f"test_{number}" for number in range(9)]
+    collected = workers.Collected(tests)
+    assert collected == tests and [collected.index(test) for test in tests] == list(range(9))
 
 
 def run_pytest(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

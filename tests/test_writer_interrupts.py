@@ -17,6 +17,7 @@ PLACES = (kafkalog.log.accumulator.__file__, kafkalog.storage.durability.__file_
 
 
 @pytest.mark.slow
+@pytest.mark.in_memory
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_log_ends_the_threads_of_a_writer_that_nobody_got(tmp_path: Path) -> None:
     before = threading.active_count()

@@ -1,19 +1,30 @@
-"""Which of pytest-xdist's processes runs what: `pytest -n 2 --dist loadfile` asks `Shares`.
+"""Which of pytest-xdist's processes runs what: `pytest -n 4 --dist loadfile` asks `Shares`.
 
 A share is what one process runs in one piece: a file, or what uses something costly that a process has once. The long
-ones come first, so that no process is left with one of them while the other has nothing more to do.
+ones come first, so that no process is left with one of them while the others have nothing more to do. Many tests wait
+for timeouts, disks and other programs, so there are more processes than processors.
 """
+
+from collections.abc import Sequence
+from typing import SupportsIndex
 
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+CRASHED_COMMITS = "tests/spark/test_commit_crash.py"
 # paths and the share they belong to; the first one that matches counts, and what none matches is a share by file
 TOGETHER = (
-    ("tests/spark/", "spark"),  # one session, and never two clusters at once: they need memory
-    ("tests/examples/test_spark_pipeline.py", "spark"),
-    ("tests/interop/", "kafka"),  # one JVM that answers, one broker at a time
+    ("tests/spark/test_clusters.py", "clusters"),  # one after the other: each is many virtual machines
+    ("tests/spark/test_kills.py", "clusters"),
+    ("tests/examples/test_spark_pipeline.py", "clusters"),
+    (CRASHED_COMMITS, CRASHED_COMMITS),  # without Spark, and long
+    ("tests/spark/", "spark"),  # one session
 )
-FIRST = ("spark", "kafka", "tests/crash/", "tests/cli/", "tests/manager/", "tests/examples/")
+FIRST = (
+    "clusters", "spark", "tests/server/replicated/", "tests/packaging/", "tests/interop/", CRASHED_COMMITS,
+    "tests/crash/", "tests/backup/", "tests/cli/", "tests/manager/", "tests/examples/", "tests/benchmarks/",
+    "tests/damage/", "tests/browse/", "tests/test_docs",
+)  # fmt: skip
 
 
 def share_of(nodeid: str) -> str:
@@ -27,6 +38,17 @@ def rank_of(share: str) -> int:
     return next((place for place, start in enumerate(FIRST) if share.startswith(start)), len(FIRST))
 
 
+class Collected(list[str]):
+    """The tests that a process has collected; `index` does not go through all of them, as that of a list does."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        super().__init__(tests)
+        self._places = {test: place for place, test in enumerate(tests)}
+
+    def index(self, value: str, start: SupportsIndex = 0, stop: SupportsIndex = 0) -> int:
+        return self._places[value]
+
+
 class Shares(LoadScopeScheduling):
     """Gives each process a share at a time: those of `FIRST` in their order, then the one with the most tests."""
 
@@ -36,3 +58,14 @@ class Shares(LoadScopeScheduling):
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(min(self.workqueue, key=rank_of), last=False)
         super()._assign_work_unit(node)
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        super().add_node_collection(node, collection)
+        if node in self.registered_collections:
+            self.registered_collections[node] = Collected(collection)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        share = share_of(self.registered_collections[node][item_index])
+        super().mark_test_complete(node, item_index, duration)
+        if all(self.assigned_work[node][share].values()):  # it would be gone through after each test that follows
+            del self.assigned_work[node][share]

@@ -18,6 +18,7 @@ from kafkalog.tools.verify.directories import verify
 from tests.backup.logs import append, fill
 from tests.faults import FaultFS
 
+pytestmark = pytest.mark.in_memory
 STEP = 5  # each fifth call: a backup makes some hundred
 Content = dict[int, bytes | None]
 

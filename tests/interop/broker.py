@@ -1,8 +1,10 @@
 """A real broker on a data directory: one node, broker and controller in one, on two free ports."""
 
+import functools
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -48,7 +50,8 @@ class Broker:
         self._work = work
         self._data = data
         self._own = {"log.dirs": ",".join(map(str, (data, *others))), **(settings or {})}
-        self._options = toolchain.quick_start() if options is None else options
+        self._quick_start = quick_start(version) if options is None else toolchain.quick_start()
+        self._options = self._quick_start if options is None else options
         self._process: subprocess.Popen[bytes] | None = None
         self.log_file = work / "broker.log"
         self.bootstrap = ""
@@ -82,7 +85,7 @@ class Broker:
     def _format(self, properties: Path, *options: str) -> None:
         how = (*options, "--standalone") if self._has_voters else options
         format_ = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties), *how)
-        command = toolchain.broker_command(self._version, *format_, options=toolchain.quick_start())
+        command = toolchain.broker_command(self._version, *format_, options=self._quick_start)
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
 
     def _properties(self, port: int, controller: int) -> Path:
@@ -148,6 +151,20 @@ class Broker:
     def consume(self, topic: str) -> list[RecordTuple]:
         """All records of partition 0, read by the real consumer."""
         return [record_tuple(row) for row in self.ask("consume", topic=topic)]
+
+
+@functools.cache
+def quick_start(version: str) -> tuple[str, ...]:
+    """The JVM's options of a broker that runs for a short while: its classes come from an archive."""
+    plain = toolchain.quick_start()
+
+    def train(archiving: tuple[str, ...]) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            work = Path(scratch)
+            with Broker(None, work, work / "data", options=(*plain, *archiving), version=version):
+                pass
+
+    return (*plain, *toolchain.class_archive(f"broker-{version}", " ".join(toolchain.broker_command(version)), train))
 
 
 def free_ports(count: int) -> list[int]:

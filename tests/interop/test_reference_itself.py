@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import golden_cases
-from tests.interop import broker
+from tests.interop import broker, toolchain
 from tests.interop.reference import RecordTuple, Reference, Refused, Rule
 
 DEEP = ("--deep-iteration", "--print-data-log")
@@ -93,8 +93,22 @@ def test_an_unclean_open_looks_at_the_data_and_a_clean_one_does_not(
 def test_a_broker_whose_port_was_taken_takes_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A port that was free is another program's a moment later, as where two processes run tests."""
     free = broker.free_ports
+    made = broker.Broker(None, tmp_path, tmp_path / "data")
     with socket.create_server(("localhost", 0)) as taken:
         given = [[taken.getsockname()[1], *free(1)], free(2)]
         monkeypatch.setattr(broker, "free_ports", lambda count: given.pop(0))
-        with broker.Broker(None, tmp_path, tmp_path / "data") as running:
+        with made as running:
             assert not given and running.bootstrap != f"localhost:{taken.getsockname()[1]}"
+
+
+def test_a_jvm_without_an_archive_of_classes_starts_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its training is run once, whatever comes of it."""
+    monkeypatch.setenv("KAFKALOG_INTEROP_CACHE", str(tmp_path))
+    given: list[tuple[str, ...]] = []
+
+    def train(options: tuple[str, ...]) -> None:
+        given.append(options)
+        raise RuntimeError("the broker did not start")
+
+    assert [toolchain.class_archive("broker", "a.jar", train) for _ in range(2)] == [(), ()]
+    assert len(given) == 1 and given[0][0].startswith(f"-XX:ArchiveClassesAtExit={tmp_path}")

@@ -27,7 +27,7 @@ from kafkalog.server.security.takeover import security_of
 from kafkalog.server.security.users import add_user
 from kafkalog.testing import KafkaServer, kafka_server
 from tests.interop import toolchain
-from tests.interop.broker import Broker
+from tests.interop.broker import Broker, quick_start
 from tests.interop.ours import served_on
 from tests.interop.reference import Reference
 
@@ -98,7 +98,7 @@ def _secure(bootstrap: str) -> None:
 
 def _configs(bootstrap: str, *arguments: str) -> None:
     command = toolchain.java_command(
-        "kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--alter", *arguments
+        "kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--alter", *arguments, options=quick_start("4.3")
     )
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout + done.stderr

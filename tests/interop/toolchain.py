@@ -5,6 +5,7 @@ kafkalog-interop under XDG_CACHE_HOME (default ~/.cache), or where KAFKALOG_INTE
 Maven asks is the business of the user's own Maven settings.
 """
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -13,6 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,7 +96,7 @@ def _fetched(pom: Path, what: str) -> Path:
     target = cache_dir() / f"jars-{_digest([pom])}"
     if not target.is_dir():
         mvn = require("mvn")
-        _make(target, lambda to: _run(f"fetch {what} with Maven", _fetch_command(mvn, pom, to)))
+        make_once(target, lambda to: _run(f"fetch {what} with Maven", _fetch_command(mvn, pom, to)))
     return target
 
 
@@ -104,14 +106,47 @@ def _fetch_command(mvn: str, pom: Path, to: Path) -> list[str]:
 
 @functools.cache
 def classes(source: Path = HERE / "java", against: Path | None = None) -> Path:
-    """The directory of compiled classes of all .java files under source; `against` has the jars, if not Kafka's."""
+    """The jar of compiled classes of all .java files under source; `against` has the jars, if not Kafka's."""
     files = sorted(source.rglob("*.java"))
-    target = cache_dir() / f"classes-{source.name}-{_digest([KAFKA_39_POM if against else POM, *files])}"
+    target = cache_dir() / f"program-{source.name}-{_digest([KAFKA_39_POM if against else POM, *files])}"
     if not target.is_dir():
         javac, path = require("javac"), f"{against or jars()}/*"
         command = [javac, "-nowarn", "-proc:none", "-cp", path]
-        _make(target, lambda to: _run("compile", [*command, "-d", str(to), *map(str, files)]))
-    return target
+        make_once(target, lambda to: _compile(command, files, to))
+    return target / "classes.jar"
+
+
+def _compile(command: list[str], files: list[Path], to: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=to) as made:
+        _run("compile", [*command, "-d", made, *map(str, files)])
+        with zipfile.ZipFile(to / "classes.jar", "w") as jar:
+            for path in sorted(Path(made).rglob("*.class")):
+                jar.write(path, path.relative_to(made))
+
+
+@functools.cache
+def java_release() -> str:
+    """What `java -version` says."""
+    command = [require("java"), "-version"]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True).stderr
+
+
+def class_archive(name: str, class_path: str, train: Callable[[tuple[str, ...]], object]) -> tuple[str, ...]:
+    """Options of a JVM that begins with the classes that another one had loaded when it ended: it starts sooner.
+
+    `train` runs that one, with the options it is given, once per user; where it leaves no archive there are no options.
+    """
+
+    def fill(to: Path) -> None:
+        with contextlib.suppress(RuntimeError, subprocess.SubprocessError):  # of a JVM that does not know the option
+            train((f"-XX:ArchiveClassesAtExit={to / archive}",))
+
+    key = hashlib.sha256(f"{java_release()} {class_path}".encode()).hexdigest()[:16]
+    target = cache_dir() / f"archive-{name}-{key}"
+    archive = "classes.jsa"
+    if not target.is_dir():
+        make_once(target, fill)
+    return (f"-XX:SharedArchiveFile={target / archive}",) if (target / archive).exists() else ()
 
 
 def clients_command(version: str) -> list[str]:
@@ -149,7 +184,7 @@ def _digest(files: list[Path]) -> str:
     return sha.hexdigest()[:16]
 
 
-def _make(target: Path, fill: Callable[[Path], None]) -> None:
+def make_once(target: Path, fill: Callable[[Path], None]) -> None:
     """Fills a directory beside target, then renames it: a broken run leaves nothing half done, a second one waits.
 
     Two Mavens at once would write into one repository.

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kafkalog import __version__
 from kafkalog.spark.archive import own_files
+from tests.spark.quick_java import quick_java
 from tests.trees import PACKAGE, ROOT, WHEEL
 
 OURS = re.compile(r"kafkalog|pyspark_kafkalog|__editable__|.*\.(pth|egg-link)$")
@@ -23,12 +24,17 @@ JOB_S = 900
 """What no job takes on a machine that does much else beside; only what hangs does."""
 IMPORTED = os.pathsep.join(dict.fromkeys(map(str, (ROOT, PACKAGE.parent))))
 """What a driver has in PYTHONPATH that has the tests and the package."""
-QUICK = (
-    "spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.ui.enabled=false",
-    "spark.python.authenticate.socketTimeout=120s",  # a busy machine starts a Python process slowly
-    "spark.sql.shuffle.partitions=1", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.executor.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-)  # fmt: skip
+
+
+def quick() -> tuple[str, ...]:
+    """The settings of every driver here."""
+    java = quick_java()
+    return (
+        "spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.ui.enabled=false",
+        "spark.python.authenticate.socketTimeout=120s",  # a busy machine starts a Python process slowly
+        "spark.sql.shuffle.partitions=1", f"spark.driver.extraJavaOptions={java}",
+        f"spark.executor.extraJavaOptions={java}",
+    )  # fmt: skip
 
 
 def plain_python(directory: Path) -> Path:
@@ -73,7 +79,7 @@ def environment(python: Path, scratch: Path) -> dict[str, str]:
     spark = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_LOCAL_IP": "127.0.0.1"}
     daemons = {
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false",
+        "SPARK_DAEMON_JAVA_OPTS": f"{quick_java()} -Dspark.master.rest.enabled=false",
     }
     return {**kept, **spark, **daemons, "PYSPARK_PYTHON": str(python), "TMPDIR": str(scratch)}
 

@@ -16,13 +16,13 @@ from kafkalog.testing import kafka_server
 from tests.interop import toolchain
 from tests.interop.broker import Broker
 from tests.spark.beside_kafka import QUIET, BesideKafka
+from tests.spark.quick_java import quick_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 MIN_JAVA = 17
-QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # a Java that is to start soon, not to run for long
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -67,7 +67,7 @@ def settings(scratch: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"{QUICK} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
+        "spark.driver.extraJavaOptions": f"{quick_java()} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "4",

@@ -12,7 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog.spark.archive import write_archive
-from tests.spark.clusters import IMPORTED, JOB_S, QUICK, environment, install_wheel, plain_python, running, standalone
+from tests.spark.clusters import IMPORTED, JOB_S, environment, install_wheel, plain_python, quick, running, standalone
 from tests.spark.conftest import why_not
 from tests.trees import PACKAGE, ROOT
 
@@ -56,7 +56,7 @@ def run_job(master: str, python: Path, source: Path, scratch: Path, *conf: str) 
     """The finished driver, whose own Python has the package; its executors run `python`."""
     env = {**environment(python, scratch), "PYTHONPATH": IMPORTED}
     program = [sys.executable, str(ROOT / "tests/spark/cluster_job.py"), master, *map(str, (source, scratch / "to"))]
-    settings = [*QUICK, f"spark.local.dir={scratch}"]
+    settings = [*quick(), f"spark.local.dir={scratch}"]
     log, out = scratch / "driver.log", scratch / "driver.out"
     with running([*program, *settings, *conf], env, log, out) as driver:
         status = driver.wait(JOB_S)
@@ -106,7 +106,7 @@ def test_a_task_that_runs_twice_at_once_lands_once(cluster: Cluster, tmp_path: P
     marks.mkdir()
     env = {**environment(cluster.python, tmp_path), "PYTHONPATH": IMPORTED}
     settings = [
-        *QUICK, f"spark.local.dir={tmp_path}", f"spark.executorEnv.PYTHONPATH={IMPORTED}", "spark.speculation=true",
+        *quick(), f"spark.local.dir={tmp_path}", f"spark.executorEnv.PYTHONPATH={IMPORTED}", "spark.speculation=true",
         "spark.speculation.interval=100ms", "spark.speculation.multiplier=1.1", "spark.speculation.quantile=0.5",
         "spark.speculation.efficiency.enabled=false",
     ]  # fmt: skip

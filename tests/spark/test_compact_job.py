@@ -12,7 +12,7 @@ from kafkalog.spark.jobs import compact as module
 from kafkalog.spark.jobs.compact import compact
 from kafkalog.tools.compact.directories import compact as compact_here
 from tests import commands
-from tests.spark.clusters import IMPORTED, JOB_S, QUICK, environment, plain_python, running
+from tests.spark.clusters import IMPORTED, JOB_S, environment, plain_python, quick, running
 from tests.spark.jobs import job
 from tests.tools.test_compact import NOW, TWICE, make, records
 from tests.tools.test_retain import content
@@ -142,7 +142,7 @@ def test_on_a_cluster_of_two_executors(tree: Path, tmp_path: Path) -> None:
     env = {**environment(python, tmp_path), "PYTHONPATH": IMPORTED}
     home = f"spark.executorEnv.SPARK_HOME={env['SPARK_HOME']}"
     command = [*commands.LINE, "spark", "compact", "--master", "local-cluster[2,1,1024]", "--now", str(NOW)]
-    settings = [part for one in (*QUICK, f"spark.local.dir={tmp_path}", home) for part in ("--conf", one)]
+    settings = [part for one in (*quick(), f"spark.local.dir={tmp_path}", home) for part in ("--conf", one)]
     log, out = tmp_path / "driver.log", tmp_path / "driver.out"
     with running([*command, *settings, "--apply", str(tree / "a"), str(tree / "b")], env, log, out) as driver:
         assert driver.wait(JOB_S) == 0, log.read_text()[-4000:]
