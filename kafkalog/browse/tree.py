@@ -37,6 +37,8 @@ FIELD_COLUMNS: Final = (
     Column("field", lambda one: one[0], "count"),
     Column("what", lambda one: one[1], "key"),
 )
+TREE_COLUMNS: Final = (FIELD_COLUMNS[0]._replace(kind="text"), FIELD_COLUMNS[1])
+"""Columns of a record with a tree: names stand on the left, so that their indents show."""
 Line = tuple[str, bytes | str | None]
 
 
@@ -62,7 +64,8 @@ class FieldLevel(ListLevel):
         for number, part in enumerate(self._parts):
             if isinstance(part, Typed):
                 self._open |= _open_at_first(part.value, (number,))
-        super().__init__(self._rows(), FIELD_COLUMNS, f"record {record.offset}", view=view)
+        columns = TREE_COLUMNS if self._open else FIELD_COLUMNS
+        super().__init__(self._rows(), columns, f"record {record.offset}", view=view)
 
     def toggle(self, node: Node) -> None:
         """Fold an open node, or open a folded one."""

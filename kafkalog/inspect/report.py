@@ -40,7 +40,7 @@ class Report(NamedTuple):
     def all_problems(self) -> list[str]:
         """Return the problems of the directories, of the partitions, and damage that the counts leave out."""
         found = [*self.problems, *(f"{one.name}: {problem}" for one in self.logs for problem in one.problems)]
-        damaged = {one.path for log in self.logs for one in log.damage}
+        damaged = {one.segment for log in self.logs for one in log.damage}
         left_out = [(one.topic, piece) for one in self.counts for piece in one.damage if piece.path not in damaged]
         return found + [f"{topic}: not counted: {piece.path}: {piece.reason}" for topic, piece in left_out]
 

@@ -135,6 +135,7 @@ def test_damage_is_passed_over_and_listed(tmp_path: Path) -> None:
     assert (found.records, len(found.damage)) == (1090, 1) and "1 damaged place" in found.notes[-1]
     with (tmp_path / "t-0" / f"{1000:020d}.log").open("ab") as end:
         end.write(b"\xff" * 70)
+    (tmp_path / ".kafka_cleanshutdown").touch()  # so it is no write in progress
     with kafkalog.open(tmp_path / "t-0") as log:
         assert len(count_by([log], "partition").damage) == 2
 
