@@ -36,7 +36,7 @@ SCREENS = {
     "browse-partitions": ((100, 15), ("down", "down")),
     "browse-batches": ((100, 18), ("down", "down", "enter", "down", "enter", "pagedown", "down", "down", "down")),
     "browse-records": ((100, 18), ("down", "down", "enter", "down", "enter", "pagedown", "enter", "down", "down")),
-    "browse-tree": ((100, 18), ("down", "down", "enter", "down", "enter", "pagedown", "enter", "down", "down", "enter")),
+    "browse-tree": ((100, 18), ("down", "down", "enter", "down", "enter", "pagedown", "enter", *"jj", "enter")),
     "browse-narrow": ((60, 14), ("down", "down", "enter", "down", "enter", "pagedown", "enter", "down")),
 }
 """A picture's name, the terminal's columns and rows, and the keys that lead there."""
@@ -82,7 +82,8 @@ async def screens(data: Path) -> dict[str, str]:
                     await pilot.pause()
                     await app.workers.wait_for_complete()
                 await pilot.pause()
-            made[name] = app.export_screenshot(title=" ".join(["kafkalog browse data", *(f"-s {one}" for one in serdes)]))
+            title = " ".join(["kafkalog browse data", *(f"-s {one}" for one in serdes)])
+            made[name] = app.export_screenshot(title=title)
     return made
 
 

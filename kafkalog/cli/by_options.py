@@ -43,7 +43,7 @@ _OPTIONS = (
 
 
 class Counting(NamedTuple):
-    """What to count: the path, the condition, the number of rows, and the keywords of the decoders."""
+    """A request for counts: the path, the condition, the number of rows, and the keywords of the decoders."""
 
     path: str
     where: str | None

@@ -30,6 +30,9 @@ MOST_BYTES: Final = 64 << 20
 _PENDING_ROWS: Final = 50_000
 _SHOWN_BYTES: Final = 1 << 12
 
+Cells = tuple[str | bytes | None, int, int]
+"""A row for display: the value, its records and their bytes."""
+
 
 class ValueCount(NamedTuple):
     """A value (None for null or a missing field), the number of its records, and the bytes of their keys and values."""
@@ -75,7 +78,7 @@ class PathCounts(NamedTuple):
             found.append(f"{plural(len(self.damage), 'damaged place')} ({size}) not counted: {self.damage[0].reason}")
         return found
 
-    def cells(self) -> list[tuple[str | bytes | None, int, int]]:
+    def cells(self) -> list[Cells]:
         """Return the rows for display: value, records and bytes; then the other values, and those not decoded."""
         found = [(_shown(one.value), one.records, one.bytes) for one in self.top]
         if others := self.distinct - len(self.top):
@@ -85,7 +88,7 @@ class PathCounts(NamedTuple):
         return found
 
     @property
-    def rows(self) -> Rows[tuple[str | bytes | None, int, int]]:
+    def rows(self) -> Rows[Cells]:
         """Table of the values."""
         total = max(self.records + self.undecodable.records, 1)
         columns = (
