@@ -28,7 +28,7 @@ from kafkalog.browse.moves import (
     turn_page,
 )  # fmt: skip
 from kafkalog.browse.pages import Pages
-from kafkalog.browse.search import find_key, find_match, parse_search
+from kafkalog.browse.search import find_key, find_match, parse_search, predicate_for
 from kafkalog.browse.tree import FieldLevel, Node
 from kafkalog.errors import KafkalogError, LogClosed
 from kafkalog.inspect.segment import Segment
@@ -93,6 +93,7 @@ class BrowseApp(App[None]):
         self._fs = fs
         self._serdes = options.serdes
         self._key_store = options.key_store
+        self._select = options.select
         self._lookups: dict[LogView, KeyLookup] = {}
         self._frames = [Frame(top, top.start)]
         self._question = "key"
@@ -329,7 +330,7 @@ class BrowseApp(App[None]):
             return
         if self._question == "key":
             try:
-                self._wanted = parse_search(event.value)
+                self._wanted = parse_search(event.value, decodes=self._select is not None)
             except KafkalogError as error:
                 self.say(str(error))
                 return
@@ -381,7 +382,7 @@ class BrowseApp(App[None]):
                 if isinstance(wanted, bytes):
                     found = find_key(view, wanted, start, keep_going)
                 else:
-                    found = find_match(view, wanted, start, keep_going)
+                    found = find_match(view, predicate_for(wanted, self._select, view), start, keep_going)
             finally:
                 self._is_searching = False
             if found.offset is not None:

@@ -14,16 +14,18 @@ from kafkalog.util.fileio import OS, FileSystem
 
 if TYPE_CHECKING:
     from kafkalog.browse.app import BrowseApp
+    from kafkalog.browse.search import Select
     from kafkalog.tools.consume.decoded import Serdes
 
 __all__ = ["BrowseOptions", "browse", "make_app"]
 
 
 class BrowseOptions(NamedTuple):
-    """Decoders of keys and values, and the directory of key indexes (None: beside the segments)."""
+    """Decoders of keys and values, the directory of key indexes (None: beside the segments), and decoded conditions."""
 
     serdes: Serdes | None = None
     key_store: str | os.PathLike[str] | None = None
+    select: Select | None = None
 
 
 _PLAIN: Final = BrowseOptions()

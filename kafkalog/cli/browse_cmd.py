@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import ROW_DECODERS, schemas_option, serdes_option
+from kafkalog.cli.decoder_options import ROW_DECODERS, schemas_option, serdes_option, typed_keywords
 from kafkalog.cli.keys_cmd import store_option
 
 
@@ -40,7 +42,12 @@ def command(
     from kafkalog.tools.consume.decoded import parse_serdes
     from kafkalog.tools.directories import partitions_below
 
+    select = None
+    if typed := typed_keywords(serdes, schemas):
+        from kafkalog.log.selection import select_matching
+
+        select = partial(select_matching, typed)
     with common.usage_of("-s"):
-        options = BrowseOptions(parse_serdes(serdes, schemas), store)
+        options = BrowseOptions(parse_serdes(serdes, schemas), store, select)
     found = partitions_below(list(paths) if paths else common.need_dirs(dirs), topics)
     browse(found, options=options)

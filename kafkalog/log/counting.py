@@ -10,7 +10,7 @@ from kafkalog.inspect.counts import TOP_VALUES, PathCounts, ValueCount, ValueTal
 from kafkalog.log.pruning import PrunedScan
 from kafkalog.log.read import offset_range
 from kafkalog.log.scan import LogScan
-from kafkalog.log.selection import Selection, selection_of
+from kafkalog.log.selection import Selection, select_matching, selection_of
 from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
 from kafkalog.records.column_reader import COLUMNS
 from kafkalog.where import Field, parse_field
@@ -71,7 +71,7 @@ class _Counter:
         self._by = selection_of(None, {**own, "project": project}, self._sample, topic)
         self._filter: Selection | None = None
         if where is not None:
-            self._filter = selection_of(["offset"], {**typed, **lenient, "where": where}, self._sample, topic)
+            self._filter = select_matching(typed, where, self._sample, topic)
         self._check_kind(self._by.schema.field(_BY).type)
         self._tally = ValueTally(str(field))
         self._undecodable = ValueCount(None, 0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Never
 
 from kafkalog.errors import IllegalArgument, KafkalogError
@@ -161,7 +162,12 @@ def browse(
 
     source = refreshed(log._source)
     named = [f"{part}={name}" for part, name in (("key", key), ("value", value)) if name is not None]
-    options = BrowseOptions(parse_serdes(named, schemas), log._key_store)
+    select = None
+    if named:
+        from kafkalog.log.selection import select_matching
+
+        select = partial(select_matching, {"key": key, "value": value, "schemas": schemas})
+    options = BrowseOptions(parse_serdes(named, schemas), log._key_store, select)
     browse([PartitionPath(log.topic_partition, source.path)], source.fs, options)
 
 

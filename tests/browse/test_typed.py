@@ -2,6 +2,7 @@
 
 import io
 import json
+from functools import partial
 from pathlib import Path
 
 import fastavro
@@ -14,10 +15,12 @@ from kafkalog.browse.start import BrowseOptions
 from kafkalog.browse.tree import FieldLevel, Node
 from kafkalog.keys.lookup import KeyLookup
 from kafkalog.keys.place import KeyIndexPlace
+from kafkalog.log.selection import select_matching
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.consume.decoded import parse_serdes
 from kafkalog.util.fileio import OS
 from tests.browse.test_browse import Screen, browse
+from tests.commands import kafkalog as command
 from tests.raw_batches import batches, write_segment
 
 ORDER = {"id": 7, "customer": {"country": "DE", "tags": ["a", "b"]}, "note": None, "paid": True, "items": []}
@@ -216,6 +219,48 @@ def test_damage_between_records_of_a_key_is_passed_over_and_told(tmp_path: Path)
         assert screen.current()[0] == "2,000" and "passed over 1 damaged place" in screen.text("note")
 
     browse(tmp_path, steps)
+
+
+def test_a_condition_looks_into_decoded_values(tmp_path: Path) -> None:
+    """With the decoders of `-s`; a path that the values do not have, or that needs a decoder, is told."""
+    keyed_log(tmp_path / "t-0")
+    typed = {"value": "json"}
+    options = json_options()._replace(select=partial(select_matching, typed))
+
+    async def steps(screen: Screen) -> None:
+        await screen.ask("slash", "value.n > 120 and value.n < 131 and key != 'k1'")
+        assert screen.current()[:2] == ["122", "k2"]
+        await screen.press("n")
+        assert screen.current()[0] == "123"
+        await screen.ask("slash", "value.n == 5.5")
+        assert "not found from" in screen.text("note")
+        await screen.ask("slash", "value.n like 'x'")
+        assert "not found" in screen.text("note") or "needs text" in screen.text("note")
+        await screen.ask("slash", "value > 5")
+        assert "value is" in screen.text("note")
+        await screen.ask("slash", "size > 'x'")
+        assert "size is" in screen.text("note")
+
+    browse(tmp_path, steps, (100, 24), options)
+
+    async def without(screen: Screen) -> None:
+        await screen.ask("slash", "value.n > 120")
+        assert "value is bytes" in screen.text("note")
+
+    browse(tmp_path, without)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["-s", "value=jsn"], "unknown decoder 'jsn'"), (["-s", "vlue=json"], "neither key nor value"),
+        (["--schemas", "x"], "give -s"), (["-s", "avro"], "needs a directory of schemas"),
+    ],
+)  # fmt: skip
+def test_wrong_decoders_are_usage_errors(tmp_path: Path, flags: list[str], said: str) -> None:
+    keyed_log(tmp_path / "t-0")
+    done = command("browse", tmp_path, *flags)
+    assert done.returncode == 2 and said in done.stderr.decode()
 
 
 def test_help_shows_the_keys(tmp_path: Path) -> None:
