@@ -19,7 +19,8 @@ from pathlib import Path
 
 import kafkalog
 from kafkalog.browse.app import BrowseApp
-from kafkalog.browse.start import make_app
+from kafkalog.browse.start import BrowseOptions, make_app
+from kafkalog.tools.consume.decoded import parse_serdes
 from kafkalog.tools.directories import partitions_below
 from tests.server.browser import Browser
 
@@ -35,9 +36,12 @@ SCREENS = {
     "browse-partitions": ((100, 15), ("down", "down")),
     "browse-batches": ((100, 18), ("down", "down", "enter", "down", "enter", "pagedown", "down", "down", "down")),
     "browse-records": ((100, 18), ("down", "down", "enter", "down", "enter", "pagedown", "enter", "down", "down")),
+    "browse-tree": ((100, 18), ("down", "down", "enter", "down", "enter", "pagedown", "enter", *"jj", "enter")),
     "browse-narrow": ((60, 14), ("down", "down", "enter", "down", "enter", "pagedown", "enter", "down")),
 }
 """A picture's name, the terminal's columns and rows, and the keys that lead there."""
+DECODED = {"browse-tree": "value=json"}
+"""The decoder of a picture's records."""
 
 
 def fill(data: Path) -> None:
@@ -67,7 +71,9 @@ async def screens(data: Path) -> dict[str, str]:
     """Return each screen as SVG."""
     made = {}
     for name, (size, keys) in SCREENS.items():
-        app: BrowseApp = make_app(partitions_below([str(data)]))
+        serdes = [DECODED[name]] if name in DECODED else []
+        options = BrowseOptions(parse_serdes(serdes))
+        app: BrowseApp = make_app(partitions_below([str(data)]), options=options)
         async with app.run_test(size=size) as pilot:
             for key in (None, *keys):
                 if key is not None:
@@ -76,7 +82,8 @@ async def screens(data: Path) -> dict[str, str]:
                     await pilot.pause()
                     await app.workers.wait_for_complete()
                 await pilot.pause()
-            made[name] = app.export_screenshot(title="kafkalog browse data")
+            title = " ".join(["kafkalog browse data", *(f"-s {one}" for one in serdes)])
+            made[name] = app.export_screenshot(title=title)
     return made
 
 

@@ -12,22 +12,27 @@ from textual.widgets import DataTable, Input, Static
 from textual.worker import get_current_worker
 
 from kafkalog.browse.fitting import fit_columns
+from kafkalog.browse.help import HELP
 from kafkalog.browse.levels import BatchLevel, ListLevel, Row, segment_level
 from kafkalog.browse.moves import (
     Frame,
     find_offset_at,
+    find_same_key,
     first_anchor,
     frames_for_offset,
     last_screenful,
     open_level,
     parse_offset,
+    selected_record,
     step_rows,
     turn_page,
 )  # fmt: skip
 from kafkalog.browse.pages import Pages
-from kafkalog.browse.search import find_key, find_match, parse_search
+from kafkalog.browse.search import find_key, find_match, parse_search, predicate_for
+from kafkalog.browse.tree import FieldLevel, Node
 from kafkalog.errors import KafkalogError, LogClosed
 from kafkalog.inspect.segment import Segment
+from kafkalog.inspect.values import plural
 from kafkalog.inspect.width import cut, escape_text
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import FileSystem
@@ -37,11 +42,14 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kafkalog.browse.batches import Place
+    from kafkalog.browse.start import BrowseOptions
+    from kafkalog.keys.lookup import KeyLookup
+    from kafkalog.storage.damage import Skipped
     from kafkalog.where import Expression
 
 __all__ = ["BrowseApp"]
 
-_KEYS: Final = "Enter in  Left out  / key  o offset  t time  n next  q quit"
+_KEYS: Final = "Enter in  Left out  / find  [ ] same key  ? keys  q quit"
 _PLACEHOLDERS: Final = {
     "key": "key, \\xff for a byte, or a condition", "offset": "offset, negative from the end",
     "time": "time, 2026-11-20T12:00 or ms",
@@ -61,6 +69,10 @@ Pages > .datatable--cursor, Pages:focus > .datatable--cursor {
 Action = Callable[[], None]
 
 
+class _Cancelled(Exception):
+    """A look-up was ended by the user."""
+
+
 class BrowseApp(App[None]):
     """The browser app. It is read-only: it locks nothing, and a broker may write meanwhile."""
 
@@ -71,11 +83,18 @@ class BrowseApp(App[None]):
         Binding("q", "quit", "quit"), Binding("escape", "out", "out"), Binding("r", "again", "again"),
         Binding("slash", "ask('key')", "key"), Binding("o", "ask('offset')", "offset"),
         Binding("t", "ask('time')", "time"), Binding("n", "next", "next"),
+        Binding("left_square_bracket", "same_key(False)", "previous of the key"),
+        Binding("right_square_bracket", "same_key(True)", "next of the key"),
+        Binding("question_mark", "help", "keys"),
     ]  # fmt: skip
 
-    def __init__(self, top: ListLevel, fs: FileSystem) -> None:
+    def __init__(self, top: ListLevel, fs: FileSystem, options: BrowseOptions) -> None:
         super().__init__()
         self._fs = fs
+        self._serdes = options.serdes
+        self._key_store = options.key_store
+        self._select = options.select
+        self._lookups: dict[LogView, KeyLookup] = {}
         self._frames = [Frame(top, top.start)]
         self._question = "key"
         self._wanted: bytes | Expression | None = None
@@ -169,7 +188,7 @@ class BrowseApp(App[None]):
             action: Action
             try:
                 action = work()
-            except LogClosed:
+            except (LogClosed, _Cancelled):
                 return
             except (KafkalogError, OSError) as error:
                 message = str(error)
@@ -209,6 +228,7 @@ class BrowseApp(App[None]):
         del self._frames[below:]
         for view in dropped - {one.level.view for one in self._frames}:
             if view is not None:
+                self._lookups.pop(view, None)
                 view.close()
 
     # Moving
@@ -257,11 +277,15 @@ class BrowseApp(App[None]):
         """Open the item under the cursor."""
         frame, height, depth = self.frame, self.height, len(self._frames)
         thing, view = frame.thing, frame.level.view
+        if isinstance(frame.level, FieldLevel) and isinstance(thing, Node):
+            frame.level.toggle(thing)
+            self._show_from(frame, frame.anchor, frame.cursor)
+            return
         if thing is None or isinstance(thing, tuple) and not hasattr(thing, "_fields"):
             return
 
         def work() -> Action:
-            level = open_level(thing, view, self._fs)
+            level = open_level(thing, view, self._fs, self._serdes)
             return self._push([Frame(level, level.start, level.after(level.start, height))], depth)
 
         self._run_in_thread(work)
@@ -306,7 +330,7 @@ class BrowseApp(App[None]):
             return
         if self._question == "key":
             try:
-                self._wanted = parse_search(event.value)
+                self._wanted = parse_search(event.value, decodes=self._select is not None)
             except KafkalogError as error:
                 self.say(str(error))
                 return
@@ -320,10 +344,10 @@ class BrowseApp(App[None]):
         height = self.height
         self._run_in_thread(lambda: self._push_offset(view, find(), height))
 
-    def _push_offset(self, view: LogView, offset: int, height: int) -> Action:
-        """Push the frames with the batch of an offset and, if a record has it, the record."""
+    def _push_offset(self, view: LogView, offset: int, height: int, *, opens: bool = False) -> Action:
+        """Push the frames with the batch of an offset and, if a record has it, the record; `opens` opens that too."""
         below = next(number for number, one in enumerate(self._frames) if one.level.view is view) + 1
-        return self._push(frames_for_offset(view, offset, height), below)
+        return self._push(frames_for_offset(view, offset, height, self._serdes, opens=opens), below)
 
     def _current_offset(self) -> int:
         """Return the offset of the item under the cursor or of the level around it; 0 without one."""
@@ -358,7 +382,7 @@ class BrowseApp(App[None]):
                 if isinstance(wanted, bytes):
                     found = find_key(view, wanted, start, keep_going)
                 else:
-                    found = find_match(view, wanted, start, keep_going)
+                    found = find_match(view, predicate_for(wanted, self._select, view), start, keep_going)
             finally:
                 self._is_searching = False
             if found.offset is not None:
@@ -375,3 +399,56 @@ class BrowseApp(App[None]):
             return action
 
         self._run_in_thread(work)
+
+    def action_same_key(self, forward: bool) -> None:
+        """Go to the next or the previous record with the key of the selected record."""
+        view, record, height = self.frame.level.view, selected_record(self._frames), self.height
+        if view is None or record is None:
+            self.say("select a record first (Enter)")
+            return
+        opens = isinstance(self.frame.level, FieldLevel)
+        self._is_searching = True
+
+        def work() -> Action:
+            skipped: list[Skipped] = []
+            try:
+                found = find_same_key(self._lookup(view), record, skipped, forward=forward)
+            finally:
+                self._is_searching = False
+            damage = f"; passed over {plural(len(skipped), 'damaged place')}" if skipped else ""
+            if found is None:
+                where = "after" if forward else "before"
+                return lambda: self.say(f"no record {where} offset {record.offset:,} has this key{damage}")
+            push = self._push_offset(view, found, height, opens=opens)
+
+            def action() -> None:
+                push()
+                if damage:
+                    self.say(f"offset {found:,}{damage}")
+
+            return action
+
+        self._run_in_thread(work)
+
+    def _lookup(self, view: LogView) -> KeyLookup:
+        """Return the look-up of a log's keys, which keeps the keys of the log's end."""
+        if view not in self._lookups:
+            from kafkalog.keys.lookup import KeyLookup
+            from kafkalog.keys.place import KeyIndexPlace
+            from kafkalog.util.fileio import OS
+
+            fs = self._fs if self._key_store is None else OS
+            self._lookups[view] = KeyLookup(view, KeyIndexPlace(view.path, self._key_store, fs), self._tell_search)
+        return self._lookups[view]
+
+    def _tell_search(self, offset: int) -> None:
+        """Show where a look-up is; end it if its worker was cancelled."""
+        if get_current_worker().is_cancelled:
+            raise _Cancelled
+        self.call_from_thread(self.say, f"at offset {offset:,}; Esc cancels")
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        if self.frame.level is not HELP:
+            self._frames.append(Frame(HELP, HELP.start, HELP.after(HELP.start, self.height)))
+            self._show(self.frame)

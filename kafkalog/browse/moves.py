@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.browse.batches import Place, find_place
-from kafkalog.browse.levels import BatchLevel, Level, Row, field_level, record_level, segment_level
+from kafkalog.browse.decoding import record_key
+from kafkalog.browse.levels import BatchLevel, Level, RecordLevel, Row, record_level, segment_level
+from kafkalog.browse.tree import FieldLevel
 from kafkalog.errors import StorageError
 from kafkalog.inspect.segment import Segment
 from kafkalog.storage.readonly.view import LogView
@@ -14,18 +16,28 @@ from kafkalog.tools.directories import PartitionPath
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.times import text_ms
 
+if TYPE_CHECKING:
+    from kafkalog._core.batch.record import Record
+    from kafkalog.keys.lookup import KeyLookup
+    from kafkalog.storage.damage import Skipped
+    from kafkalog.tools.consume.decoded import Serdes
+
 __all__ = [
     "Frame",
     "Screenful",
     "find_offset_at",
+    "find_same_key",
     "first_anchor",
     "frames_for_offset",
     "last_screenful",
     "open_level",
     "parse_offset",
+    "selected_record",
     "step_rows",
     "turn_page",
 ]  # fmt: skip
+
+_ISOLATION: Final = "log_end"
 
 
 @dataclass
@@ -83,7 +95,7 @@ def last_screenful(level: Level, height: int) -> Screenful:
     return Screenful(rows, max(len(rows) - 1, 0))
 
 
-def open_level(thing: Any, view: LogView | None, fs: FileSystem) -> Level:
+def open_level(thing: Any, view: LogView | None, fs: FileSystem, serdes: Serdes | None = None) -> Level:
     """Return the level that a row's `thing` opens into; raise StorageError if it has none."""
     if isinstance(thing, PartitionPath):
         return segment_level(LogView(thing.path, fs=fs))
@@ -91,21 +103,52 @@ def open_level(thing: Any, view: LogView | None, fs: FileSystem) -> Level:
         raise StorageError("there is nothing to open")
     if isinstance(thing, Segment):
         return BatchLevel(view, Place(thing.base_offset, 0))
-    return record_level(view, thing) if hasattr(thing, "place") else field_level(view, thing)
+    return record_level(view, thing, serdes) if hasattr(thing, "place") else FieldLevel(view, thing, serdes)
 
 
-def frames_for_offset(view: LogView, offset: int, height: int) -> list[Frame]:
-    """Return a frame with the batch of an offset and, if a record has it, one with the record."""
+def frames_for_offset(
+    view: LogView, offset: int, height: int, serdes: Serdes | None = None, *, opens: bool = False
+) -> list[Frame]:
+    """Return a frame with the batch of an offset and, if a record has it, one with the record; `opens` opens it too."""
     level = BatchLevel(view, find_place(view, offset))
     frames = [Frame(level, level.start, level.after(level.start, height))]
     row = frames[0].thing
     if row is not None and row.base_offset <= offset <= row.last_offset:
-        records = record_level(view, row)
+        records = record_level(view, row, serdes)
         number = next((at for at, one in enumerate(records.things) if one.offset >= offset), None)
         if number is not None:
             top = max(0, min(number, len(records.things) - height))
             frames.append(Frame(records, top, records.after(top, height), number - top))
+            if opens:
+                fields = FieldLevel(view, frames[1].thing, serdes)
+                frames.append(Frame(fields, fields.start, fields.after(fields.start, height)))
     return frames
+
+
+def selected_record(frames: list[Frame]) -> Record | None:
+    """Return the record that is open, or under the cursor; None without one."""
+    top = frames[-1]
+    if isinstance(top.level, FieldLevel):
+        return top.level.record
+    found: Record | None = top.thing if isinstance(top.level, RecordLevel) else None
+    return found
+
+
+def find_same_key(
+    lookup: KeyLookup, record: Record, skipped: list[Skipped], *, forward: bool
+) -> int | None:
+    """Return the offset of the next record with the key of `record`, or of the previous one; None without one.
+
+    Damage on the way is left out and added to `skipped`. Raises StorageError for a record without a key.
+    """
+    key = record_key(record)
+    if key is None:
+        raise StorageError("this record has no key")
+    if forward:
+        found = next(lookup.history(key, _ISOLATION, skipped, start=record.offset + 1), None)
+    else:
+        found = lookup.get(key, _ISOLATION, skipped, record.offset)
+    return None if found is None else found.offset
 
 
 def parse_offset(text: str, view: LogView) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafkalog._core.batch.decode import RecordTable
+from kafkalog.errors import KafkalogError
 from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
 from kafkalog.records.column_reader import ColumnReader, kinds_of
 from kafkalog.records.table import RecordBatchColumns
@@ -17,15 +19,32 @@ from kafkalog.storage.readonly.view import LogView
 if TYPE_CHECKING:
     from kafkalog.where import Expression
 
-__all__ = ["SEARCH_BYTES", "Search", "find_key", "find_match", "parse_key", "parse_search"]
+    Select = Callable[[Expression, Callable[[str], list[bytes]], str], "Predicate"]
+    """Makes a predicate of a condition, of a function that returns the first keys or values, and of a topic."""
+
+__all__ = [
+    "SEARCH_BYTES", "Predicate", "Search", "find_key", "find_match", "parse_key", "parse_search", "predicate_for",
+]  # fmt: skip
 
 SEARCH_BYTES: Final = 256 << 20
 """Bytes of batches after which a search stops and reports that; repeated, it continues."""
 _ESCAPE: Final = re.compile(rb"\\(\\|x[0-9a-fA-F]{2})")
 
 
+_SAMPLE_ROWS: Final = 1000
 _CONDITION: Final = re.compile(r"==|!=|\s(?:[<>]=?|like|in|matches|is)\s", re.IGNORECASE)
 """Marks a text that is meant as a condition even if it is none."""
+
+
+class Predicate(Protocol):
+    """A condition on the columns of records: an `Expression`, or one with decoders."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that `mask` needs."""
+
+    def mask(self, batch: Any) -> Any:
+        """Return true, false or null for each row of a record batch."""
 
 
 class Search(NamedTuple):
@@ -51,10 +70,11 @@ def parse_key(text: str) -> bytes:
     return _ESCAPE.sub(byte, text.encode("utf-8", "surrogateescape"))
 
 
-def parse_search(text: str) -> bytes | Expression:
+def parse_search(text: str, *, decodes: bool = False) -> bytes | Expression:
     r"""Parse what to search for: a condition (docs/where.md), or else a key as `parse_key` does.
 
-    Raises IllegalArgument for a condition that is wrong; MissingPackage.
+    With `decodes` a condition on keys and values is not checked: that needs their types. Raises IllegalArgument for a
+    condition that is wrong; MissingPackage.
 
     >>> parse_search("u-17"), parse_search("key like 'eu-%' and size > 100")
     (b'u-17', <Expression key like 'eu-%' and size > 100>)
@@ -64,13 +84,43 @@ def parse_search(text: str) -> bytes | Expression:
     from kafkalog.where import parse
 
     expression = parse(text)
-    expression.check()
+    if not (decodes and expression.typed_roots):
+        expression.check()
     return expression
+
+
+def predicate_for(expression: Expression, select: Select | None, view: LogView) -> Predicate:
+    """Return a condition with the decoders of `select`, if it looks into keys or values; else the condition itself."""
+    if select is None or not expression.typed_roots:
+        return expression
+    return select(expression, partial(_first_values, view), view.topic_partition.topic)
+
+
+def _first_values(view: LogView, root: str) -> list[bytes]:
+    """Return the first keys or values of a log that are not null; the search itself meets damage behind them."""
+    import pyarrow
+
+    start, end = view.log_start_offset, view.log_end_offset
+    found: list[bytes] = []
+    reader = ColumnReader(kinds_of([root]), start, end, topic="", partition=0, batch_rows=_SAMPLE_ROWS)
+    try:
+        for chunk in visible_chunks(view, batch_chunks(view, start, end, sequential=True), False, end, None):
+            pieces = reader.read(
+                chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
+            )
+            for piece in chain(pieces, reader.rest()):
+                column = pyarrow.record_batch(RecordBatchColumns(piece)).column(0)
+                found += column.drop_null().to_pylist()
+                if len(found) >= _SAMPLE_ROWS:
+                    return found[:_SAMPLE_ROWS]
+    except KafkalogError:
+        pass
+    return found
 
 
 def find_match(
     view: LogView,
-    expression: Expression,
+    predicate: Predicate,
     start: int,
     keep_going: Callable[[int, int], bool],
     most_bytes: int = SEARCH_BYTES,
@@ -83,7 +133,7 @@ def find_match(
     for chunk in visible_chunks(view, batch_chunks(view, at, end, sequential=True), False, end, None):
         if read >= most_bytes or not keep_going(at, read):
             return Search(None, at, read, False)
-        found = _find_in_chunk(view, chunk, expression, max(at, start), end)
+        found = _find_in_chunk(view, chunk, predicate, max(at, start), end)
         if found is not None:
             return Search(found, found + 1, read, True)
         at = max(at, chunk.next_offset)
@@ -91,19 +141,19 @@ def find_match(
     return Search(None, end, read, True)
 
 
-def _find_in_chunk(view: LogView, chunk: Chunk, expression: Expression, start: int, stop: int) -> int | None:
+def _find_in_chunk(view: LogView, chunk: Chunk, predicate: Predicate, start: int, stop: int) -> int | None:
     """Return the offset of the first record of a chunk for which the condition is true; None without one."""
     import pyarrow
 
     where = view.topic_partition
-    columns = dict.fromkeys(("offset", *expression.columns))
+    columns = dict.fromkeys(("offset", *predicate.columns))
     reader = ColumnReader(kinds_of(columns), start, stop, topic=where.topic, partition=where.partition)
     pieces = reader.read(
         chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
     )
     for piece in chain(pieces, reader.rest()):
         batch = pyarrow.record_batch(RecordBatchColumns(piece))
-        found = batch.column(0).filter(expression.mask(batch))
+        found = batch.column(0).filter(predicate.mask(batch))
         if len(found):
             offset: int = found[0].as_py()
             return offset

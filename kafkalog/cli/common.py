@@ -191,15 +191,6 @@ def cursors_option(command: Command) -> Command:
     )(command)
 
 
-def schemas_option(command: Command) -> Command:
-    """Add --schemas, for decoders that use a registry's schemas."""
-    return click.option(
-        "--schemas", type=click.Path(), metavar="PLACE",
-        help="Registry schemas: a directory with <id>.avsc and <id>.desc; for Avro also a registry's http address, or "
-        "a data directory with the topic _schemas.",
-    )(command)
-
-
 def isolation_option(command: Command) -> Command:
     """Add --isolation-level, with the consumer's names."""
     return click.option(

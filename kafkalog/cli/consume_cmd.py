@@ -12,6 +12,7 @@ import click
 
 from kafkalog.cli import common
 from kafkalog.cli.consume_where import Filter, check_formats
+from kafkalog.cli.decoder_options import ROW_DECODERS, schemas_option, serdes_option
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -91,16 +92,8 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 @click.option("-u", "unbuffered", is_flag=True, help="Flush the output after every read.")
 @click.option("--key-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="Encoding of keys.")
 @click.option("--value-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="Encoding of values.")
-@click.option(
-    "-s",
-    "serdes",
-    multiple=True,
-    metavar="SERDES",
-    help="Decode keys and values: key=NAME, value=NAME, or NAME for both; NAME is a pack string as in kcat (such as "
-    ">iq$), json, integer, long, string, int32 (and the like), uuid, avro, protobuf or jsonschema (with --schemas), or "
-    "module:function.",
-)
-@common.schemas_option
+@serdes_option(f"Decode keys and values: key=NAME, value=NAME, or NAME for both; NAME is {ROW_DECODERS}.")
+@schemas_option
 @click.option(
     "--where",
     metavar="CONDITION",

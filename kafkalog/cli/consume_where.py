@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from kafkalog.cli import common
+from kafkalog.cli.decoder_options import decoder_names
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -99,15 +100,6 @@ class Filter:
             written = _write_rows(scan, out, pieces, serdes, max_records, tell)
         self.undecodable += scan.undecodable
         return written if written.next_offset else Written(written.records, end_offset)
-
-
-def decoder_names(serdes: tuple[str, ...]) -> dict[str, str]:
-    """Return the names of the decoders of "key" and "value" in `-s` flags."""
-    found: dict[str, str] = {}
-    for text in serdes:
-        part, equals, name = text.partition("=")
-        found |= {part: name} if equals else {"key": text, "value": text}
-    return found
 
 
 def _write_rows(

@@ -12,6 +12,7 @@ import click
 
 from kafkalog._version import version
 from kafkalog.cli import common
+from kafkalog.cli.decoder_options import schemas_option
 
 if TYPE_CHECKING:
     from kafkalog.tools.dump.options import DumpOptions
@@ -117,7 +118,7 @@ def _decoder_class(name: str, what: str) -> Callable[[common.Command], common.Co
 @_decoder_flag("--remote-log-metadata-decoder", "__remote_log_metadata")
 @_decoder_class("--key-decoder-class", "keys")
 @_decoder_class("--value-decoder-class", "values")
-@common.schemas_option
+@schemas_option
 @common.json_option("Print one JSON object for each batch, record and entry.")
 @click.version_option(version, message="%(version)s")
 def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Unpack[_Given]) -> None:

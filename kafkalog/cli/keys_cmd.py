@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _topic = common.topic_option()
 _partitions = common.partition_option(multiple=True)
-_store = click.option(
+store_option = click.option(
     "--store",
     type=click.Path(),
     metavar="DIR",
@@ -49,7 +49,7 @@ def _opened(where: PartitionPath, store: str | None, *, writes: bool = False) ->
 @common.dir_option
 @_topic
 @_partitions
-@_store
+@store_option
 @click.option("--rebuild", is_flag=True, help="Build all of them, also those that fit.")
 @common.quiet_options
 def build(
@@ -82,7 +82,7 @@ def build(
 @common.dir_option
 @_topic
 @_partitions
-@_store
+@store_option
 @common.json_option("Print one JSON object for each closed segment.")
 def ls(
     dirs: tuple[str, ...], topic: str | None, partitions: tuple[int, ...], store: str | None, as_json: bool
@@ -108,7 +108,7 @@ def ls(
 @common.dir_option
 @_topic
 @_partitions
-@_store
+@store_option
 @common.quiet_options
 def drop(
     dirs: tuple[str, ...],
@@ -135,7 +135,7 @@ def drop(
 @common.dir_option
 @common.topic_option(required=True)
 @_partitions
-@_store
+@store_option
 @click.option("--history", is_flag=True, help="All records of each key, oldest first, instead of the last one.")
 @common.isolation_option
 @common.on_damage_option

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, Unpack
 import click
 
 from kafkalog.cli import common
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, schemas_option, serdes_option, typed_keywords
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,15 +62,11 @@ _Row = tuple[Any, ...]
     help="No record is older by more than MS than one before it in its partition: reading stops at an upper bound of "
     "time. Default: records of any age are expected, and reading goes on to the end.",
 )
-@click.option(
-    "-s",
-    "serdes",
-    multiple=True,
-    metavar="SERDES",
-    help="With -t: decode keys and values to typed columns: key=NAME or value=NAME; NAME is json, string, int64 (and "
-    "the like), uuid, avro or protobuf (with --schemas). What does not decode is null, and value_error says why.",
+@serdes_option(
+    "With -t: decode keys and values to typed columns: key=NAME or value=NAME; NAME is "
+    f"{COLUMN_DECODERS}. What does not decode is null, and value_error says why."
 )
-@common.schemas_option
+@schemas_option
 @common.isolation_option
 @common.on_damage_option
 @common.quiet_options
@@ -94,7 +91,9 @@ def command(**given: Unpack[_Given]) -> int:
         raise click.UsageError("-J and --csv are two formats: give only one")
     if given["commit"] and given["group"] is None:
         raise click.UsageError("--commit stores positions under a name: give -G NAME")
-    typed = _typed(given)
+    typed = typed_keywords(given["serdes"], given["schemas"])
+    if typed and not given["topics"]:
+        raise click.UsageError("-s decodes the topics of -t: give -t TOPIC")
     query = sys.stdin.read() if given["query"] == "-" else given["query"]
     from kafkalog.duckdb import register
 
@@ -115,19 +114,6 @@ def command(**given: Unpack[_Given]) -> int:
                 tables.commit()
     common.report_skipped(skipped)
     return 1 if skipped else 0
-
-
-def _typed(given: _Given) -> dict[str, Any]:
-    """Return the keywords of a scan that decodes as `-s` says."""
-    if not given["serdes"]:
-        if given["schemas"] is not None:
-            raise click.UsageError("--schemas is for decoders: give -s, such as -s value=avro")
-        return {}
-    if not given["topics"]:
-        raise click.UsageError("-s decodes the topics of -t: give -t TOPIC")
-    from kafkalog.cli.consume_where import decoder_names
-
-    return {**decoder_names(given["serdes"]), "schemas": given["schemas"], "on_undecodable": "null"}
 
 
 def _duckdb() -> Any:

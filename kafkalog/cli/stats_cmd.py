@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from kafkalog.cli import common
+from kafkalog.cli.by_options import by_options, count_topics, parse_counting
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
+    from kafkalog.cli.by_options import ByGiven
     from kafkalog.inspect.rows import Rows
     from kafkalog.inspect.stats import LogStats
     from kafkalog.tools.directories import PartitionPath
@@ -27,7 +29,8 @@ _OPTIONS = (
     click.option("--batches", is_flag=True, help="Show the sizes of batches, and the savings of their codecs."),
     click.option("--segments", is_flag=True, help="Print a row for each segment."),
     click.option("--exact", is_flag=True, help="Read everything, whatever the size of a log."),
-    common.json_option("Print one JSON object for each partition."),
+    by_options,
+    common.json_option("Print one JSON object for each partition, then with --by one for each topic."),
     common.quiet_options,
 )
 
@@ -52,31 +55,38 @@ def command(
     as_json: bool,
     quiet: bool,
     verbose: int,
+    **by: Unpack[ByGiven],
 ) -> int:
     """Show records, batches, bytes, rates and compression of partitions.
 
     Select partitions with -d, -t and -p, or give the paths of data directories and partition directories. Counts come
     from batch headers. Of a log of more than 128 MiB, a sample is read; estimates are marked with ~, and a line shows
     how much was read. Checksums of all data read are verified, and damage is shown. RATIO is the number of bytes of
-    records per byte on disk, measured on the batches that were decompressed. Nothing is locked or changed, and a
-    broker may be running.
+    records per byte on disk, measured on the batches that were decompressed. With --by all records of each topic are
+    read, and the counts are exact. Nothing is locked or changed, and a broker may be running.
 
-    Example: kafkalog stats -d data -t orders --sizes
+    Example: kafkalog stats -d data -t orders --by value.country -s value=json
 
     Exit status: 0 fine, 1 something is damaged, could not be read, or a named item is missing, 2 wrong usage.
     """
     from kafkalog.inspect.stats import checked
 
     common.set_verbosity(quiet, verbose)
+    counting = parse_counting(by)
     found = _select_partitions(paths, dirs, topic, partitions)
     is_sound = True
     if as_json:
         for stats in _collect_stats(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet or sys.stdout.isatty()):
             print(json.dumps(stats.as_dict()), flush=True)
             is_sound = is_sound and not stats.problems
+        for counts in () if counting is None else count_topics(found, counting, quiet=quiet or sys.stdout.isatty()):
+            print(json.dumps(counts.as_dict()), flush=True)
+            is_sound = is_sound and not counts.damage
         return 0 if is_sound else 1
     all_stats = list(_collect_stats(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet))
-    for number, table in enumerate(_tables(all_stats, batches=batches, segments=segments)):
+    all_counts = [] if counting is None else list(count_topics(found, counting, quiet=quiet))
+    tables = [*_tables(all_stats, batches=batches, segments=segments), *(one.rows for one in all_counts)]
+    for number, table in enumerate(tables):
         print(("\n" if number else "") + table.text())
     if all_stats:
         common.note(f"checksums: {checked(all_stats)}", quiet=quiet)
@@ -85,7 +95,8 @@ def command(
             common.note(f"{stats.name}: {stats.sampled()}")
         for problem in stats.problems:
             common.note(f"{stats.name}: problem: {problem}")
-    return 1 if any(stats.problems for stats in all_stats) else 0
+    is_damaged = any(stats.problems for stats in all_stats) or any(one.damage for one in all_counts)
+    return 1 if is_damaged else 0
 
 
 def _select_partitions(

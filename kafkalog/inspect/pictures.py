@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.inspect import svg
 from kafkalog.inspect.details import KeyCount
 from kafkalog.inspect.histogram import Histogram
 from kafkalog.inspect.series import Series, average_runs, axis_end, rates
 from kafkalog.inspect.stats import LogStats
-from kafkalog.inspect.values import moment, plural, rate
+from kafkalog.inspect.values import moment, plural, rate, text_of
 from kafkalog.inspect.width import cut, escape_bytes
 from kafkalog.util.text import human_size
 
-__all__ = ["pictures", "rate_pictures"]
+if TYPE_CHECKING:
+    from kafkalog.inspect.counts import PathCounts
+
+__all__ = ["count_picture", "pictures", "rate_pictures"]
 
 _MAX_COLUMNS: Final = 120
 _MAX_BARS: Final = 10
@@ -156,6 +159,19 @@ def _keys(logs: Sequence[LogStats]) -> Iterator[str]:
         axis = ("no key", "share of keys, most frequent first", "all keys")
         inner = svg.curve(largest.keys.curve, axis, "share of records by share of keys")
         yield svg.figure("Key skew", f"share of the records of {largest.name} that its keys have", inner)
+
+
+def count_picture(counts: PathCounts) -> str:
+    """Return a chart of the records of a topic by the value of a path; what is beside it is in its note."""
+    cells = counts.cells()
+    most = max((records for _, records, _ in cells), default=1)
+    total = max(counts.records + counts.undecodable.records, 1)
+    rows = [
+        (cut(text_of(value, "key"), _KEY_COLUMNS), records / max(most, 1),
+         f"{records / total:.1%}, {records:,}, {human_size(size)}")
+        for value, records, size in cells
+    ]  # fmt: skip
+    return svg.figure(counts.topic, "; ".join(counts.notes), svg.bars(rows, is_key=True))
 
 
 def _dirty(logs: Sequence[LogStats]) -> Iterator[str]:

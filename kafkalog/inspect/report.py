@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._version import version
 from kafkalog.inspect import svg
 from kafkalog.inspect.html import table
 from kafkalog.inspect.page_style import STYLE
-from kafkalog.inspect.pictures import pictures, rate_pictures
+from kafkalog.inspect.pictures import count_picture, pictures, rate_pictures
 from kafkalog.inspect.stats import LogStats, checked, partition_rows
 from kafkalog.inspect.values import moment, plural, rate
 from kafkalog.util.text import human_size
+
+if TYPE_CHECKING:
+    from kafkalog.inspect.counts import PathCounts
 
 __all__ = ["MAX_TOPICS", "Report", "page"]
 
@@ -31,6 +34,15 @@ class Report(NamedTuple):
     logs: tuple[LogStats, ...]
     problems: tuple[str, ...]
     made_ms: int
+    counts: tuple[PathCounts, ...] = ()
+    """Counts of each topic by the value of a path, if they were asked for."""
+
+    def all_problems(self) -> list[str]:
+        """Return the problems of the directories, of the partitions, and damage that the counts leave out."""
+        found = [*self.problems, *(f"{one.name}: {problem}" for one in self.logs for problem in one.problems)]
+        damaged = {one.segment for log in self.logs for one in log.damage}
+        left_out = [(one.topic, piece) for one in self.counts for piece in one.damage if piece.path not in damaged]
+        return found + [f"{topic}: not counted: {piece.path}: {piece.reason}" for topic, piece in left_out]
 
     def topics(self) -> list[tuple[str, list[LogStats]]]:
         """Return the partitions by topic, the largest topic first."""
@@ -43,7 +55,10 @@ class Report(NamedTuple):
 def page(report: Report) -> str:
     """Return the HTML document. All external text is escaped."""
     title = f"kafkalog: {', '.join(report.directories)}"
-    sections = (_head(report), _cards(report), _notes(report), _overview(report), _topics(report), _table(report))
+    sections = (
+        _head(report), _cards(report), _notes(report), _overview(report), _counts(report), _topics(report),
+        _table(report),
+    )  # fmt: skip
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -102,7 +117,7 @@ def _notes(report: Report) -> str:
         )
     if report.logs:
         lines.append(f"Checksums: {checked(report.logs)}.")
-    found = [*report.problems, *(f"{one.name}: {problem}" for one in report.logs for problem in one.problems)]
+    found = report.all_problems()
     sections = [f"<p>{svg.text(line)}</p>" for line in lines]
     sections += [f'<p class="bad">{svg.text(line)}</p>' for line in found[:_MAX_PROBLEMS]]
     if len(found) > _MAX_PROBLEMS:
@@ -138,6 +153,14 @@ def _topics(report: Report) -> str:
     left = len(topics) - MAX_TOPICS
     more = f'<p class="dim">{plural(left, "smaller topic")} without pictures: see the table</p>' if left > 0 else ""
     return f"<h2>Topics</h2>{''.join(sections)}{more}"
+
+
+def _counts(report: Report) -> str:
+    """Return the counts by a path, a chart for each topic."""
+    if not report.counts:
+        return ""
+    sections = "".join(map(count_picture, report.counts))
+    return f'<h2>Records by {svg.text(report.counts[0].path)}</h2><div class="grid">{sections}</div>'
 
 
 def _topic(name: str, logs: Sequence[LogStats], is_open: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from errno import ENOENT
 from typing import TYPE_CHECKING, Any, Final
 
@@ -90,12 +90,17 @@ def checked_keys(keys: object) -> list[bytes]:
 
 
 class KeyLookup:
-    """Look-ups in the log of `source`, whose key indexes lie at `place`. Threads: safe."""
+    """Look-ups in the log of `source`, whose key indexes lie at `place`. Threads: safe.
 
-    def __init__(self, source: LogSource, place: KeyIndexPlace) -> None:
+    `tell` is called with the offset of each chunk that is searched; an exception of it ends the look-up.
+    """
+
+    def __init__(
+        self, source: LogSource, place: KeyIndexPlace, tell: Callable[[int], object] | None = None
+    ) -> None:
         self.place = place
         self._source = source
-        self._parts = Parts(source, place)
+        self._parts = Parts(source, place, tell)
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""
@@ -207,14 +212,14 @@ class KeyLookup:
             return None
 
     def history(
-        self, key: Buffer, isolation: Isolation, skipped: list[Skipped] | None, owner: object = None
+        self, key: Buffer, isolation: Isolation, skipped: list[Skipped] | None, owner: object = None, start: int = 0
     ) -> Iterator[Record]:
         """Return an iterator of all records with this key, oldest first, up to the end of reading as of the call.
 
-        If segments are replaced meanwhile, reading goes on to the end as of then.
-        Raises TypeError for a key that is no bytes-like object.
+        It begins at the log start, or at the offset `start`. If segments are replaced meanwhile, reading goes on to the
+        end as of then. Raises TypeError for a key that is no bytes-like object.
         """
-        start, end = self._source.log_start_offset, end_of(self._source, isolation)
+        start, end = max(self._source.log_start_offset, start), end_of(self._source, isolation)
         return self._history(checked_key(key), start, end, isolation, skipped, owner)
 
     def _history(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.keys.key_finder import KeyFinder
@@ -70,11 +70,15 @@ class Part:
 class Parts:
     """The parts of one log, lowest offset first, as of the last `current`; they follow the log.
 
-    `place` is where the indexes of closed segments lie. Threads: under `lock`.
+    `place` is where the indexes of closed segments lie. `tell` is called with the offset of each chunk that is read for
+    keys. Threads: under `lock`.
     """
 
-    def __init__(self, source: LogSource, place: KeyIndexPlace) -> None:
+    def __init__(
+        self, source: LogSource, place: KeyIndexPlace, tell: Callable[[int], object] | None = None
+    ) -> None:
         self.place = place
+        self._tell = tell
         self.lock = threading.Lock()
         self._source = source
         self._segments: object = None
@@ -233,7 +237,7 @@ class Parts:
         assert self._tail is not None
         try:
             skips = None if skipped is None else self._gaps
-            for chunk in batch_chunks(source, start, end, skipped=skips) if start < end else ():
+            for chunk in self._told(batch_chunks(source, start, end, skipped=skips)) if start < end else ():
                 take_keys(self._tail, chunk)
                 self._note_last(chunk)
         except BaseException:
@@ -290,7 +294,13 @@ class Parts:
     def _chunks(self, start: int, stop: int, skipped: list[Skipped] | None) -> Iterator[Chunk]:
         if start >= stop:
             return iter(())
-        return batch_chunks(self._source, start, stop, sequential=True, skipped=skipped)
+        return self._told(batch_chunks(self._source, start, stop, sequential=True, skipped=skipped))
+
+    def _told(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            if self._tell is not None:
+                self._tell(chunk.batches.base_offset(chunk.first))
+            yield chunk
 
     def find_last(
         self, part: Part, secret_hash: int, below: int, start: int, skipped: list[Skipped] | None

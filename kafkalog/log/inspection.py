@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Never
 
 from kafkalog.errors import IllegalArgument, KafkalogError
@@ -144,17 +145,30 @@ def plot(log: Log, *kinds: str, stats: LogStats | None = None) -> LogPlot:
     return plot(log.stats(keys="keys" in chosen) if stats is None else stats, kinds)
 
 
-def browse(log: Log) -> None:
+def browse(
+    log: Log, *, key: str | None = None, value: str | None = None, schemas: str | None = None, **unknown: Never
+) -> None:
     """Browse segments, batches and records in the terminal; search by key, offset and time (docs/browse.md).
 
-    Returns when the user leaves the browser. Raises MissingPackage if Textual is not installed, IllegalState
-    without a terminal.
+    `key` and `value` are names of decoders, as for `kafkalog.decoders.decoder`: what they decode is shown as a tree.
+    Returns when the user leaves the browser. Raises MissingPackage if Textual is not installed, IllegalArgument for an
+    unknown decoder, IllegalState without a terminal.
     """
-    from kafkalog.browse.start import browse
+    if unknown:
+        raise unknown_keyword("browse", unknown, ("key", "value", "schemas"))
+    from kafkalog.browse.start import BrowseOptions, browse
+    from kafkalog.tools.consume.decoded import parse_serdes
     from kafkalog.tools.directories import PartitionPath
 
     source = refreshed(log._source)
-    browse([PartitionPath(log.topic_partition, source.path)], source.fs)
+    named = [f"{part}={name}" for part, name in (("key", key), ("value", value)) if name is not None]
+    select = None
+    if named:
+        from kafkalog.log.selection import select_matching
+
+        select = partial(select_matching, {"key": key, "value": value, "schemas": schemas})
+    options = BrowseOptions(parse_serdes(named, schemas), log._key_store, select)
+    browse([PartitionPath(log.topic_partition, source.path)], source.fs, options)
 
 
 def _first_dirty_offset(source: LogSource) -> int | None:

@@ -15,7 +15,7 @@ from kafkalog.where.fields import COLUMN_OF
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["ColumnDecoder", "Projection", "Selection", "selection_of"]
+__all__ = ["ColumnDecoder", "Projection", "Selection", "select_matching", "selection_of"]
 
 _OF_ONE_TYPE: Final = ("schema", "subject", "message", "framing")
 _SIZES: Final = {"key": "key_size", "value": "size"}
@@ -235,6 +235,18 @@ def selection_of(
         if one.field is not None:
             _check_path(one.field, decoders)
     return selection
+
+
+def select_matching(
+    typed: Mapping[str, Any], where: str | Expression, sample: Callable[[str], list[bytes]], topic: str | None
+) -> Selection:
+    """Return the selection of the records for which a condition is true, with the decoders of `typed` for it.
+
+    Keys and values that do not decode are null.
+    """
+    has_decoders = typed.get("key") is not None or typed.get("value") is not None
+    lenient = {"on_undecodable": "null"} if has_decoders else {}
+    return selection_of(["offset"], {**typed, **lenient, "where": where}, sample, topic)
 
 
 def _check_arrow() -> None:

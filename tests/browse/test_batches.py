@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.browse.batches import BatchRow, Place, after, before, find_place
-from kafkalog.browse.levels import field_level, record_level
+from kafkalog.browse.levels import record_level
+from kafkalog.browse.tree import FieldLevel
 from kafkalog.inspect.values import text_of
 from kafkalog.storage.readonly.view import LogView
 from tests.golden_cases import Case, each_partition
@@ -187,7 +188,7 @@ def test_a_field_that_runs_over_the_end_of_an_old_message_is_said_to(tmp_path: P
         (shown,) = level.after(0, 10)
         said = [text_of(column.get(shown.thing), column.kind) for column in level.columns]
         assert f"damaged: the {part} runs past the end of its message" in said
-        fields = dict(one.thing for one in field_level(view, shown.thing).after(0, 10))
+        fields = dict(one.thing for one in FieldLevel(view, shown.thing).after(0, 10))
         assert str(fields[part]).startswith("damaged")
 
 

@@ -17,7 +17,7 @@ import kafkalog
 from kafkalog.browse.app import BrowseApp
 from kafkalog.browse.fitting import fit_columns
 from kafkalog.browse.search import find_key, parse_key
-from kafkalog.browse.start import make_app
+from kafkalog.browse.start import BrowseOptions, make_app
 from kafkalog.inspect.rows import Column
 from kafkalog.inspect.width import columns_of
 from kafkalog.storage.readonly.view import LogView
@@ -73,11 +73,13 @@ class Screen:
         return str(self.app.query_one(f"#{name}", Static).content)
 
 
-def browse(path: Path, steps: Steps, size: tuple[int, int] = (100, 24)) -> str:
+def browse(
+    path: Path, steps: Steps, size: tuple[int, int] = (100, 24), options: BrowseOptions | None = None
+) -> str:
     """What the screen is at the end, as SVG."""
 
     async def run() -> str:
-        app = make_app(partitions_below([str(path)]))
+        app = make_app(partitions_below([str(path)]), options=options or BrowseOptions())
         async with app.run_test(size=size) as pilot:
             screen = Screen(app, pilot)
             await screen.wait_until_idle()

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.browse.levels import field_level, record_columns
+from kafkalog.browse.decoding import DecodedRecords, serdes_for
+from kafkalog.browse.levels import record_columns
+from kafkalog.browse.tree import FieldLevel
 from kafkalog.storage.readonly.view import LogView
 from tests.commands import ok
 from tests.golden_cases import GOLDEN, unpack
@@ -67,8 +69,8 @@ def test_the_browser_decodes_them_too(tmp_path: Path) -> None:
         record = next(dirs["orders", 0].records())
     for topic, key in (("__transaction_state", None), ("orders", b"\0\0\0\2tx")):
         with LogView(tmp_path / f"{topic}-0") as view:
-            shown = [column.get(record) for column in record_columns(view)]
-            rows = dict(field_level(view, record).things)
+            shown = [column.get(record) for column in record_columns(DecodedRecords(serdes_for(view, None)))]
+            rows = dict(FieldLevel(view, record).things)
         assert len(shown) == 6 and shown[0] == 0
         if key is None:
             assert "Error at offset 0" in str(shown[1]) and "Error at offset 0" in str(rows["key"])

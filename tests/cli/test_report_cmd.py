@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import kafkalog
 from tests.commands import kafkalog as run
+from tests.pages import shape_of
 from tests.raw_batches import batches, write_segment
 
 
@@ -31,6 +33,23 @@ def test_options(data: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stderr == b""
     assert b"users-0" in done.stdout and b"orders" not in done.stdout and b"Most frequent keys" not in done.stdout
     assert b"Most frequent keys" in run("report", data / "orders-0", "-o", "-").stdout
+
+
+def test_counts_by_a_path_are_a_section(data: Path, tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "data" / "typed-0", "a") as log:
+        log.append([b'{"a": {"b": "%s"}}' % (b"<b>&x", b"y")[n % 2] for n in range(10)] + [b"bad"])
+    done = run("report", data, "-t", "typed", "-o", "-", "--by", "value.a.b", "-s", "value=json", "--top", "1")
+    text = shape_of(done.stdout.decode()).text
+    assert done.returncode == 0 and "Records by value.a.b" in text
+    assert "11" not in text.partition("Records by value.a.b")[2].partition("Topics")[0].replace("10 records", "")
+    for said in ("<b>&x", "(1 other value)", "(not decoded)", "10 records; 2 different values; 1 record not decoded"):
+        assert said in text, said
+    assert "Records by" not in run("report", data, "-o", "-").stdout.decode()
+    whole = run("report", data, "-o", "-", "--by", "partition").stdout.decode()
+    assert shape_of(whole).open == [] and shape_of(whole).text.count("400 records; 2 different values") == 1
+    wrong = run("report", data, "-t", "typed", "-o", "-", "--by", "value.a.b")
+    assert wrong.returncode == 1 and b"not counted by value.a.b: topic typed: value is bytes" in wrong.stdout
+    assert run("report", data, "-o", "-", "--by", "vlue").returncode == 2
 
 
 def test_damage_is_in_the_page_and_in_the_status(data: Path, tmp_path: Path) -> None:

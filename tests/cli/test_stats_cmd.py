@@ -109,6 +109,54 @@ def test_damage_is_told_and_the_rest_is_shown(data: Path) -> None:
     ]  # fmt: skip
 
 
+def test_counts_by_a_path(tmp_path: Path) -> None:
+    """A table for each topic, over its partitions; as JSON an object for each topic behind those of the partitions."""
+    data = tmp_path / "data"
+    for part in (0, 1):
+        with kafkalog.open(data / f"orders-{part}", "a") as log:
+            log.append([b'{"country": "%s", "n": %d}' % ((b"DE", b"FR", b"IT")[n % 3], n) for n in range(30)])
+    with kafkalog.open(data / "b-0", "a") as log:
+        log.append([b"{bad", b'{"n": 1}'])
+    by = ("--by", "value.country", "-s", "value=json")
+    text = lines(data, *by)
+    at = text.index("orders: value.country")
+    assert text[at + 1].split() == ["VALUE", "RECORDS", "SHARE", "PART", "BYTES"]
+    assert [line.split()[:2] for line in text[at + 2 : at + 5]] == [["DE", "20"], ["FR", "20"], ["IT", "20"]]
+    assert text[at + 5] == "60 records; 3 different values"
+    assert "b: value.country" in text and "1 record not decoded, the first one: this is no JSON, at byte 1" in text
+    found = [json.loads(line) for line in lines("-d", data, "-t", "orders", "-p", "1", "-J", *by, "--top", "1")]
+    assert [one["topic"] for one in found] == ["orders", "orders"] and found[0]["partition"] == 1
+    assert found[1]["values"][0] == {"value": "DE", "records": 10, "bytes": found[1]["values"][0]["bytes"]}
+    assert (found[1]["by"], found[1]["rest"]["values"], found[1]["rest"]["records"]) == ("value.country", 2, 20)
+    where = lines(data, "-t", "orders", *by, "--where", "value.n < 3")
+    assert "6 records where value.n < 3; 3 different values" in where
+    assert any(line.split()[:2] == ["1", "30"] for line in lines(data, "-t", "orders", "--by", "partition"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "status", "said"),
+    [
+        (["--by", "vlue"], 2, "did you mean value"), (["--by", "value.a"], 2, "decode it"),
+        (["--where", "key is null"], 2, "give --by PATH"), (["-s", "value=json"], 2, "give --by PATH"),
+        (["--by", "key", "--where", "key >"], 2, "--where"), (["--by", "key", "-s", "vlue=json"], 2, "neither key nor"),
+        (["--by", "key", "--schemas", "x"], 2, "give -s"), (["--by", "value", "-s", "value=jsn"], 2, "unknown decoder"),
+    ],
+)  # fmt: skip
+def test_counts_that_cannot_be_made(data: Path, flags: list[str], status: int, said: str) -> None:
+    done = run("stats", data, "-t", "b", *flags)
+    assert done.returncode == status and said in done.stderr.decode() and b"Traceback" not in done.stderr
+
+
+def test_damage_between_counted_records_is_a_status(data: Path) -> None:
+    file = data / "b-0" / f"{0:020d}.log"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    done = run("stats", data, "-t", "b", "--by", "partition", "-J")
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 1 and counts["records"] == 40 and len(counts["damage"]) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

@@ -311,6 +311,21 @@ def handover_to_take_back(shell: Shell, at: Path) -> None:
     assert "undid the handover of 1 topic" in shell("handover", "--undo", "-d", at / "data")
 
 
+def write_many_keys(data: Path) -> None:
+    """A log of `orders` with more different keys than are counted by `stats --by`."""
+    with kafkalog.open(data / "orders-0", "a") as log:
+        for first in range(0, 100_001, 20_000):
+            log.append([(b"k%d" % n, b"v") for n in range(first, first + 20_000)])
+        log.append([(b"k7", b"v")])
+
+
+def too_many_values(shell: Shell, at: Path) -> None:
+    write_many_keys(at / "data")
+    assert "sql" in named_commands(shell("stats", "-d", at / "data", "--by", "key", status=2))
+    query = "SELECT decode(key), count(*) FROM orders GROUP BY ALL ORDER BY 2 DESC LIMIT 1"
+    assert shell("sql", "--csv", "-d", at / "data", query).split()[-1] == "k7,2"
+
+
 Scenario = Callable[[Shell, Path], None]
 COMMANDS: dict[str, tuple[Scenario, ...]] = {
     "export --format jsonl --on-damage skip": (damaged_directory,),
@@ -320,6 +335,7 @@ COMMANDS: dict[str, tuple[Scenario, ...]] = {
     "backup verify": (damaged_backup,),
     "restore": (backup_opened_for_writing,),
     "stats": (no_terminal,),
+    "sql": (too_many_values,),
     "dump": (no_terminal,),
     "consume --on-damage skip": (damaged_manifest_of_kept,),
     "topics list": (no_topic_named,),

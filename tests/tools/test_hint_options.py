@@ -20,7 +20,7 @@ from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS
 from tests import commands as processes
 from tests.backup.logs import fill, offsets
 from tests.tools.hint_sources import commands, hints, texts
-from tests.tools.test_hint_commands import Shell, shell
+from tests.tools.test_hint_commands import Shell, shell, write_many_keys
 from tests.tools.test_hint_commands import write_cut_log as write_cut_log
 
 __all__ = ["shell"]
@@ -204,6 +204,13 @@ def bench_on_a_log(shell: Shell, at: Path) -> Iterator[str]:
     shell(*given, "--use-existing", at / "data" / "orders-0")
 
 
+def too_many_values(shell: Shell, at: Path) -> Iterator[str]:
+    write_many_keys(at / "data")
+    given = ("stats", "-q", "-d", at / "data", "--by", "key")
+    yield shell(*given, status=2)
+    assert "3 different values" in shell(*given, "--where", "key in ('k7', 'k8', 'k9')")
+
+
 Scenario = Callable[[Shell, Path], Iterator[str]]
 RUN: dict[Scenario, tuple[str, ...]] = {
     export_again: ("--resume",),
@@ -219,6 +226,7 @@ RUN: dict[Scenario, tuple[str, ...]] = {
     large_batch_dumped: ("--max-message-size",),
     backup_in_the_directory: ("--backup-dir",),
     bench_on_a_log: ("--use-existing",),
+    too_many_values: ("--where",),
 }
 """What brings up a hint and then does what it says, with the flags in the hint."""
 ELSEWHERE = {

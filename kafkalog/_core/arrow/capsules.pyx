@@ -14,6 +14,7 @@ from libc.string cimport memcpy, memset, strcmp, strlen, strncmp
 
 from kafkalog._core.arrow.abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from kafkalog._core.arrow.columns cimport Columns
+from kafkalog._core.arrow.free cimport free_array, free_schema
 from kafkalog._core.arrow.nodes cimport LARGE, PLAIN, VIEWS, ZONE_BYTES, Shape, make_array, make_schema, name_of, times_fit
 from kafkalog._core.arrow.pieces cimport KEY, KINDS, TIMESTAMP, TOPIC, VALUE, Piece, drop_piece, hold_piece
 
@@ -117,20 +118,6 @@ cdef int ask(Shape* shape, object requested) except -1:
         if schema.children[i].format != NULL:
             wish(shape, i, schema.children[i].format)
     return 0
-
-
-cdef void free_schema(object capsule) noexcept:
-    cdef ArrowSchema* schema = <ArrowSchema*>PyCapsule_GetPointer(capsule, "arrow_schema")
-    if schema.release != NULL:
-        schema.release(schema)
-    free(schema)
-
-
-cdef void free_array(object capsule) noexcept:
-    cdef ArrowArray* array = <ArrowArray*>PyCapsule_GetPointer(capsule, "arrow_array")
-    if array.release != NULL:
-        array.release(array)
-    free(array)
 
 
 cdef void free_stream(object capsule) noexcept:

@@ -1,11 +1,12 @@
 """The columns of one batch of values, and their way into Arrow: each node owns what it shows, and releases it alone."""
 cimport cython
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
 
 from kafkalog._core.arrow.abi cimport ARROW_FLAG_NULLABLE, ArrowArray, ArrowSchema
+from kafkalog._core.arrow.free cimport free_array, free_schema
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, grow_memory, hold_memory, new_memory
 from kafkalog._core.values.nodes cimport (
     BOOL_NODE, BYTES_NODE, FIXED_NODE, LIST_NODE, MOST_END, NONE_NODE, PUT_MEMORY, PUT_OK, STRUCT_NODE, Limits, Node,
@@ -310,20 +311,6 @@ cdef bint shrink(Builder b) noexcept nogil:
 
 
 # Arrow
-
-cdef void free_schema(object capsule) noexcept:
-    cdef ArrowSchema* schema = <ArrowSchema*>PyCapsule_GetPointer(capsule, "arrow_schema")
-    if schema.release != NULL:
-        schema.release(schema)
-    free(schema)
-
-
-cdef void free_array(object capsule) noexcept:
-    cdef ArrowArray* array = <ArrowArray*>PyCapsule_GetPointer(capsule, "arrow_array")
-    if array.release != NULL:
-        array.release(array)
-    free(array)
-
 
 cdef void release_schema(ArrowSchema* schema) noexcept nogil:
     cdef int64_t i

@@ -1,0 +1,28 @@
+"""The level with the browser's keys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog.browse.levels import ListLevel
+from kafkalog.inspect.rows import Column
+
+__all__ = ["HELP"]
+
+_ROWS: Final = (
+    ("Enter, Right", "open the item; open or fold a field of a decoded value"),
+    ("Left, Esc", "go back; cancel a search"),
+    ("Up, Down", "move a row; PageUp, PageDown a screenful"),
+    ("Home, End", "go to the first or the last row"),
+    ("/", "find a key, or a record for which a condition is true"),
+    ("n", "find the next one"),
+    ("[ and ]", "go to the previous or next record with this record's key"),
+    ("o", "go to an offset, negative from the end"),
+    ("t", "go to the first record at or after a time"),
+    ("r", "read the files again"),
+    ("?", "show these keys"),
+    ("q", "quit"),
+)
+HELP: Final = ListLevel(
+    _ROWS, (Column("key", lambda row: row[0], "count"), Column("action", lambda row: row[1])), "keys"
+)

@@ -1,0 +1,58 @@
+"""Options that name decoders of keys and values, `-s` and `--schemas`, and what commands make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from kafkalog.cli.common import Command
+
+__all__ = ["decoder_names", "schemas_option", "serdes_option", "typed_keywords"]
+
+COLUMN_DECODERS = "json, string, int64 (and the like), uuid, avro or protobuf (with --schemas)"
+"""Names of decoders of columns, for the help of commands."""
+ROW_DECODERS = (
+    "a pack string as in kcat (such as >iq$), json, integer, long, string, int32 (and the like), uuid, avro, protobuf "
+    "or jsonschema (with --schemas), or module:function"
+)
+"""Names of decoders of single values."""
+
+
+def serdes_option(help: str) -> Callable[[Command], Command]:
+    """Add -s, repeatable, as `serdes`."""
+    return click.option("-s", "serdes", multiple=True, metavar="SERDES", help=help)
+
+
+def schemas_option(command: Command) -> Command:
+    """Add --schemas, for decoders that use a registry's schemas."""
+    return click.option(
+        "--schemas", type=click.Path(), metavar="PLACE",
+        help="Registry schemas: a directory with <id>.avsc and <id>.desc; for Avro also a registry's http address, or "
+        "a data directory with the topic _schemas.",
+    )(command)
+
+
+def decoder_names(serdes: Sequence[str]) -> dict[str, str]:
+    """Return the names of the decoders of "key" and "value" in `-s` flags; a usage error for another part.
+
+    >>> decoder_names(["string", "value=json"])
+    {'key': 'string', 'value': 'json'}
+    """
+    found: dict[str, str] = {}
+    for text in serdes:
+        part, equals, name = text.partition("=")
+        if equals and part not in ("key", "value"):
+            raise click.BadParameter(f"{part!r} is neither key nor value", param_hint=f"-s {text}")
+        found |= {part: name} if equals else {"key": text, "value": text}
+    return found
+
+
+def typed_keywords(serdes: Sequence[str], schemas: str | None) -> dict[str, Any]:
+    """Return the keywords of a scan that decodes as `-s` says, with nulls for what does not decode; {} without `-s`."""
+    if not serdes:
+        if schemas is not None:
+            raise click.UsageError("--schemas is for decoders: give -s, such as -s value=avro")
+        return {}
+    return {**decoder_names(serdes), "schemas": schemas, "on_undecodable": "null"}
