@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import (
@@ -14,8 +15,9 @@ from kafkalog.errors import (
     KafkalogError,
     StorageError,
 )
-from kafkalog.keys.build import build_segment, new_secret, open_index
+from kafkalog.keys.build import build_segment, open_index
 from kafkalog.keys.format import read_header
+from kafkalog.sidecars.identity import new_secret
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.names import SWAP_SUFFIX
 
@@ -60,11 +62,18 @@ def _info(segment: Any, place: KeyIndexPlace) -> KeyIndexInfo:
     return KeyIndexInfo(base, "ok", opened.header.records, opened.header.file_bytes, path)
 
 
-def build_indexes(source: LogSource, place: KeyIndexPlace, *, rebuild: bool = False) -> tuple[KeyIndexInfo, ...]:
+def build_indexes(
+    source: LogSource,
+    place: KeyIndexPlace,
+    *,
+    rebuild: bool = False,
+    until: Callable[[], bool] = lambda: False,
+) -> tuple[KeyIndexInfo, ...]:
     """Build the missing, stale and damaged indexes of the closed segments, all of them with `rebuild`; return all.
 
-    Indexes of segments that are gone are removed. A segment that is damaged gets none: the others are built, and then
-    its error is raised. Raises CorruptRecord, InvalidRecord, StorageError.
+    No further segment is begun once `until` returns True. Indexes of segments that are gone are removed. A segment that
+    is damaged gets none: the others are built, and then its error is raised. Raises CorruptRecord, InvalidRecord,
+    StorageError.
     """
     segments: LogSegments[Any] = source.segments
     place.remove_others(segment.base_offset for segment in segments[:-1])
@@ -72,6 +81,8 @@ def build_indexes(source: LogSource, place: KeyIndexPlace, *, rebuild: bool = Fa
     failure: KafkalogError | None = None
     infos: list[KeyIndexInfo] = []
     for segment, following in zip(segments[:-1], segments[1:], strict=True):
+        if until():
+            break
         try:
             info = _info(segment, place)
             if rebuild or info.state != "ok":

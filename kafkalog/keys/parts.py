@@ -14,11 +14,11 @@ from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
 from kafkalog.errors import CorruptIndex, StorageError
-from kafkalog.keys.build import new_secret, open_index, take_keys
-from kafkalog.keys.format import FileStamp, stamp_of
+from kafkalog.keys.build import open_index, take_keys
 from kafkalog.keys.view_end import ViewEnd
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count, was_truncated
+from kafkalog.sidecars.identity import FileStamp, new_secret, stamp_of
 from kafkalog.storage.readonly.view import LogView
 
 if TYPE_CHECKING:
