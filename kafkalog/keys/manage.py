@@ -77,26 +77,31 @@ def build_indexes(
     """
     segments: LogSegments[Any] = source.segments
     place.remove_others(segment.base_offset for segment in segments[:-1])
-    secret = _common_secret(place)
+    secret = common_secret(place)
     failure: KafkalogError | None = None
     infos: list[KeyIndexInfo] = []
     for segment, following in zip(segments[:-1], segments[1:], strict=True):
         if until():
             break
         try:
-            info = _info(segment, place)
-            if rebuild or info.state != "ok":
-                info = _built(segment, following.base_offset, place, secret)
+            infos.append(build_index(segment, following.base_offset, place, secret, rebuild=rebuild))
         except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
             failure = failure or error
-            continue
-        infos.append(info)
     if failure is not None:
         raise failure
     return tuple(infos)
 
 
-def _built(segment: Any, bound: int, place: KeyIndexPlace, secret: bytes) -> KeyIndexInfo:
+def build_index(
+    segment: Any, bound: int, place: KeyIndexPlace, secret: bytes, *, rebuild: bool = False
+) -> KeyIndexInfo:
+    """Build the index of one closed segment, whose offsets are below `bound`, unless there is one that fits.
+
+    Raises as `build_segment`, StorageError for a segment that is being replaced.
+    """
+    info = _info(segment, place)
+    if info.state == "ok" and not rebuild:
+        return info
     if segment.path.endswith(SWAP_SUFFIX):
         raise StorageError("the segment is being replaced by its owner", path=segment.path, hint="try again")
     header = build_segment(segment, bound, place, secret)
@@ -104,7 +109,7 @@ def _built(segment: Any, bound: int, place: KeyIndexPlace, secret: bytes) -> Key
     return KeyIndexInfo(base, "ok", header.records, header.file_bytes, place.path_of(base))
 
 
-def _common_secret(place: KeyIndexPlace) -> bytes:
+def common_secret(place: KeyIndexPlace) -> bytes:
     """Return the secret of an index there is, so that a key is hashed once for all segments; else another one."""
     for base in place.base_offsets():
         try:

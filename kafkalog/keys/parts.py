@@ -31,10 +31,22 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 PAGES_BYTES: Final = 256 << 20
 """Memory for the pages of all indexes of a log; beyond it they are given back and read again when needed."""
+_RECORD_BYTES: Final = 28
+"""Memory of a record in a map that is full."""
 CALLS_BETWEEN_CHECKS: Final = 255
 """A mask: the memory of the pages is counted once in so many calls, which read at most as many pages a segment."""
 NOT_FOUND: Final = -1
+LAST_OFFSET: Final = 2**63 - 1
 _LAST_CHUNK_BYTES: Final = 61
+
+
+def most_records(map_bytes: int) -> int:
+    """Return the number of records whose map takes at most `map_bytes`: a power of two, or 0.
+
+    >>> most_records(256 << 20), most_records(1 << 10)
+    (8388608, 0)
+    """
+    return 0 if map_bytes < 64 * _RECORD_BYTES else 1 << (map_bytes // _RECORD_BYTES).bit_length() - 1
 
 
 class Part:
@@ -62,22 +74,37 @@ class Part:
         )  # fmt: skip
 
 
+def _with_records(chunk: Chunk, most: int) -> Chunk:
+    """Return the chunk, or as many of its first batches as have at most so many records; an unknown count is one."""
+    batches = chunk.batches
+    if batches.record_count <= most:
+        return chunk
+    for row in range(chunk.first, chunk.last):
+        most -= max(1, batches[row].count)
+        if most < 0:
+            return chunk._replace(last=row)
+    return chunk
+
+
 class Parts:
     """The parts of one log, lowest offset first, as of the last `current`; they follow the log.
 
-    `place` is where the indexes of closed segments lie. Threads: under `lock`.
+    `place` is where the indexes of closed segments lie. The keys of the log's end are in a map of up to `map_bytes`;
+    what lies behind it, a part of its own, is searched. Threads: under `lock`.
     """
 
-    def __init__(self, source: LogSource, place: KeyIndexPlace) -> None:
+    def __init__(self, source: LogSource, place: KeyIndexPlace, map_bytes: int) -> None:
         self.place = place
         self.lock = threading.Lock()
         self._source = source
         self._segments: object = None
         self._closed: dict[int, tuple[FileStamp, int, Part]] = {}
         self._parts: list[Part] = []
+        self._map_records = most_records(map_bytes)
         self._tried: dict[int, FileStamp | None] = {}
         self._secret = new_secret()
         self._tail: KeyMap | None = None
+        self._is_full = False
         self._tail_base = -1
         self._covered = -1
         self._truncations = -1
@@ -141,10 +168,18 @@ class Parts:
             self._closed[base] = stamp, segment.size, part
             parts.append(part)
         active = segments[-1]
+        self._parts = parts
         if active.base_offset != self._tail_base:
             self._begin_tail(active.base_offset)
-        parts.append(Part(active, active.base_offset, 2**63 - 1, self._secret, self._tail))
-        self._parts = parts
+        self._set_end_parts(active)
+
+    def _set_end_parts(self, active: Any) -> None:
+        """Replace the parts of the active segment: what is in the map, and what lies behind it once that is full."""
+        closed = [part for part in self._parts if part.bound <= self._tail_base]
+        bound = self._covered if self._is_full else LAST_OFFSET
+        mapped = Part(active, self._tail_base, bound, self._secret, self._tail)
+        behind = [Part(active, bound, LAST_OFFSET, self._secret, None)] if self._is_full else []
+        self._parts = [*closed, mapped, *behind]
 
     def _is_new(self, part: Part) -> bool:
         """Return True for a part without an index if there is one now that was not tried: another process built it."""
@@ -177,6 +212,7 @@ class Parts:
     def _begin_tail(self, base_offset: int) -> None:
         self._tail = KeyMap(self._secret, base_offset)
         self._tail_base = self._covered = self._map_start = base_offset
+        self._is_full = False
         self._last_batch = None
         if self._view_end is not None:
             self._view_end.forget()
@@ -184,7 +220,7 @@ class Parts:
         self._read_end = -1
         self._view_state = None
         if self._parts:
-            self._parts[-1].index = self._tail
+            self._set_end_parts(self._parts[-1].segment)
 
     def _follow_end(self, segments: LogSegments[Any], skipped: list[Skipped] | None) -> None:
         """Put the keys of the batches that were appended into the map; begin again where they do not continue it."""
@@ -203,9 +239,15 @@ class Parts:
         assert self._tail is not None
         try:
             skips = None if skipped is None else self._gaps
-            for chunk in batch_chunks(source, start, end, skipped=skips) if start < end else ():
-                take_keys(self._tail, chunk)
-                self._note_last(chunk)
+            for chunk in batch_chunks(source, start, end, skipped=skips) if start < end and not self._is_full else ():
+                fitting = _with_records(chunk, self._map_records - self._tail.records)
+                if fitting.last > fitting.first:
+                    take_keys(self._tail, fitting)
+                    self._note_last(fitting)
+                if fitting is not chunk:
+                    self._is_full = True
+                    self._set_end_parts(segments[-1])
+                    break
         except BaseException:
             self._begin_tail(self._tail_base)  # it may hold some of the keys of a chunk
             raise

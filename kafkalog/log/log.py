@@ -61,7 +61,8 @@ class Log:
     """
 
     __slots__ = (
-        "__weakref__", "_key_store", "_keys", "_opened", "_source", "_time_ranges", "path", "topic_partition",
+        "__weakref__", "_key_memory_bytes", "_key_store", "_keys", "_opened", "_source", "_time_ranges", "path",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(self, source: LogSource, opened: WritableLog | None) -> None:
@@ -69,6 +70,7 @@ class Log:
         self.topic_partition: TopicPartition = source.topic_partition
         self._source = source
         self._opened = opened
+        self._key_memory_bytes = keyed.KEY_MEMORY_BYTES
         self._key_store: keyed.KeyStore = None
         self._keys: KeyLookup | None = None
         self._time_ranges: TimeRanges | None = None
