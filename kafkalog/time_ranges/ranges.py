@@ -90,11 +90,12 @@ class TimeRanges:
                     return None
                 self._unsound[base] = stamp_of(status)
                 fits = read_times(segment, bound)
-                del self._unsound[base]
+                self._unsound.pop(base, None)
         except (KafkalogError, OSError):  # reading meets the damage
             return None
         self._held[base] = fits
-        for gone in self._held.keys() - {one.base_offset for one in self._source.segments}:
+        bases = {one.base_offset for one in self._source.segments}
+        for gone in [one for one in list(self._held) if one not in bases]:
             self._held.pop(gone, None)
         if fits is not held and self._place is not None and not segment.path.endswith(SWAP_SUFFIX):
             self._store(fits, self._place)

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -15,6 +16,7 @@ import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument
 from kafkalog.sidecars import identity
 from tests.fuzz_cases import KINDS
+from tests.transactional import made
 from tests.where.logs import Batch, write_log
 
 T = 1_700_000_000_000
@@ -77,6 +79,34 @@ def test_no_row_is_lost_while_the_log_changes(data: st.DataObject, bounds: Bound
                     log.compact()
                 for one in (log, reader, stored):
                     check(one, bounds)
+
+
+def test_committed_reads(tmp_path: Path) -> None:
+    events = [("data", 7, 3), ("plain", 0, 2), ("abort", 7, 0), ("data", 8, 2), ("commit", 8, 0), ("plain", 0, 1)]
+    written = made(events)
+    written.write(tmp_path / "t-0")
+    with kafkalog.open(tmp_path / "t-0", "a", time_ranges=True) as log:
+        log.roll()
+        log.append([(b"k", b"late", 1), (b"k", b"new", 1_790_000_000_000)])
+        log.roll()
+        log.append([(b"k", b"latest", 5)])
+        times = {one.offset: one.timestamp for one in log.records(isolation="read_committed")}
+        assert len(times) == 8
+        for until in sorted({*times.values(), 0, 3, 2**42}) * 2:
+            found = [one.offset for one in log.records(where=f"time < {until}", isolation="read_committed")]
+            assert found == [offset for offset, time in times.items() if time < until]
+
+
+def test_threads_note_the_same_segments(tmp_path: Path, settled: None) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a", time_ranges=True) as log:
+        for part in range(8):
+            log.append([(b"k", b"v", T + (part * 5 + n) % 13) for n in range(50)])
+            log.roll()
+        expected = [one.offset for one in log if one.timestamp < T + 3]
+        with ThreadPoolExecutor(4) as pool:
+            query = f"time < {T + 3}"
+            found = list(pool.map(lambda _: [one.offset for one in log.records(where=query)], range(24)))
+        assert found == [expected] * 24
 
 
 @pytest.fixture
