@@ -91,10 +91,10 @@ def checked_keys(keys: object) -> list[bytes]:
 class KeyLookup:
     """Look-ups in the log of `source`, whose key indexes lie at `place`. Threads: safe."""
 
-    def __init__(self, source: LogSource, place: KeyIndexPlace, memory_bytes: int) -> None:
+    def __init__(self, source: LogSource, place: KeyIndexPlace, *, memory_bytes: int | None = None) -> None:
         self.place = place
         self._source = source
-        self._parts = Parts(source, place, memory_bytes)
+        self._parts = Parts(source, place, map_bytes=memory_bytes)
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""

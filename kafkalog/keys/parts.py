@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 PAGES_BYTES: Final = 256 << 20
 """Memory for the pages of all indexes of a log; beyond it they are given back and read again when needed."""
+MAP_BYTES: Final = 256 << 20
+"""Default memory for the keys of a log's end."""
 _RECORD_BYTES: Final = 28
 """Memory of a record in a map that is full."""
 CALLS_BETWEEN_CHECKS: Final = 255
@@ -93,14 +95,14 @@ class Parts:
     what lies behind it, a part of its own, is searched. Threads: under `lock`.
     """
 
-    def __init__(self, source: LogSource, place: KeyIndexPlace, map_bytes: int) -> None:
+    def __init__(self, source: LogSource, place: KeyIndexPlace, *, map_bytes: int | None = None) -> None:
         self.place = place
         self.lock = threading.Lock()
         self._source = source
         self._segments: object = None
         self._closed: dict[int, tuple[FileStamp, int, Part]] = {}
         self._parts: list[Part] = []
-        self._map_records = most_records(map_bytes)
+        self._map_records = most_records(MAP_BYTES if map_bytes is None else map_bytes)
         self._tried: dict[int, FileStamp | None] = {}
         self._secret = new_secret()
         self._tail: KeyMap | None = None

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
 
 _LOG: Final = logging.getLogger(__name__)
-KEY_MEMORY_BYTES: Final = 256 << 20
-"""Default memory for the keys of the active segment."""
 BUILD_TASK: Final = "build-key-index"
 _OPTIONS: Final = ("isolation", "on_damage", "skipped")
 KeyStore = str | os.PathLike[str] | None
@@ -52,7 +50,7 @@ def lookup_of(log: Log) -> KeyLookup:
     if lookup is None:
         from kafkalog.keys.lookup import KeyLookup
 
-        log._keys = lookup = KeyLookup(log._source, place_of(log), log._key_memory_bytes)
+        log._keys = lookup = KeyLookup(log._source, place_of(log), memory_bytes=log._key_memory_bytes)
     return lookup
 
 

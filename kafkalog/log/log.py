@@ -70,7 +70,7 @@ class Log:
         self.topic_partition: TopicPartition = source.topic_partition
         self._source = source
         self._opened = opened
-        self._key_memory_bytes = keyed.KEY_MEMORY_BYTES
+        self._key_memory_bytes: int | None = None
         self._key_store: keyed.KeyStore = None
         self._keys: KeyLookup | None = None
         self._time_ranges: TimeRanges | None = None
