@@ -10,11 +10,12 @@ from pathlib import Path
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.bytes.crc import crc32c
 from kafkalog._core.keys.key_builder import KeyBuilder
-from kafkalog.keys.format import NO_STAMP, Block, KeyIndexHeader, packed
+from kafkalog.keys.format import Block, KeyIndexHeader, packed
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
+from kafkalog.sidecars.identity import NO_STAMP
 
 T = 1_700_000_000_000
 TEXT = b"one two one two one two one two " * 9

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog._core.batch.record import Record as Record
     from kafkalog.config.broker import BrokerConfig as BrokerConfig
     from kafkalog.dirs.log_dirs import LogDirs as LogDirs
-    from kafkalog.dirs.log_dirs import open_dirs as open_dirs
+    from kafkalog.dirs.open import open_dirs as open_dirs
     from kafkalog.log.log import Log as Log
     from kafkalog.log.open import open as open
     from kafkalog.log.slice import LogSlice as LogSlice
@@ -55,7 +55,7 @@ _NAMES = {
     "TopicPartition": ("types", "TopicPartition"),
     "convert": ("records.convert", "convert"),
     "open": ("log.open", "open"),
-    "open_dirs": ("dirs.log_dirs", "open_dirs"),
+    "open_dirs": ("dirs.open", "open_dirs"),
     "open_files": ("util.descriptors", "DESCRIPTORS"),
     "repair": ("tools.repair.directories", "repair"),
     "verify": ("tools.verify.directories", "verify"),

@@ -43,6 +43,7 @@ def register(
     cursor: str | None = None,
     cursors: Path | None = None,
     lateness_ms: int | None = None,
+    time_ranges: Path | None = None,
     **options: Any,
 ) -> TopicTables:
     """Make topics tables of a DuckDB connection, all of them or those in `topics`; nothing is read before a query is.
@@ -52,9 +53,11 @@ def register(
     Each query sees the records that are there when it begins, also while a broker writes. Its columns, and its
     conditions on partition, offset and time as far as DuckDB hands them over, decide what is read.
 
-    `lateness_ms` is the most by which a record may be older than any record before it in its partition. It lets an
-    upper bound of time end the reading; a record that is later than that may be missing from such a query. By default
-    any lateness is expected, and reading goes on to the end of the partition. `options` are keywords of `Log.scan`,
+    `time_ranges` is a directory, not a data directory, where the times of segments are kept: the first query with an
+    upper bound of time reads the segments behind it, later ones only those that may hold a match. By default they are
+    kept in memory. `lateness_ms` is the most by which a record may be older than any record before it in its partition.
+    It lets an upper bound of time end the reading; a record that is later than that may be missing from such a query.
+    `options` are keywords of `Log.scan`,
     such as `isolation` and `on_damage`. With `cursor` the tables have the records behind the positions of that named
     cursor, which `commit()` of the result moves; `cursors` is the directory where it is stored.
 
@@ -63,7 +66,9 @@ def register(
     kafkalog's text, file and offset in it; the `failure` of the result is the error itself.
     """
     need_arrow("kafkalog.duckdb", "sql")
-    tables = TopicTables(dirs, topics, cursor=cursor, cursors=cursors, lateness_ms=lateness_ms, options=options)
+    tables = TopicTables(
+        dirs, topics, cursor=cursor, cursors=cursors, lateness_ms=lateness_ms, time_ranges=time_ranges, options=options,
+    )  # fmt: skip
     try:
         for topic, name in tables.names.items():
             dataset = dataset_of(tables.tables[topic], tables)

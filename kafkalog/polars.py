@@ -29,12 +29,17 @@ __all__ = ["scan"]
 
 
 def scan(
-    dirs: LogDirs | Path | Iterable[Path], topic: str, *, lateness_ms: int | None = None, **options: Any
+    dirs: LogDirs | Path | Iterable[Path],
+    topic: str,
+    *,
+    lateness_ms: int | None = None,
+    time_ranges: Path | None = None,
+    **options: Any,
 ) -> polars.LazyFrame:
     """Return a topic as a LazyFrame of Polars; nothing is read before it is collected.
 
-    `dirs`, `lateness_ms` and `options` are as for `kafkalog.duckdb.register`. The columns of the query, its number of
-    rows, and its conditions on partition, offset and time decide what is read.
+    `dirs`, `lateness_ms`, `time_ranges` and `options` are as for `kafkalog.duckdb.register`. The columns of the query,
+    its number of rows, and its conditions on partition, offset and time decide what is read.
 
     Raises IllegalArgument for an unknown topic; MissingPackage without Polars or pyarrow; the errors of
     `kafkalog.open_dirs`. Collecting raises the errors of reading.
@@ -47,7 +52,7 @@ def scan(
         raise MissingPackage(f"kafkalog.polars needs polars ({error})", hint="pip install 'kafkalog[polars]'") from None
     from kafkalog.tables.polars_filters import arrow_filter
 
-    tables = TopicTables(dirs, [topic], lateness_ms=lateness_ms, options=options)
+    tables = TopicTables(dirs, [topic], lateness_ms=lateness_ms, time_ranges=time_ranges, options=options)
     table = tables.tables[topic]
     empty = polars.DataFrame(table.schema.empty_table())
 

@@ -39,7 +39,7 @@ def test_calls_give_what_the_log_gives(tmp_path: Path) -> None:
         info = await log.append([b"a", (b"k", b"b"), b"c"])
         assert (info.first_offset, info.last_offset) == (0, 2)
         assert (await log.start_offset(), await log.end_offset()) == (0, 3)
-        assert (await log.get(1)).value == b"b" and (await log.get(-1)).value == b"c"
+        assert (await log.record_at(1)).value == b"b" and (await log.record_at(-1)).value == b"c"
         assert (await log.offset_for_time(-1)).offset == 3
         assert await log.roll() == 3
         await log.flush()
@@ -49,9 +49,28 @@ def test_calls_give_what_the_log_gives(tmp_path: Path) -> None:
         assert [record.offset async for record in log.records()] in ([1], [])
         assert str(log.topic_partition) == "t-0" and repr(log).startswith("<AsyncLog <Log t-0")
         with pytest.raises(OffsetOutOfRange):
-            await log.get(7)
+            await log.record_at(7)
         with pytest.raises(TypeError):
             await log.append("text")
+
+    run(tmp_path / "t-0", scenario)
+
+
+def test_look_ups_by_key_give_what_the_log_gives(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        await log.append([(b"k%d" % (n % 7), b"v%d" % n) for n in range(3000)])
+        await log.roll()
+        await log.append([(b"k1", None)])
+        wanted = [b"k0", b"k1", b"nobody"]
+        assert [await log.get(key) for key in wanted] == [log.log.get(key) for key in wanted]
+        assert await log.get_many(wanted) == log.log.get_many(wanted)
+        assert [one.offset async for one in log.history(b"k1")] == [*range(1, 3000, 7), 3000]
+        assert (await log.get(b"k1", isolation="read_committed")).value is None
+        for wrong in (0, "k1", None):
+            with pytest.raises(TypeError, match="key"):
+                await log.get(wrong)
+        with pytest.raises(IllegalArgument):
+            await log.get_many(wanted, isolation="later")
 
     run(tmp_path / "t-0", scenario)
 
@@ -288,7 +307,7 @@ def test_a_call_that_fails_leaves_no_cycle(tmp_path: Path) -> None:
         with left_to_collector() as left:
             for _ in range(3):
                 try:
-                    await log.get(5)
+                    await log.record_at(5)
                 except OffsetOutOfRange:
                     pass
         assert [one for one in left if isinstance(one, FrameType | OffsetOutOfRange)] == []

@@ -23,8 +23,8 @@ pytestmark = [
 _HERE = os.path.dirname(os.path.abspath(kafkalog.__file__))
 FILES = tuple(
     os.path.join(_HERE, *name.split("/"))
-    for name in ("dirs/log_dirs.py", "dirs/writable.py", "manager/log_manager.py", "manager/starting.py",
-                 "manager/job.py", "manager/directory_set.py", "util/scheduler.py")
+    for name in ("dirs/log_dirs.py", "dirs/open.py", "dirs/writable.py", "manager/log_manager.py",
+                 "manager/starting.py", "manager/job.py", "manager/directory_set.py", "util/scheduler.py")
 )  # fmt: skip
 
 

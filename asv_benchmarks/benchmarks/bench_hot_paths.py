@@ -73,6 +73,10 @@ class Indexes(_Body):
     params = names("indexes")
 
 
+class Keys(_Body):
+    params = names("keys")
+
+
 class Opening(_Body):
     params = names("opening")
 
@@ -87,6 +91,10 @@ class Reading(_Body):
 
 class Tools(_Body):
     params = names("tools")
+
+
+class Values(_Body):
+    params = names("values")
 
 
 class Instructions:

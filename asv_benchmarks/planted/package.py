@@ -129,4 +129,17 @@ READING = (
     Plant("text of records", "tools/consume/text.py", "text = TemplateText(", "sum(bytes(50000))"),
     Plant("poll with a cursor", "cursors/cursor.py", "before = self._next", "sum(bytes(8000))"),
 )  # fmt: skip
-PACKAGE = (*APPENDING, *CLEANING, *CODECS, *COLUMNS, *INDEXES, *OPENING, *TOOLS, *PRODUCERS, *READING)
+TYPED = (
+    Plant("build a key index", "_core/keys/key_builder.pyx", "cdef bytes out = PyBytes_FromStringAndSize(NULL, size)",
+          "sum(bytearray(30000))"),
+    Plant("get by key", "log/keyed.py", "lookup = log._keys or lookup_of(log)", "sum(bytes(300))"),
+    Plant("get many keys", "log/keyed.py",
+          "return lookup_of(log).get_many(keys, isolation_of(isolation), skipped_of(on_damage, skipped))",
+          "sum(bytes(30000))"),
+    Plant("Avro values to Arrow columns", "values/avro.py", "given = value_column(column)", "sum(bytes(30000))"),
+    Plant("JSON values to Arrow columns", "_core/values/json_rows.pyx", "memset(&run, 0, sizeof(Run))",
+          "sum(bytearray(30000))", also=("condition on a path into JSON",)),
+    Plant("condition on a path into JSON", "log/selection.py", 'expression = _expression(given.get("where"))',
+          "sum(bytes(200000))"),
+)  # fmt: skip
+PACKAGE = (*APPENDING, *CLEANING, *CODECS, *COLUMNS, *INDEXES, *OPENING, *TOOLS, *PRODUCERS, *READING, *TYPED)

@@ -64,6 +64,13 @@ if TYPE_CHECKING:
         registry: Any
         message: str
 
+    class _LookUp(TypedDict, total=False):
+        """Keywords of look-ups by key."""
+
+        isolation: str | None
+        on_damage: str
+        skipped: list[Skipped] | None
+
     class _Cursors(TypedDict, total=False):
         """Keywords of `Log.cursors`."""
 
@@ -140,7 +147,9 @@ class AsyncLog:
     ...     async with wrap(log) as alog:
     ...         await alog.append([(b"u-3", b"third")])
     ...         await alog.flush()
-    ...         print([record.value async for record in alog.records(1)], (await alog.get(0)).key)
+    ...         print([record.value async for record in alog.records(1)], (await alog.record_at(0)).key)
+    ...         print((await alog.get(b"u-3")).offset, await alog.get_many([b"u-4"]))
+    ...         print([record.offset async for record in alog.history(b"u-3")])
     ...         batches = [bytes(batch) async for batch in alog.batches()]
     ...         await alog.append_bytes(batches[0])
     ...         await alog.append_arrow(log.table(["value"]))
@@ -148,6 +157,8 @@ class AsyncLog:
     ...         print((await alog.offset_for_time(0)).offset, [record.offset async for record in alog.tail(0.01, -1)])
     >>> asyncio.run(read_and_write())
     [b'second', b'third'] b'u-1'
+    2 [None]
+    [2]
     0 10 10
     0 [9]
     >>> async def look_after():
@@ -195,9 +206,23 @@ class AsyncLog:
         """Return the offset of the next record to be appended."""
         return await self._run(lambda: self.log.end_offset)
 
-    async def get(self, offset: int) -> Record:
+    async def record_at(self, offset: int) -> Record:
         """Return the record with this offset: `log[offset]`."""
         return await self._run(lambda: self.log[offset])
+
+    async def get(self, key: Buffer, **options: Unpack[_LookUp]) -> Record | None:
+        """Return the last record with this key, None if there is none, as `Log.get` does."""
+        return await self._run(self.log.get, key, **options)
+
+    async def get_many(self, keys: Iterable[Buffer], **options: Unpack[_LookUp]) -> list[Record | None]:
+        """Return the last record of each key, as `Log.get_many` does."""
+        return await self._run(self.log.get_many, keys, **options)
+
+    async def history(self, key: Buffer, **options: Unpack[_LookUp]) -> AsyncIterator[Record]:
+        """Yield all records with this key, as `Log.history` does; a thread reads up to 1,024 of them at a time."""
+        source = await self._run(self.log.history, key, **options)
+        async for record in self._in_chunks(source, RECORDS_PER_CALL):
+            yield record
 
     async def append(self, records: OneRecord | Iterable[OneRecord], **options: Unpack[_Append]) -> LogAppendInfo:
         """Append records as `Log.append` does; return its result."""

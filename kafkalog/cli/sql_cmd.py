@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         commit: bool
         cursors: str | None
         lateness_ms: int | None
+        time_ranges: str | None
         serdes: tuple[str, ...]
         schemas: str | None
         isolation_level: str | None
@@ -60,7 +61,13 @@ _Row = tuple[Any, ...]
     type=click.IntRange(min=0),
     metavar="MS",
     help="No record is older by more than MS than one before it in its partition: reading stops at an upper bound of "
-    "time. Default: records of any age are expected, and reading goes on to the end.",
+    "time. Default: records of any age are expected.",
+)
+@click.option(
+    "--time-ranges",
+    metavar="DIR",
+    help="Keep the times of segments in this directory: the next query with an upper bound of time reads only the "
+    "parts that it may match. Not a data directory; it is created.",
 )
 @serdes_option(
     "With -t: decode keys and values to typed columns: key=NAME or value=NAME; NAME is "
@@ -106,7 +113,8 @@ def command(**given: Unpack[_Given]) -> int:
         connection.execute("SET TimeZone = 'UTC'")
         with register(
             connection, dirs, given["topics"] or None, cursor=given["group"], cursors=cursors,
-            lateness_ms=given["lateness_ms"], isolation=isolation, **damage, **typed,
+            lateness_ms=given["lateness_ms"], time_ranges=given["time_ranges"], isolation=isolation, **damage,
+            **typed,
         ) as tables:  # fmt: skip
             _run(connection, query, tables, _printer(given))
             if given["commit"]:

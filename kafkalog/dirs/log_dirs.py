@@ -1,4 +1,4 @@
-"""`kafkalog.open_dirs` and `LogDirs`: the topics of data directories as one Python object."""
+"""`LogDirs`: the topics of data directories as one Python object."""
 
 from __future__ import annotations
 
@@ -6,21 +6,15 @@ import atexit
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Never, overload
 
-from kafkalog.config.broker import BROKER_TABLE
 from kafkalog.config.topic import key_for
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, LogClosed, ReadOnlyLog, UnknownConfig
-from kafkalog.storage.durability import Sync, check_sync
-from kafkalog.tools.directories import path_list, refuse_partition
 from kafkalog.types import TopicPartition
-from kafkalog.util.fileio import OS
 from kafkalog.util.guards import run_finalizer
 from kafkalog.util.interrupts import deferred_interrupts
-from kafkalog.util.keywords import closest_match, not_for_reading, unknown_keyword
-from kafkalog.util.paths import real_path
+from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
     from kafkalog.cleaner.stats import Clean, CleanerReport
@@ -31,89 +25,11 @@ if TYPE_CHECKING:
     from kafkalog.dirs.types import Directory, Topic
     from kafkalog.dirs.writable import LogStore
     from kafkalog.log.log import Log
-    from kafkalog.log.open_writable import OnDamage
     from kafkalog.manager.job import Job
-    from kafkalog.manager.loading import LoadProgress
     from kafkalog.storage.damage import Skipped
     from kafkalog.util.times import Time
 
 Path = str | os.PathLike[str]
-_KEYWORDS = ("dirs", "mode", "sync", "on_damage", "progress")
-
-
-def open_dirs(
-    dirs: Path | Iterable[Path],
-    mode: Literal["r", "a"] = "r",
-    *,
-    sync: Sync = False,
-    on_damage: OnDamage = "recover",
-    progress: Callable[[LoadProgress], object] | None = None,
-    **settings: object,
-) -> LogDirs:
-    """Open the topics in one or several data directories and return a `LogDirs`.
-
-    Mode "r" reads: it takes no lock, repairs nothing and never writes; it follows directories that a broker writes to.
-    Directories at URLs (`s3://bucket/data`) are read in place (docs/remote.md).
-
-    Mode "a" opens every partition for writing and holds the directories' locks. It creates missing directories,
-    recovers directories that were not closed cleanly, and runs the jobs of a broker: retention, flushing, checkpoints,
-    cleaning of compacted topics. Settings are keywords by their broker names (`log_retention_hours=24`,
-    `log_segment_bytes=1 << 26`, `log_cleaner_enable=False`); `sync` and `on_damage` are as for `kafkalog.open`.
-    `progress` is called with a `LoadProgress` while logs are loaded.
-
-    Topics have their own settings: from the topics file, or a broker's metadata (`__cluster_metadata-0`). Retention
-    skips a topic that is in neither, unless the call sets a retention (`log_retention_*`).
-
-    Raises PartitionNotFound (mode "r": no such directory), NotAPartition, StorageError; in mode "a" also
-    DirectoryLocked, ConfigError, CorruptCheckpoint, CorruptRecord (damaged metadata), IllegalState (a partition in two
-    directories). Raises TypeError for a keyword that is no setting, with similar names.
-
-    >>> with open_dirs(["disk1", "disk2"], "a", log_retention_hours=24) as opened:
-    ...     opened.create_topic("orders", 4).partitions
-    (0, 1, 2, 3)
-    """
-    if any("://" in path for path in path_list(dirs)):
-        from kafkalog.dirs.readonly import DirsView
-        from kafkalog.storage.remote import locate_directories, refuse_to_write
-
-        if mode != "r":
-            refuse_to_write(*path_list(dirs))
-        fs, paths = locate_directories(path_list(dirs))
-        return LogDirs(paths, DirsView(paths, fs=fs))
-    paths = list(dict.fromkeys(real_path(_path_text(path)) for path in path_list(dirs)))
-    if not paths:
-        raise IllegalArgument("no data directory was given", hint="give at least one path")
-    if mode == "r":
-        given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
-        given += ["progress"] * (progress is not None)
-        if settings or given:
-            raise not_for_reading("open_dirs", [*settings, *given][0], ("dirs", "mode"))
-        from kafkalog.dirs.readonly import DirsView
-
-        return LogDirs(paths, DirsView(paths))
-    if mode != "a":
-        raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create, append and delete")
-    check_sync(sync)
-    for name in settings:
-        _check_setting(name)
-    from kafkalog.dirs.writable import LogStore
-
-    for path in paths:
-        with suppress(OSError):  # reported when it is opened
-            refuse_partition(path, OS.names(path))
-    store = LogStore.open(paths, settings, sync=sync, on_damage=on_damage, progress=progress)
-    try:
-        return LogDirs(paths, store)
-    except BaseException:  # a Ctrl-C
-        store.close()
-        raise
-
-
-def _path_text(path: Path) -> str:
-    text = os.fspath(path)
-    if not isinstance(text, str) or not text.strip():
-        raise IllegalArgument(f"{path!r} is not a path of a data directory")
-    return text
 
 
 def _unknown_topic_keyword(call: str, given: Mapping[str, object], known: tuple[str, ...]) -> TypeError:
@@ -124,17 +40,6 @@ def _unknown_topic_keyword(call: str, given: Mapping[str, object], known: tuple[
     except UnknownConfig:
         return unknown_keyword(call, given, known)
     return TypeError(f"{call}() takes no keyword {name!r}: topic settings go in settings={{{name!r}: ...}}")
-
-
-def _check_setting(name: str) -> None:
-    """Raise UnknownConfig (a TypeError) for a keyword that is no setting of a store; suggest a similar name."""
-    try:
-        BROKER_TABLE.find(name)
-    except UnknownConfig as error:
-        nearest = closest_match(name, _KEYWORDS)
-        if nearest is not None and name.replace("_", ".") not in BROKER_TABLE.refused:
-            error.hint = f"did you mean {nearest}?"
-        raise
 
 
 class LogDirs:

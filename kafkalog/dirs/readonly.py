@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from kafkalog.cleaner.stats import NO_CLEANER, CleanerReport
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.dirs.sidecars import NO_SIDECARS, Sidecars
 from kafkalog.dirs.types import Directory, Topic, missing
 from kafkalog.errors import KafkalogError, LogClosed, NotAPartition
 from kafkalog.log.log import Log
@@ -32,8 +33,9 @@ class DirsView:
     cleaner: CleanerReport = NO_CLEANER
     problems: Mapping[TopicPartition, KafkalogError] = MappingProxyType({})  # a partition is opened when it is used
 
-    def __init__(self, paths: Sequence[str], *, fs: FileSystem = OS) -> None:
+    def __init__(self, paths: Sequence[str], *, fs: FileSystem = OS, sidecars: Sidecars = NO_SIDECARS) -> None:
         self._paths = list(paths)
+        self._sidecars = sidecars
         self._fs = fs
         self._checkpoints = CheckpointCache(fs=fs)
         self._lock = threading.Lock()
@@ -90,7 +92,8 @@ class DirsView:
                 raise LogClosed("the directories are closed")
             handle = self._handles.get(path)
             if handle is None or handle.closed:
-                handle = self._handles[path] = Log(LogView(path, fs=self._fs, checkpoints=self._checkpoints), None)
+                view = LogView(path, fs=self._fs, checkpoints=self._checkpoints)
+                handle = self._handles[path] = self._sidecars.given_to(Log(view, None))
         return handle
 
     def _path_of(self, key: TopicPartition) -> str | None:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from kafkalog.cleaner.stats import Clean, CleanerReport
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import LogConfig, key_for
+from kafkalog.dirs.sidecars import NO_SIDECARS, KeyIndexJob, Sidecars
 from kafkalog.dirs.types import Directory, Topic, missing, unknown_topic
 from kafkalog.errors import (
     InvalidPartitions,
@@ -51,10 +52,16 @@ class LogStore:
 
     mode: Final[Literal["a"]] = "a"
 
-    def __init__(self, manager: LogManager, scheduler: Schedules, sync: Sync) -> None:
+    def __init__(
+        self, manager: LogManager, scheduler: Schedules, sync: Sync, sidecars: Sidecars = NO_SIDECARS
+    ) -> None:
         self._manager = manager
         self._scheduler = scheduler
         self._sync = sync
+        self._sidecars = sidecars
+        self._key_index: KeyIndexJob | None = None
+        if sidecars.key_index is not False:
+            self._key_index = KeyIndexJob(lambda: list(manager.logs.values()), sidecars.key_index, self._forget_keys)
         self._changing = threading.RLock()  # one call at a time creates, deletes or alters topics
         self._lock = threading.Lock()
         self._handles: dict[TopicPartition, Log] = {}  # guarded by self._lock
@@ -72,6 +79,7 @@ class LogStore:
         fs: FileSystem = OS,
         clock: Clock = SYSTEM_CLOCK,
         scheduler: Schedules | None = None,
+        sidecars: Sidecars = NO_SIDECARS,
     ) -> LogStore:
         """Open these directories and return their store; errors as for `open_dirs`."""
         config = BrokerConfig.from_mapping(settings)  # errors in the arguments are raised before anything is read
@@ -81,7 +89,10 @@ class LogStore:
         )  # fmt: skip
         try:
             opened.manager.schedule_jobs()
-            return cls(opened.manager, opened.scheduler, sync)
+            store = cls(opened.manager, opened.scheduler, sync, sidecars)
+            if store._key_index is not None:
+                store._key_index.job.start(opened.scheduler)
+            return store
         except BaseException:
             _run_all((opened.close,))
             raise
@@ -96,7 +107,8 @@ class LogStore:
     @property
     def jobs(self) -> tuple[Job, ...]:
         """Background jobs."""
-        return self._manager.jobs
+        own = () if self._key_index is None else (self._key_index.job,)
+        return *self._manager.jobs, *own
 
     @property
     def directories(self) -> tuple[Directory, ...]:
@@ -166,7 +178,14 @@ class LogStore:
             log, log_dir, log.path, log.topic_partition, sync=self._sync, fs=manager.fs, clock=manager.clock,
             cleaner=manager.cleaner,
         )  # fmt: skip
-        return Log(log, opened)
+        return self._sidecars.given_to(Log(log, opened))
+
+    def _forget_keys(self, log: UnifiedLog) -> None:
+        """Make look-ups in a log look for its key indexes again: some were built."""
+        with self._lock:
+            handle = self._handles.get(log.topic_partition)
+        if handle is not None and handle._source is log and handle._keys is not None:
+            handle._keys.forget()
 
     # Changing
 
@@ -295,7 +314,8 @@ class LogStore:
 
     def close(self) -> None:
         """Close writers, jobs and logs, then release the locks; raise the first error at the end."""
-        _run_all((self._retire_all, self._manager.close, self._scheduler.shutdown))
+        stop = () if self._key_index is None else (self._key_index.stop,)
+        _run_all((*stop, self._retire_all, self._manager.close, self._scheduler.shutdown))
 
     def _retire_all(self) -> None:
         with self._lock:

@@ -10,7 +10,6 @@ All numbers are little-endian. A file that is cut, flipped or of another version
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -19,31 +18,17 @@ from kafkalog._core.bytes.crc import crc32c
 from kafkalog._core.keys.key_builder import INDEX_PAGE_BYTES
 from kafkalog._core.keys.key_index import KeyIndex, block_bytes, bucket_bits
 from kafkalog.errors import CorruptIndex
+from kafkalog.sidecars.identity import FileStamp
 from kafkalog.storage.lazy_file import DataFile
-from kafkalog.storage.names import base_name
 
-KEY_INDEX_SUFFIX: Final = ".keyindex"
 MAGIC: Final = b"KLKEYIDX"
 VERSION: Final = 1
-SECRET_BYTES: Final = 16
 _HEADER: Final = struct.Struct("<8sIIQQqqQ16s16sQQqqQII")
 _BLOCK: Final = struct.Struct("<QQQ")
 _CHECKED_FROM: Final = 16
 """Bytes of the header before those that its checksum covers: magic, version and the checksum."""
 _MOST_HEADER_BYTES: Final = 64 << 20
 _HINT: Final = "the segment is searched instead; build the index again"
-
-
-class FileStamp(NamedTuple):
-    """A segment's file as the system describes it; the same values mean the same content. Times are in ns."""
-
-    device: int
-    inode: int
-    modified_ns: int
-    changed_ns: int
-
-
-NO_STAMP: Final = FileStamp(0, 0, 0, 0)
 
 
 class KeyIndexHeader(NamedTuple):
@@ -69,16 +54,6 @@ class Block(NamedTuple):
     entries: int
     bits: int
     marks: int
-
-
-def key_index_file_name(base_offset: int) -> str:
-    """Return `<20 digits>.keyindex`."""
-    return base_name(base_offset) + KEY_INDEX_SUFFIX
-
-
-def stamp_of(stat: os.stat_result) -> FileStamp:
-    """Return the stamp of a file's status."""
-    return FileStamp(stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 def packed(header: KeyIndexHeader, blocks: Sequence[Block]) -> bytes:

@@ -92,15 +92,21 @@ def checked_keys(keys: object) -> list[bytes]:
 class KeyLookup:
     """Look-ups in the log of `source`, whose key indexes lie at `place`. Threads: safe.
 
-    `tell` is called with the offset of each chunk that is searched; an exception of it ends the look-up.
+    `tell` is called with the offset of each chunk that is searched; an exception of it ends the look-up. The keys of
+    the log's end take up to `memory_bytes`.
     """
 
     def __init__(
-        self, source: LogSource, place: KeyIndexPlace, tell: Callable[[int], object] | None = None
+        self,
+        source: LogSource,
+        place: KeyIndexPlace,
+        tell: Callable[[int], object] | None = None,
+        *,
+        memory_bytes: int | None = None,
     ) -> None:
         self.place = place
         self._source = source
-        self._parts = Parts(source, place, tell)
+        self._parts = Parts(source, place, tell, map_bytes=memory_bytes)
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""

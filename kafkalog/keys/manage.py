@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import (
@@ -14,8 +15,9 @@ from kafkalog.errors import (
     KafkalogError,
     StorageError,
 )
-from kafkalog.keys.build import build_segment, new_secret, open_index
+from kafkalog.keys.build import build_segment, open_index
 from kafkalog.keys.format import read_header
+from kafkalog.sidecars.identity import new_secret
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.names import SWAP_SUFFIX
 
@@ -60,32 +62,46 @@ def _info(segment: Any, place: KeyIndexPlace) -> KeyIndexInfo:
     return KeyIndexInfo(base, "ok", opened.header.records, opened.header.file_bytes, path)
 
 
-def build_indexes(source: LogSource, place: KeyIndexPlace, *, rebuild: bool = False) -> tuple[KeyIndexInfo, ...]:
+def build_indexes(
+    source: LogSource,
+    place: KeyIndexPlace,
+    *,
+    rebuild: bool = False,
+    until: Callable[[], bool] = lambda: False,
+) -> tuple[KeyIndexInfo, ...]:
     """Build the missing, stale and damaged indexes of the closed segments, all of them with `rebuild`; return all.
 
-    Indexes of segments that are gone are removed. A segment that is damaged gets none: the others are built, and then
-    its error is raised. Raises CorruptRecord, InvalidRecord, StorageError.
+    No further segment is begun once `until` returns True. Indexes of segments that are gone are removed. A segment that
+    is damaged gets none: the others are built, and then its error is raised. Raises CorruptRecord, InvalidRecord,
+    StorageError.
     """
     segments: LogSegments[Any] = source.segments
     place.remove_others(segment.base_offset for segment in segments[:-1])
-    secret = _common_secret(place)
+    secret = common_secret(place)
     failure: KafkalogError | None = None
     infos: list[KeyIndexInfo] = []
     for segment, following in zip(segments[:-1], segments[1:], strict=True):
+        if until():
+            break
         try:
-            info = _info(segment, place)
-            if rebuild or info.state != "ok":
-                info = _built(segment, following.base_offset, place, secret)
+            infos.append(build_index(segment, following.base_offset, place, secret, rebuild=rebuild))
         except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
             failure = failure or error
-            continue
-        infos.append(info)
     if failure is not None:
         raise failure
     return tuple(infos)
 
 
-def _built(segment: Any, bound: int, place: KeyIndexPlace, secret: bytes) -> KeyIndexInfo:
+def build_index(
+    segment: Any, bound: int, place: KeyIndexPlace, secret: bytes, *, rebuild: bool = False
+) -> KeyIndexInfo:
+    """Build the index of one closed segment, whose offsets are below `bound`, unless there is one that fits.
+
+    Raises as `build_segment`, StorageError for a segment that is being replaced.
+    """
+    info = _info(segment, place)
+    if info.state == "ok" and not rebuild:
+        return info
     if segment.path.endswith(SWAP_SUFFIX):
         raise StorageError("the segment is being replaced by its owner", path=segment.path, hint="try again")
     header = build_segment(segment, bound, place, secret)
@@ -93,7 +109,7 @@ def _built(segment: Any, bound: int, place: KeyIndexPlace, secret: bytes) -> Key
     return KeyIndexInfo(base, "ok", header.records, header.file_bytes, place.path_of(base))
 
 
-def _common_secret(place: KeyIndexPlace) -> bytes:
+def common_secret(place: KeyIndexPlace) -> bytes:
     """Return the secret of an index there is, so that a key is hashed once for all segments; else another one."""
     for base in place.base_offsets():
         try:

@@ -15,11 +15,11 @@ from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_reader import KeyReader, ReadPart
 from kafkalog.errors import CorruptIndex, StorageError
-from kafkalog.keys.build import new_secret, open_index, take_keys
-from kafkalog.keys.format import FileStamp, stamp_of
+from kafkalog.keys.build import open_index, take_keys
 from kafkalog.keys.view_end import ViewEnd
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count, was_truncated
+from kafkalog.sidecars.identity import FileStamp, new_secret, stamp_of
 from kafkalog.storage.fast_lookup import record_at_offset
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import OS
@@ -36,10 +36,24 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 PAGES_BYTES: Final = 256 << 20
 """Memory for the pages of all indexes of a log; beyond it they are given back and read again when needed."""
+MAP_BYTES: Final = 256 << 20
+"""Default memory for the keys of a log's end."""
+_RECORD_BYTES: Final = 28
+"""Memory of a record in a map that is full."""
 CALLS_BETWEEN_CHECKS: Final = 255
 """A mask: the memory of the pages is counted once in so many calls, which read at most as many pages a segment."""
 NOT_FOUND: Final = -1
+LAST_OFFSET: Final = 2**63 - 1
 _LAST_CHUNK_BYTES: Final = 61
+
+
+def most_records(map_bytes: int) -> int:
+    """Return the number of records whose map takes at most `map_bytes`: a power of two, or 0.
+
+    >>> most_records(256 << 20), most_records(1 << 10)
+    (8388608, 0)
+    """
+    return 0 if map_bytes < 64 * _RECORD_BYTES else 1 << (map_bytes // _RECORD_BYTES).bit_length() - 1
 
 
 class Part:
@@ -67,15 +81,33 @@ class Part:
         )  # fmt: skip
 
 
+def _with_records(chunk: Chunk, most: int) -> Chunk:
+    """Return the chunk, or as many of its first batches as have at most so many records; an unknown count is one."""
+    batches = chunk.batches
+    if batches.record_count <= most:
+        return chunk
+    for row in range(chunk.first, chunk.last):
+        most -= max(1, batches[row].count)
+        if most < 0:
+            return chunk._replace(last=row)
+    return chunk
+
+
 class Parts:
     """The parts of one log, lowest offset first, as of the last `current`; they follow the log.
 
     `place` is where the indexes of closed segments lie. `tell` is called with the offset of each chunk that is read for
-    keys. Threads: under `lock`.
+    keys. The keys of the log's end are in a map of up to `map_bytes`; what lies behind it, a part of its own, is
+    searched. Threads: under `lock`.
     """
 
     def __init__(
-        self, source: LogSource, place: KeyIndexPlace, tell: Callable[[int], object] | None = None
+        self,
+        source: LogSource,
+        place: KeyIndexPlace,
+        tell: Callable[[int], object] | None = None,
+        *,
+        map_bytes: int | None = None,
     ) -> None:
         self.place = place
         self._tell = tell
@@ -84,9 +116,11 @@ class Parts:
         self._segments: object = None
         self._closed: dict[int, tuple[FileStamp, int, Part]] = {}
         self._parts: list[Part] = []
+        self._map_records = most_records(MAP_BYTES if map_bytes is None else map_bytes)
         self._tried: dict[int, FileStamp | None] = {}
         self._secret = new_secret()
         self._tail: KeyMap | None = None
+        self._is_full = False
         self._tail_base = -1
         self._covered = -1
         self._truncations = -1
@@ -173,10 +207,19 @@ class Parts:
             self._closed[base] = stamp, segment.size, part
             parts.append(part)
         active = segments[-1]
+        self._parts = parts
         if active.base_offset != self._tail_base:
             self._begin_tail(active.base_offset)
-        parts.append(Part(active, active.base_offset, 2**63 - 1, self._secret, self._tail))
-        self._parts = parts
+        self._set_end_parts(active)
+
+    def _set_end_parts(self, active: Any) -> None:
+        """Replace the parts of the active segment: what is in the map, and what lies behind it once that is full."""
+        self.reader = None
+        closed = [part for part in self._parts if part.bound <= self._tail_base]
+        bound = self._covered if self._is_full else LAST_OFFSET
+        mapped = Part(active, self._tail_base, bound, self._secret, self._tail)
+        behind = [Part(active, bound, LAST_OFFSET, self._secret, None)] if self._is_full else []
+        self._parts = [*closed, mapped, *behind]
 
     def _is_new(self, part: Part) -> bool:
         """Return True for a part without an index if there is one now that was not tried: another process built it."""
@@ -210,6 +253,7 @@ class Parts:
         self.reader = None
         self._tail = KeyMap(self._secret, base_offset)
         self._tail_base = self._covered = self._map_start = base_offset
+        self._is_full = False
         self._last_batch = None
         if self._view_end is not None:
             self._view_end.forget()
@@ -217,7 +261,7 @@ class Parts:
         self._read_end = -1
         self._view_state = None
         if self._parts:
-            self._parts[-1].index = self._tail
+            self._set_end_parts(self._parts[-1].segment)
 
     def _follow_end(self, segments: LogSegments[Any], skipped: list[Skipped] | None) -> None:
         """Put the keys of the batches that were appended into the map; begin again where they do not continue it."""
@@ -237,9 +281,16 @@ class Parts:
         assert self._tail is not None
         try:
             skips = None if skipped is None else self._gaps
-            for chunk in self._told(batch_chunks(source, start, end, skipped=skips)) if start < end else ():
-                take_keys(self._tail, chunk)
-                self._note_last(chunk)
+            chunks = batch_chunks(source, start, end, skipped=skips) if start < end and not self._is_full else iter(())
+            for chunk in self._told(chunks):
+                fitting = _with_records(chunk, self._map_records - self._tail.records)
+                if fitting.last > fitting.first:
+                    take_keys(self._tail, fitting)
+                    self._note_last(fitting)
+                if fitting is not chunk:
+                    self._is_full = True
+                    self._set_end_parts(segments[-1])
+                    break
         except BaseException:
             self._begin_tail(self._tail_base)  # it may hold some of the keys of a chunk
             raise

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog._core.keys.key_walk import SegmentDigest
 from kafkalog.errors import CorruptRecord
-from kafkalog.keys.build import digest_of, new_secret
-from kafkalog.keys.format import FileStamp, stamp_of
+from kafkalog.sidecars.identity import FileStamp, digest_of, new_secret, stamp_of
 
 if TYPE_CHECKING:
     from kafkalog.reading.chunks import Chunk

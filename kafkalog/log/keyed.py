@@ -50,7 +50,7 @@ def lookup_of(log: Log) -> KeyLookup:
     if lookup is None:
         from kafkalog.keys.lookup import KeyLookup
 
-        log._keys = lookup = KeyLookup(log._source, place_of(log))
+        log._keys = lookup = KeyLookup(log._source, place_of(log), memory_bytes=log._key_memory_bytes)
     return lookup
 
 
@@ -229,6 +229,13 @@ def set_key_index(log: Log, key_index: bool | str | os.PathLike[str]) -> None:
     place_of(log)  # it may be refused
     if opened is not None:
         _index_when_rolled(log, opened)
+
+
+def set_key_memory(log: Log, key_memory_bytes: int) -> None:
+    """Set the memory for the keys of the active segment: `key_memory_bytes` of `open`."""
+    if isinstance(key_memory_bytes, bool) or not isinstance(key_memory_bytes, int) or key_memory_bytes < 0:
+        raise IllegalArgument(f"key_memory_bytes is {key_memory_bytes!r}", hint="give a number of bytes, 0 for no map")
+    log._key_memory_bytes = key_memory_bytes
 
 
 def _index_when_rolled(log: Log, opened: WritableLog) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.log.writable import WritableLog
     from kafkalog.reading.source import LogSource
     from kafkalog.storage.index.aborted_txns import AbortedTxn
+    from kafkalog.time_ranges.ranges import TimeRanges
     from kafkalog.tools.verify.directories import Report
 
 REPR_WIDTH: Final = 100
@@ -59,15 +60,20 @@ class Log:
     TopicPartition(topic='orders', partition=0)
     """
 
-    __slots__ = ("__weakref__", "_key_store", "_keys", "_opened", "_source", "path", "topic_partition")
+    __slots__ = (
+        "__weakref__", "_key_memory_bytes", "_key_store", "_keys", "_opened", "_source", "_time_ranges", "path",
+        "topic_partition",
+    )  # fmt: skip
 
     def __init__(self, source: LogSource, opened: WritableLog | None) -> None:
         self.path: str = source.path if opened is None else opened.path
         self.topic_partition: TopicPartition = source.topic_partition
         self._source = source
         self._opened = opened
+        self._key_memory_bytes: int | None = None
         self._key_store: keyed.KeyStore = None
         self._keys: KeyLookup | None = None
+        self._time_ranges: TimeRanges | None = None
         if opened is not None and not opened.belongs_to_store:
             opened.keep_alive()  # last: from here on `__del__` closes the log after an interrupt
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog.config.topic import key_for
 from kafkalog.errors import IllegalArgument, UnknownConfig
+from kafkalog.log.keyed import set_key_index, set_key_memory
 from kafkalog.log.log import Log
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.keywords import closest_match, not_for_reading
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from kafkalog.log.open_writable import OnDamage
     from kafkalog.storage.durability import Sync
     from kafkalog.storage.recovery.recover_log import RecoveryProgress
+
+_READING: Final = ("path", "mode", "key_index", "key_memory_bytes", "time_ranges")
+"""Keywords of both modes."""
 
 
 def open(
@@ -26,6 +30,8 @@ def open(
     on_damage: OnDamage = "recover",
     progress: Callable[[RecoveryProgress], object] | None = None,
     key_index: bool | str | os.PathLike[str] = False,
+    key_memory_bytes: int | None = None,
+    time_ranges: bool | str | os.PathLike[str] = False,
     **settings: object,
 ) -> Log:
     """Open the partition directory `path` (`<data directory>/<topic>-<number>`) and return a `Log`.
@@ -43,7 +49,9 @@ def open(
 
     `key_index` is a directory for key indexes (docs/keys.md), which look-ups and `build_key_index` then use; default:
     beside the segments. In mode "a" a path, or True, also builds the index of each segment in the background when the
-    log rolls.
+    log rolls. `key_memory_bytes` limits the memory for the keys of the active segment; default: 256 MiB, 8 million
+    records; those behind are searched. `time_ranges` is a directory where queries with an upper bound of time keep the
+    times of segments (docs/sql.md), or in mode "a" True, beside the segments; default: in memory.
 
     Mode "a" creates a missing data directory, but not its parent; if the open fails, it removes the directory again.
     `progress` is called while a log is recovered, with segments and bytes done and in total. If recovery cuts the log
@@ -63,8 +71,8 @@ def open(
         given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
         given += ["progress"] * (progress is not None)
         if given or settings:
-            raise not_for_reading("open", [*given, *settings][0], ("path", "mode", "key_index"))
-        return _indexed(Log(_view(path), None), key_index)
+            raise not_for_reading("open", [*given, *settings][0], _READING)
+        return with_sidecars(Log(_view(path), None), key_index, time_ranges, key_memory_bytes)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
     if isinstance(path, str) and "://" in path:
@@ -79,17 +87,25 @@ def open(
     opened = open_for_append(
         path, settings, sync=sync, on_damage=on_damage, progress=progress, scheduler=process_scheduler()
     )
-    return _indexed(Log(opened.log, opened), key_index)
+    return with_sidecars(Log(opened.log, opened), key_index, time_ranges, key_memory_bytes)
 
 
-def _indexed(log: Log, key_index: bool | str | os.PathLike[str]) -> Log:
-    """Return the log with the place of its key indexes set; close it if the place is refused."""
-    if key_index is False:
-        return log
-    from kafkalog.log.keyed import set_key_index
-
+def with_sidecars(
+    log: Log,
+    key_index: bool | str | os.PathLike[str],
+    time_ranges: bool | str | os.PathLike[str],
+    key_memory_bytes: int | None = None,
+) -> Log:
+    """Return the log with the places of its key indexes and time ranges set; close it if one is refused."""
     try:
-        set_key_index(log, key_index)
+        if key_memory_bytes is not None:
+            set_key_memory(log, key_memory_bytes)
+        if key_index is not False:
+            set_key_index(log, key_index)
+        if time_ranges is not False:
+            from kafkalog.log.pruning import set_time_ranges
+
+            set_time_ranges(log, time_ranges)
     except BaseException:
         log.close()
         raise
@@ -110,7 +126,7 @@ def _check_setting(name: str) -> None:
     try:
         key_for(name)
     except UnknownConfig as error:
-        nearest = closest_match(name, ("path", "mode", "sync", "on_damage", "progress", "key_index"))
+        nearest = closest_match(name, (*_READING, "sync", "on_damage", "progress"))
         if nearest is not None:
             error.hint = f"did you mean {nearest}?"
         raise

@@ -1,16 +1,18 @@
 """Scans that leave out what a predicate rules out: offsets that are not read, batches that are not decoded.
 
-Only what is certain is left out: a record's time may be anything up to its batch's largest time, so a batch or an index
-rules out times above, never below. Where the time type is LogAppendTime, every record has exactly that time.
+Only what is certain is left out: a record's time may be anything up to its batch's largest time, so a header or Kafka's
+index rules out times above, never below. Where the time type is LogAppendTime, every record has exactly that time. For
+an upper bound, the times of segments are noted (`kafkalog.time_ranges`).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.log.scan import LogScan
 from kafkalog.reading.chunks import Chunk, batch_chunks
 from kafkalog.where.bounds import EVERY, MAX, Bounds, Spans, shared
@@ -18,8 +20,9 @@ from kafkalog.where.bounds import EVERY, MAX, Bounds, Spans, shared
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.reading.source import LogSource
+    from kafkalog.time_ranges.ranges import TimeRanges
 
-__all__ = ["PrunedScan", "narrowed", "possible_chunks"]
+__all__ = ["PrunedScan", "narrowed", "possible_chunks", "possible_ranges", "set_time_ranges"]
 
 _LOG_APPEND_TIME: Final = 0x08
 
@@ -41,13 +44,51 @@ class PrunedScan(LogScan):
         source = self.log._source
         chunks = (
             _below(batch_chunks(source, start, stop, self.log, sequential=True, skipped=self._skipped), stop)
-            for start, stop in self._spans
+            for span in self._spans
+            for start, stop in possible_ranges(self.log, *span, self._times)
         )
         found = chain.from_iterable(chunks)
         return found if self._times == EVERY else possible_chunks(found, self._times)
 
     def _identity(self) -> tuple[object, ...]:
         return *super()._identity(), self._spans, self._times
+
+
+def possible_ranges(log: Log, start: int, stop: int, times: Spans) -> Iterator[tuple[int, int]]:
+    """Yield the parts of [start, stop) that may hold records with these times; only an upper bound rules out any."""
+    if not times or times[-1][1] >= MAX:
+        return iter(((start, stop),))
+    return time_ranges_of(log).possible(start, stop, times[0][0], times[-1][1])
+
+
+def time_ranges_of(log: Log) -> TimeRanges:
+    """Return the notes of the times of a log's segments; the first call creates them, in memory."""
+    if log._time_ranges is None:
+        set_time_ranges(log, None)
+        assert log._time_ranges is not None
+    return log._time_ranges
+
+
+def set_time_ranges(log: Log, store: bool | str | os.PathLike[str] | None) -> None:
+    """Set where the time ranges of a log's segments are kept: the option `time_ranges` of `kafkalog.open`.
+
+    Raises IllegalArgument for True in mode "r", and for a place inside a data directory.
+    """
+    from kafkalog.time_ranges.ranges import TimeRanges
+
+    place = None
+    if store is True and log.mode == "r":
+        raise IllegalArgument(
+            'time_ranges is True in mode "r", which never writes beside the segments', hint="name a directory"
+        )
+    if store is not None and store is not False:
+        from kafkalog.time_ranges.place import TimeRangesPlace
+        from kafkalog.util.fileio import OS
+
+        # a store is local, also that of a log behind a URL
+        fs = log._source.fs if log.mode == "a" else OS
+        place = TimeRangesPlace(log._source.path, None if store is True else store, fs)
+    log._time_ranges = TimeRanges(log._source, place)
 
 
 def narrowed(log: Log, start: int, stop: int, bounds: Bounds) -> Spans:

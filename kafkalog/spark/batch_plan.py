@@ -7,12 +7,14 @@ from collections.abc import Mapping
 
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.exchange.ranges import OffsetRange
+from kafkalog.log.log import Log
 from kafkalog.spark.damage import DataLoss, check_ends
 from kafkalog.spark.filters import Pruning
 from kafkalog.spark.limits import check_order
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.ranges import plan_ranges
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.types import TopicPartition
 from kafkalog.where import parse
 
@@ -24,9 +26,15 @@ def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[O
 
     Raises as `find_partitions` and `resolve` do; OffsetOutOfRange for offsets that a partition does not have, unless
     `fail_on_data_loss` is False, which makes it a DataLoss warning; IllegalArgument for a start after its end;
-    CorruptRecord for damage at the end of a log of which nothing is read, unless `on_damage` is "skip".
+    CorruptRecord for damage at the end of a log of which nothing is read, unless `on_damage` is "skip";
+    IllegalArgument for a condition on decoded values that does not fit their types.
     """
     found = find_partitions(options.paths, options.subscription)
+    if options.decoding and found:
+        from kafkalog.spark.reading import condition_of  # imports pyarrow
+
+        with Log(LogView(min(found.values())), None) as log:
+            condition_of(log, options)  # raises here what every task would raise
     with PartitionViews(found, options.isolation) as views:
         starts, stops = views.resolve(options.starting, "starting"), views.resolve(options.ending, "ending")
         starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)

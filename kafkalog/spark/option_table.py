@@ -60,6 +60,19 @@ SOURCE_OPTIONS: Final = (
     Option("where", "none", BOTH,
            "a condition ([where](where.md)), such as `key like 'eu-%'`: executors return only the records for which it "
            "is true", False),
+    Option("value", "none", BOTH,
+           "with `where`: the decoder for paths into values ([typed values](values.md)), such as `json`; the column "
+           "`value` stays bytes", False),
+    Option("key", "none", BOTH, "the same for keys", False),
+    Option("schema", "none", BOTH, "of the decoders: one schema, as text", False),
+    Option("schemas", "none", BOTH,
+           "of the decoders: a directory of schemas, a registry's address, or a data directory with `_schemas`", False),
+    Option("registry", "none", BOTH, "of the decoders: a registry's address", False),
+    Option("subject", "none", BOTH, "of the decoders: the subject in the registry; default: `<topic>-value`", False),
+    Option("message", "none", BOTH, "of the decoders: the Protobuf message", False),
+    Option("framing", "none", BOTH, "of the decoders: what precedes a value", False),
+    Option("onUndecodable", "raise", BOTH,
+           "for keys and values that do not decode: `raise`, or `null`, which no condition is true for", False),
     Option("isolationLevel", "read_uncommitted", BOTH,
            "`read_committed` skips aborted records and ends at the last stable offset; `high_watermark` ends "
            "there", False),

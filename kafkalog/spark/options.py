@@ -21,6 +21,11 @@ __all__ = ["SourceOptions", "columns_of", "duration_ms", "local_path"]
 MAX_PARTITION_BYTES: Final = 128 << 20
 """Default bytes of log in a Spark partition."""
 _PLAIN_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers")
+_DECODING: Final = {
+    "key": "key", "value": "value", "schema": "schema", "schemas": "schemas", "registry": "registry",
+    "subject": "subject", "message": "message", "framing": "framing", "on_undecodable": "onundecodable",
+}  # fmt: skip
+"""Names of options, in lower case, by the keywords of decoders."""
 _TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
 _UNIT_US: Final = {
     "us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000,
@@ -33,7 +38,8 @@ MAX_MS: Final = 2**63 - 1
 class SourceOptions:
     """Options of a read; the fields are those of `option_table.SOURCE_OPTIONS`.
 
-    `subscription` is None if no topic is named, which is valid only for a `path` of partition directories.
+    `subscription` is None if no topic is named, which is valid only for a `path` of partition directories. `decoding`
+    are the keywords of `Log.records` for paths of `where` into keys and values.
     """
 
     paths: tuple[str, ...]
@@ -46,6 +52,7 @@ class SourceOptions:
     max_partition_bytes: int = MAX_PARTITION_BYTES
     columns: tuple[str, ...] = _PLAIN_COLUMNS
     where: str | None = None
+    decoding: tuple[tuple[str, str], ...] = ()
     isolation: str = "read_uncommitted"
     verify_crc: bool = True
     on_damage: str = "raise"
@@ -92,6 +99,7 @@ class SourceOptions:
             max_partition_bytes=_count(given, "maxPartitionBytes") or MAX_PARTITION_BYTES,
             columns=_columns(given),
             where=_condition(given),
+            decoding=_decoding(given),
             isolation=isolation,
             verify_crc=_flag(given, "verifyCrc", True),
             on_damage=_on_damage(given),
@@ -158,8 +166,21 @@ def _condition(given: Mapping[str, str]) -> str | None:
         return None
     from kafkalog.where import parse
 
-    parse(text).check()
+    expression = parse(text)
+    if "key" not in given and "value" not in given:
+        expression.check()  # with decoders it is checked when it is planned, since types may be in the data
     return text
+
+
+def _decoding(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the keywords of decoders in the options; raise IllegalArgument for those of no use."""
+    found = {name: text for name, option in _DECODING.items() if (text := given.get(option, "").strip())}
+    if found and not given.get("where", "").strip():
+        raise IllegalArgument(
+            f"{_DECODING[next(iter(found))]} is given without where",
+            hint="decoders are for paths in a condition; the columns key and value are bytes",
+        )
+    return tuple(found.items())
 
 
 def _refuse_endings(given: Mapping[str, str]) -> None:

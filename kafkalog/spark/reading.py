@@ -9,12 +9,14 @@ import pyarrow as pa
 
 from kafkalog.errors import CorruptRecord, InvalidTimestamp, KafkalogError
 from kafkalog.log.log import Log
-from kafkalog.log.selection import selection_of
+from kafkalog.log.scan import LogScan
+from kafkalog.log.selection import Selection, selection_of
+from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
 from kafkalog.spark.damage import SKIP_HINT, report_to
 from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, warn_of_loss
 from kafkalog.spark.row_schema import arrow_schema
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.where.bounds import EVERY
+from kafkalog.where.bounds import EVERY, Spans
 
 if TYPE_CHECKING:
     from kafkalog.exchange.ranges import OffsetRange
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.util.checkpoint_cache import CheckpointCache
 
-__all__ = ["BATCH_BYTES", "BATCH_ROWS", "arrow_batches"]
+__all__ = ["BATCH_BYTES", "BATCH_ROWS", "arrow_batches", "condition_of"]
 
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 4 << 20
@@ -62,26 +64,50 @@ def _batches_of_log(
     log: Log, part: OffsetRange, columns: tuple[str, ...], options: SourceOptions, skipped: list[Skipped]
 ) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(columns)
-    selection = None if options.where is None else selection_of(columns, {"where": options.where})
-    scanned = columns if selection is None else tuple(dict.fromkeys(("offset", *selection.columns)))
+    selection = condition_of(log, options)
+    if selection is None:
+        for piece in _pieces(log, part, columns, EVERY, options, skipped):
+            yield _as_arrow(piece, schema, part)
+        return
+    scanned = tuple(dict.fromkeys(("offset", *columns, *selection.columns)))
+    for piece in _pieces(log, part, scanned, selection.bounds.times, options, skipped):
+        batch = pa.record_batch(piece)
+        mask = selection.mask(batch)
+        matching = batch if mask is None else batch.filter(mask)
+        if matching.num_rows:
+            yield _as_arrow(_Rows(matching.select(columns)), schema, part)
+
+
+def condition_of(log: Log, options: SourceOptions) -> Selection | None:
+    """Return the selection of the records that the option `where` asks for; None without it.
+
+    Types of JSON that nothing else tells are those of the log's first values. Raises IllegalArgument for a condition
+    or decoders that do not fit.
+    """
+    if options.where is None:
+        return None
+
+    def sample(root: str) -> list[bytes]:
+        scan = LogScan(log, log.start_offset, log.end_offset, [root], batch_rows=SAMPLE_ROWS)
+        return first_values([scan], root)
+
+    return selection_of(["offset"], {"where": options.where, **dict(options.decoding)}, sample, log.topic)
+
+
+def _pieces(
+    log: Log, part: OffsetRange, columns: tuple[str, ...], times: Spans, options: SourceOptions, skipped: list[Skipped]
+) -> Iterator[RecordBatchColumns]:
+    """Yield the columns of a range; damage inside a batch is raised, or left out, as the options say."""
     start = part.start
     while True:
         scan = RangeScan(
-            log, start, part.stop, scanned, options, skipped, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES,
-            times=EVERY if selection is None else selection.bounds.times,
+            log, start, part.stop, columns, options, skipped, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES,
+            times=times,
         )  # fmt: skip
         try:
             for piece in scan:
-                if selection is None:
-                    batch = _as_arrow(piece, schema, part)
-                    yield batch
-                    start = _after(batch, start)
-                    continue
-                raw = pa.record_batch(piece)
-                matching = selection.batch(raw)
-                if matching.num_rows:
-                    yield _as_arrow(_Rows(matching), schema, part)
-                start = _after(raw, start)
+                yield piece
+                start = _after(piece, start)
             return
         except IN_A_BATCH as error:
             if options.on_damage != "skip":
@@ -91,11 +117,9 @@ def _batches_of_log(
             start = after_damage(log, error, start, options, skipped)
 
 
-def _after(batch: pa.RecordBatch, start: int) -> int:
+def _after(piece: RecordBatchColumns, start: int) -> int:
     """Return the offset after the yielded records; `start` without a column of offsets."""
-    if not batch.num_rows or "offset" not in batch.schema.names:
-        return start
-    return int(batch.column("offset")[-1].as_py()) + 1
+    return int(piece.offsets[-1]) + 1 if len(piece) and "offset" in piece.columns else start
 
 
 class _Rows:

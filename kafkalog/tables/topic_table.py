@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.dirs.scan import schema_of_scan, with_decoders
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, MissingPackage
+from kafkalog.log.pruning import possible_ranges
 from kafkalog.tables.pruning import Limits, columns_to_read, limits_of
+from kafkalog.where.bounds import EVERY, MIN, Spans
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,20 +33,21 @@ def need_arrow(call: str, extra: str) -> None:
 
 
 class _Range(NamedTuple):
-    """Offsets of a partition that a query reads."""
+    """Offsets of a partition that a query reads, and the times that it can match."""
 
     log: Log
     start: int
     stop: int
+    times: Spans = EVERY
 
 
 class TopicTable:
     """A topic as a table of a query engine: each reading gives some columns of the rows that match a filter.
 
     `options` are keywords of `Log.scan`. `lateness_ms` is the most by which a record may be older than any record
-    before it in its partition; None is any, and then an upper bound of time spares no reading. `window` gives the range
-    of a cursor. The error of the last reading is in `failure`, since an engine reports it as an error of its own.
-    Threads: any number may read.
+    before it in its partition; None is any: an upper bound of time then spares only what is known to have other times.
+    `window` gives the range of a cursor. The error of the last reading is in `failure`, since an engine reports it as
+    an error of its own. Threads: any number may read.
     """
 
     def __init__(
@@ -126,17 +130,21 @@ class TopicTable:
         # a column of errors comes with the column that is decoded
         scanned = [*dict.fromkeys(_DECODED.get(name, name) for name in needed)]
         try:
-            for log, start, stop in ranges:
-                for piece in log.scan(scanned, **self._decoded, start=start, stop=stop):
-                    batch = pyarrow.record_batch(piece)
-                    if filter is None:
-                        yield batch.select(names)
-                        continue
-                    rows = pyarrow.Table.from_batches([batch]).filter(filter).select(names)
-                    yield from rows.to_batches()
+            for piece in chain.from_iterable(self._scans(part, scanned) for part in ranges):
+                batch = pyarrow.record_batch(piece)
+                if filter is None:
+                    yield batch.select(names)
+                    continue
+                rows = pyarrow.Table.from_batches([batch]).filter(filter).select(names)
+                yield from rows.to_batches()
         except KafkalogError as error:
             self.failure = error
             raise
+
+    def _scans(self, part: _Range, columns: list[str]) -> Iterator[Any]:
+        """Yield the record batches of a range, without the parts whose times the query cannot match."""
+        for start, stop in possible_ranges(part.log, part.start, part.stop, part.times):
+            yield from part.log.scan(columns, **self._decoded, start=start, stop=stop)
 
     def _ranges(self, filter: pyarrow.compute.Expression | None) -> Iterator[_Range]:
         """Yield the ranges of offsets in which rows can match."""
@@ -155,9 +163,11 @@ class TopicTable:
         first, last = max(base.start, limits.first), min(base.stop, limits.stop)
         if first < last and limits.since is not None:
             first = max(first, _first_at(log, limits.since, otherwise=(last, first)))
-        if first < last and limits.until is not None and self._lateness_ms is not None:
-            last = min(last, _first_at(log, limits.until + self._lateness_ms, otherwise=(last, last)))
-        return _Range(log, first, last)
+        if first >= last or limits.until is None:
+            return _Range(log, first, last)
+        if self._lateness_ms is None:
+            return _Range(log, first, last, ((MIN if limits.since is None else limits.since, limits.until),))
+        return _Range(log, first, min(last, _first_at(log, limits.until + self._lateness_ms, otherwise=(last, last))))
 
 
 def _first_at(log: Log, time_ms: int, *, otherwise: tuple[int, int]) -> int:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.dirs.log_dirs import LogDirs, open_dirs
+from kafkalog.dirs.log_dirs import LogDirs
+from kafkalog.dirs.open import open_dirs
 from kafkalog.dirs.window import TopicWindow
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.tables.topic_table import TopicTable
@@ -119,6 +120,7 @@ class TopicTables:
         cursor: str | None = None,
         cursors: Path | None = None,
         lateness_ms: int | None = None,
+        time_ranges: Path | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
         self._owned: LogDirs | None = None
@@ -126,7 +128,11 @@ class TopicTables:
         self._windows = _Windows(cursor, cursors, (options or {}).get("isolation"))
         if cursor is None and cursors is not None:
             raise IllegalArgument("cursors is given, but no cursor", hint='give its name: cursor="reports"')
-        opened = dirs if isinstance(dirs, LogDirs) else open_dirs(dirs)
+        if time_ranges is not None and isinstance(dirs, LogDirs):
+            raise IllegalArgument(
+                "time_ranges is given with directories that are open", hint="open_dirs(…, time_ranges=…) takes it"
+            )
+        opened = dirs if isinstance(dirs, LogDirs) else open_dirs(dirs, time_ranges=time_ranges or False)
         if opened is not dirs:
             self._owned = opened
         try:

@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
-from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.values.avro import FRAMINGS, fill
 from kafkalog._core.values.avro_program import AvroProgram, AvroPrograms
 from kafkalog._core.values.builder import Builder
-from kafkalog.errors import IllegalArgument, StorageError
-from kafkalog.util.clock import SYSTEM_CLOCK
-from kafkalog.util.fileio import OS
+from kafkalog.errors import IllegalArgument
 from kafkalog.values.avro_columns import Column, columns_of
 from kafkalog.values.avro_program import avro_program
 from kafkalog.values.avro_schema import PRIMITIVES, AvroType, parse_avro
+from kafkalog.values.avro_writers import WriterPrograms
 from kafkalog.values.decoding import MOST_BYTES, MOST_ITEMS, Decoded, ValueDecoder, arrow_type, decoded, value_column
-from kafkalog.values.schemas.choose import schema_source
-from kafkalog.values.schemas.source import (
-    AVRO,
-    LOOK_AGAIN_MS,
-    MAX_SCHEMA_BYTES,
-    Schema,
-    SchemaSource,
-    UnknownSchema,
-    referenced,
-)
+from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
+from kafkalog.values.schemas.source import AVRO, Schema, SchemaSource, UnknownSchema, referenced
 
 if TYPE_CHECKING:
     import pyarrow
 
-MOST_WRITERS: Final = 10_000
-"""Writers' schemas that a decoder remembers; a column with more is no column of Avro values."""
-MOST_TEXTS: Final = 1000
-"""Ids without a program whose texts a decoder remembers; beyond, the older half is forgotten."""
 AnySchema = str | os.PathLike[str] | int | Mapping[str, Any] | Sequence[Any]
 
 
@@ -69,12 +54,7 @@ class AvroDecoder(ValueDecoder):
         most_items: int = MOST_ITEMS, login: tuple[str, str] | None = None, token: str | None = None,
         timeout_s: float | None = None, cache: str | os.PathLike[str] | None = None,
     ) -> None:  # fmt: skip
-        if schemas is not None and registry is not None:
-            raise IllegalArgument("schemas come from `schemas` or from `registry`", hint="give one of them")
-        options = {"login": login, "token": token, "timeout_s": timeout_s, "cache": cache}
-        options = {name: value for name, value in options.items() if value is not None}
-        where = schemas if schemas is not None else registry
-        self._source = None if where is None else schema_source(where, **options)
+        self._source = source_given(schemas, registry, login=login, token=token, timeout_s=timeout_s, cache=cache)
         framing = framing or ("raw" if self._source is None else "registry")
         if framing not in FRAMINGS:
             raise IllegalArgument(f"unknown framing {framing!r}", hint=f"the framings are {', '.join(FRAMINGS)}")
@@ -84,15 +64,12 @@ class AvroDecoder(ValueDecoder):
         self._by_id = framing == "registry"
         self._dictionaries = dictionaries
         self._limits = most_bytes, most_items
-        self._lock = threading.Lock()
         self._reader: AvroType | None = None
         self._column: Column | None = None
-        self._known: dict[int, AvroProgram | str] = {}
-        self._look_again: dict[int, float] = {}
-        self._next_look: float = inf
+        self._writers = WriterPrograms(self._program)
         self._type: pyarrow.DataType | None = None
         if schema is None and subject is not None:
-            self._settle(self._parsed(self._needed(f"subject {subject}").by_version(subject)))
+            self._settle(self._parsed(stored_schema(self._source, subject, AVRO)))
         elif schema is not None:
             self._settle(self._read(schema))
         if not self._by_id:
@@ -102,28 +79,15 @@ class AvroDecoder(ValueDecoder):
 
     # Schemas
 
-    def _needed(self, what: str) -> SchemaSource:
-        if self._source is None:
-            raise IllegalArgument(f"{what} needs a place with schemas", hint="give schemas=, or registry=")
-        return self._source
-
     def _read(self, schema: AnySchema) -> AvroType:
         """Return the tree of a schema that the user gave."""
         if isinstance(schema, int):
-            return self._parsed(self._needed(f"schema {schema}").by_id(schema))
+            return self._parsed(stored_schema(self._source, schema, AVRO))
         if isinstance(schema, os.PathLike) or (isinstance(schema, str) and not _is_json(schema)):
-            path = os.fspath(schema)
-            try:
-                return parse_avro(OS.read_file(path, MAX_SCHEMA_BYTES))
-            except OSError as error:
-                raise StorageError.from_os(error, "read the schema", path=path) from error
+            return parse_avro(read_schema_file(schema))
         return parse_avro(schema)
 
     def _parsed(self, schema: Schema) -> AvroType:
-        if schema.kind != AVRO:
-            raise IllegalArgument(
-                f"schema {schema.id} is of type {schema.kind}, not Avro", path=schema.place, hint="name its decoder"
-            )
         others = referenced(self._source, schema) if self._source is not None and schema.references else []
         contents = dict.fromkeys(other.content for _, other in others)  # one may be used by several names
         return parse_avro(schema.content, [content.decode("utf-8", "replace") for content in contents])
@@ -143,50 +107,14 @@ class AvroDecoder(ValueDecoder):
             raise IllegalArgument(f"values with the framing {framing!r} need a schema", hint="give schema=")
         written = self._reader if writer is None else self._read(writer)
         number = fingerprint(written) if framing == "single-object" else 0
-        self._known[number] = avro_program(written, self._reader, self._column)
-
-    def _learn(self, number: int) -> None:
-        """Make the program of a writer's schema, or the text that its values are answered with."""
-        with self._lock:
-            if number in self._known:
-                return
-            try:
-                made, until = self._program(number), inf
-            except UnknownSchema as error:
-                made, until = error.message, SYSTEM_CLOCK.monotonic_ms() + LOOK_AGAIN_MS
-            gone: set[int] = set()
-            if isinstance(made, str):
-                if len(self._look_again) >= MOST_TEXTS:
-                    gone = set(list(self._look_again)[: MOST_TEXTS // 2])
-                self._look_again[number] = until
-            elif len(self._known) - len(self._look_again) >= MOST_WRITERS:
-                raise IllegalArgument(f"the values name more than {MOST_WRITERS} schemas: they are not Avro values")
-            self._forget(gone, {number: made})
-
-    def _forget(self, gone: set[int], made: dict[int, AvroProgram | str]) -> None:
-        """Forget the texts of ids, and know what was made; the lock is held."""
-        for number in gone:
-            del self._look_again[number]
-        self._next_look = min(self._look_again.values(), default=inf)
-        # a new dict: other threads go through the one there is
-        self._known = {number: found for number, found in self._known.items() if number not in gone} | made
-
-    @property
-    def _programs(self) -> dict[int, AvroProgram | str]:
-        """The programs and the texts of ids, without those that are to be looked up again."""
-        now = SYSTEM_CLOCK.monotonic_ms()
-        if now >= self._next_look:
-            with self._lock:
-                self._forget({number for number, until in self._look_again.items() if now >= until}, {})
-        return self._known
+        self._writers.put(number, avro_program(written, self._reader, self._column))
 
     def _program(self, number: int) -> AvroProgram | str:
         """Return the program of an id, or the text for a schema that does not fit; UnknownSchema if there is none."""
         if not self._by_id:
             return f"its schema's fingerprint is {number & (1 << 64) - 1:016x}, not that of the writer's schema"
-        schema = self._needed("a value").by_id(number)
         try:
-            writer = self._parsed(schema)
+            writer = self._parsed(stored_schema(self._source, number, AVRO))
             if self._column is None:
                 self._settle(writer)
             assert self._reader is not None and self._column is not None
@@ -222,21 +150,21 @@ class AvroDecoder(ValueDecoder):
         most_bytes, most_items = self._limits
         builder, row = Builder(("", "n", True, (), ()), most_bytes), 0
         while True:
-            known = self._programs  # read before `_column`: while there are no columns, these are texts alone
+            known = self._writers.current()  # read before `_column`: while there are no columns, these are texts alone
             if self._column is not None:
                 break
             # the first id without a text gives the columns
             row, unknown = fill(builder, given, AvroPrograms(known), self._framing, row, most_items)
             if unknown is None:
                 return decoded(builder, len(given), most_bytes)
-            self._learn(unknown)
+            self._writers.learn(unknown)
         builder, row = Builder(self._column.tree(), most_bytes), 0
         while True:
-            programs = AvroPrograms(self._programs)
+            programs = AvroPrograms(self._writers.current())
             row, unknown = fill(builder, given, programs, self._framing, row, most_items)
             if unknown is None:
                 return decoded(builder, len(given), most_bytes)
-            self._learn(unknown)
+            self._writers.learn(unknown)
 
 
 def _is_json(text: str) -> bool:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("name", PATHS)
 def test_a_hot_path_does_the_same_number_of_items_each_time(name: str, tmp_path: Path) -> None:
-    for module in ("pyarrow",) if PATHS[name].noun == "columns" or "Arrow" in name else ():
+    for module in ("pyarrow",) if PATHS[name].noun in ("columns", "values") or "Arrow" in name else ():
         pytest.importorskip(module)
     with made(PATHS[name], full=False, directory=tmp_path / "hot") as work:
         items = {work(), work()}

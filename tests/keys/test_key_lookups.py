@@ -206,3 +206,39 @@ def test_a_search_counts_no_hash_twice() -> None:
     finder = KeyFinder(SECRET, hash_keys(SECRET, [b"a", b"a", b"x"]), 0, 3, every=True)
     assert finder.take(data, scan(data), 0, 1)
     assert memoryview(finder.last_offsets).cast("q").tolist() == [0, 0, -1] and finder.take_found() == [0]
+
+
+def test_what_lies_behind_the_memory_for_keys_is_searched(tmp_path: Path) -> None:
+    keys = [b"k%d" % (n % 50) for n in range(400)]
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for start in range(0, 400, 20):
+            log.append([(key, b"%d" % n) for n, key in enumerate(keys[start : start + 20], start)])
+        log.delete_before(10)
+    limit = 28 * 128
+    writer = kafkalog.open(tmp_path / "t-0", "a", key_memory_bytes=limit)
+    reader = kafkalog.open(tmp_path / "t-0", key_memory_bytes=limit)
+    with writer, reader:
+        for log in (writer, reader, writer, reader):
+            model: dict[bytes, list[int]] = {}
+            for record in log:
+                model.setdefault(record.key or b"", []).append(record.offset)
+            assert log.get_many([*model, b"nobody"]) == [log[own[-1]] for own in model.values()] + [None]
+            for key, own in model.items():
+                assert log.get(key) == log[own[-1]] and [one.offset for one in log.history(key)] == own
+            assert {key: one.offset for key, one in log.latest().items()} == {k: own[-1] for k, own in model.items()}
+            assert log._keys is not None
+            mapped, behind = log._keys._parts.current()
+            assert isinstance(mapped.index, KeyMap) and mapped.index.memory_bytes <= limit
+            assert mapped.bound == behind.base_offset == 120 and behind.index is None
+            writer.append([(b"k7", b"again"), (b"another", b"-")])
+        writer.truncate_to(100)
+        for log in (writer, reader):
+            last = [one for one in log if one.key == b"k7"][-1]
+            assert log.get(b"k7") == last and len(log._keys._parts.current()) == 1
+
+
+def test_a_wrong_memory_for_keys(tmp_path: Path) -> None:
+    kafkalog.open(tmp_path / "t-0", "a").close()
+    for wrong in (-1, "many", True, 1.5):
+        with pytest.raises(kafkalog.errors.IllegalArgument, match="key_memory_bytes"):
+            kafkalog.open(tmp_path / "t-0", key_memory_bytes=wrong)

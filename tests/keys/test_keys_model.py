@@ -52,6 +52,7 @@ class KeyedLog(RuleBasedStateMachine):
         self.open()
         self.reader = kafkalog.open(self.path)
         self.stored = kafkalog.open(self.path, key_index=self.store)
+        self.short_of_memory = kafkalog.open(self.path, key_memory_bytes=64 * 28)
         self.follow()
 
     def follow(self) -> None:
@@ -59,7 +60,8 @@ class KeyedLog(RuleBasedStateMachine):
         self.mappings = [self.log.latest(in_memory=True), self.stored.latest(in_memory=True), self.stored.latest()]
 
     def open(self) -> None:
-        self.log = kafkalog.open(self.path, "a", **SETTINGS)  # type: ignore[arg-type]
+        # a map of up to 64 records: what lies behind is searched
+        self.log = kafkalog.open(self.path, "a", key_memory_bytes=64 * 28, **SETTINGS)  # type: ignore[arg-type]
 
     @rule(records=st.lists(st.tuples(Key, Value), min_size=1, max_size=30), codec=st.sampled_from(["none", "lz4"]))
     def append(self, records: list[tuple[bytes, bytes | None]], codec: str) -> None:
@@ -110,7 +112,7 @@ class KeyedLog(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "log"))
     @rule(isolation=st.sampled_from([None, "high_watermark", "read_committed"]))
     def look_up(self, isolation: str | None) -> None:
-        for log in (self.log, self.reader, self.stored):
+        for log in (self.log, self.reader, self.stored, self.short_of_memory):
             check(log, isolation)
         last = {record.key: record for record in self.log}
         live = {key: record for key, record in last.items() if record.value is not None}
@@ -120,7 +122,7 @@ class KeyedLog(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "log"):
             self.look_up(None)
-            for log in (self.log, self.reader, self.stored):
+            for log in (self.log, self.reader, self.stored, self.short_of_memory):
                 log.close()
             self.directory.cleanup()
 

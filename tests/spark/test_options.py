@@ -155,16 +155,19 @@ def test_every_option_of_the_table_is_one_that_is_parsed() -> None:
         "endingOffsetsByTimestamp": '{"a":{"0":1}}', "failOnDataLoss": "false", "minPartitions": "3",
         "maxRecordsPerPartition": "3", "includeHeaders": "true", "maxOffsetsPerTrigger": "3",
         "minOffsetsPerTrigger": "3", "maxTriggerDelay": "1m", "groupIdPrefix": "x", "columns": "offset",
-            "where": "offset > 1",
+        "where": "offset > 1", "value": "json", "key": "json", "schema": "{}", "schemas": "/s", "registry": "http://r",
+        "subject": "s", "message": "m", "framing": "raw", "onUndecodable": "null",
         "isolationLevel": "read_committed", "verifyCrc": "false", "onDamage": "skip", "corruptReport": "/r",
         "pushFilters": "never", "maxPartitionBytes": "5", "corruptBatches": "skip",
     }  # fmt: skip
     assert set(values) == {option.name for option in SOURCE_OPTIONS}
     without_effect = {"groupIdPrefix", "startingOffsetsByTimestampStrategy"}
     plain = {"path": "/", "startingOffsets": '{"a":{"0":3}}'}
+    typed = {"value", "key", "schema", "schemas", "registry", "subject", "message", "framing", "onUndecodable"}
     for name, value in values.items():
-        changed = SourceOptions.parse({**plain, name: value}, streaming=False)
-        assert (changed == SourceOptions.parse(plain, streaming=False)) == (name in without_effect), name
+        before = {**plain, "where": "offset > 1"} if name in typed else plain
+        changed = SourceOptions.parse({**before, name: value}, streaming=False)
+        assert (changed == SourceOptions.parse(before, streaming=False)) == (name in without_effect), name
 
 
 @pytest.mark.parametrize(("older", "name"), [("fail", "raise"), ("skip", "skip")])

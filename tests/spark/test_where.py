@@ -1,12 +1,15 @@
 """The option `where`: a task returns the rows that `log.scan` does, and a plan leaves out what it rules out."""
 
+import io
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pytest
 
 import kafkalog
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.reading import arrow_batches
 from tests.spark.topics import TIME, batch_positions, first_segment, flip, make_topic, rows_of, source_options
@@ -84,6 +87,99 @@ def test_a_wrong_condition_is_told_when_the_options_are_read(data: Path) -> None
     for where, message in [("ofset > 1", "did you mean offset"), ("key > 1", "key is bytes"), ("value.a > 1", "bytes")]:
         with pytest.raises(IllegalArgument, match=message):
             source_options(data, where=where)
+
+
+AVRO = """{"type": "record", "name": "Order", "fields": [
+    {"name": "total", "type": "long"}, {"name": "customer", "type": ["null", "string"]}]}"""
+TYPED = [
+    ({"value": "json"}, "value.total > 10 and value.customer.country == 'DE'"),
+    ({"value": "json"}, "value.customer.country is not null and offset < 40"),
+    ({"value": "json", "onUndecodable": "null"}, "value.total in (3, 30) or value.customer.country like 'F%'"),
+    ({"value": "json", "key": "string"}, "key like 'k7%' and value.total >= 20"),
+    ({"value": "json"}, "not (value.other < 7 or value.total is null) and value.customer.country is null"),
+    ({"value": "string"}, "value like '%DE%' and size > 50"),
+    ({"key": "string"}, "key in ('k1', 'k9')"),
+]
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Path:
+    """Two partitions of JSON values, of which one has no country, and one another type of total."""
+    for partition in (0, 1):
+        with kafkalog.open(tmp_path / "data" / f"orders-{partition}", "a") as log:
+            for start in range(0, 100, 25):
+                log.append([(b"k%d" % n, order(n), TIME + n) for n in range(start, start + 25)])
+    return tmp_path / "data"
+
+
+def order(n: int) -> bytes:
+    customer = {"country": ["DE", "FR", None][n % 3]} if n % 5 else None
+    return json.dumps({"total": n if n != 8 else "eight", "other": 7, "customer": customer}).encode()
+
+
+@pytest.mark.parametrize(("decoders", "where"), TYPED)
+def test_paths_into_values_select_the_rows_of_the_library(
+    typed: Path, decoders: dict[str, str], where: str
+) -> None:
+    options = source_options(typed, where=where, maxRecordsPerPartition="30", **decoders)
+    rows = [(row["partition"], row["offset"], row["key"], row["value"]) for row in rows_of(options)]
+    expected = typed_rows(typed, where, decoders)
+    assert sorted(rows) == expected and 0 < len(expected) < 200
+
+
+def typed_rows(data: Path, where: str, decoders: dict[str, str]) -> list[tuple[Any, ...]]:
+    given = {"on_undecodable" if name == "onUndecodable" else name: text for name, text in decoders.items()}
+    found: list[tuple[Any, ...]] = []
+    for partition in (0, 1):
+        with kafkalog.open(data / f"orders-{partition}") as log:
+            found += [(partition, one.offset, one.key, one.value) for one in log.records(where=where, **given)]
+    return found
+
+
+def test_schemas_of_the_decoders(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        schema = fastavro.parse_schema(json.loads(AVRO))
+        for n in range(20):
+            out = io.BytesIO()
+            fastavro.schemaless_writer(out, schema, {"total": n, "customer": "c" if n % 2 else None})
+            log.append(b"\0\0\0\0\7" + out.getvalue())
+    schemas = tmp_path / "schemas"
+    schemas.mkdir()
+    (schemas / "7.avsc").write_text(AVRO)
+    where = "value.total >= 10 and value.customer is not null"
+    options = source_options(tmp_path / "data", where=where, value="avro", schemas=str(schemas))
+    assert [row["offset"] for row in rows_of(options)] == [*range(11, 20, 2)]
+
+
+def test_a_value_that_does_not_decode_is_no_damage_to_skip(typed: Path) -> None:
+    with kafkalog.open(typed / "orders-0", "a") as log:
+        log.append([b"no json", order(90)])
+    where = "value.total == 90"
+    options = source_options(typed, where=where, value="json", onDamage="skip")
+    with pytest.raises(InvalidRecord, match="does not decode"):
+        rows_of(options)
+    lenient = source_options(typed, where=where, value="json", onUndecodable="null")
+    assert [(row["partition"], row["offset"]) for row in rows_of(lenient)] == [(0, 90), (0, 101), (1, 90)]
+
+
+def test_wrong_decoders_are_told_before_a_task_runs(typed: Path) -> None:
+    with pytest.raises(IllegalArgument, match="value is given without where"):
+        source_options(typed, value="json")
+    for wrong, message in [
+        ({"where": "value.total > 1", "value": "jsonn"}, "unknown decoder"),
+        ({"where": "key > 1", "value": "json"}, "key is bytes"),
+        ({"where": "key == 'a'", "value": "string", "onUndecodable": "skip"}, "on_undecodable is 'skip'"),
+    ]:
+        with pytest.raises(IllegalArgument, match=message):
+            plan_batch(source_options(typed, **wrong))
+
+
+@pytest.mark.spark
+def test_spark_returns_the_rows_of_the_library_for_decoded_values(spark: "SparkSession", typed: Path) -> None:
+    for decoders, where in TYPED:
+        frame = spark.read.format("kafkalog").options(subscribe="orders", where=where, **decoders).load(str(typed))
+        rows = sorted((row.partition, row.offset, bytes(row.key), bytes(row.value)) for row in frame.collect())
+        assert rows == typed_rows(typed, where, decoders)
 
 
 @pytest.mark.spark

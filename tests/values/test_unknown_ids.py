@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2, text_format
 from kafkalog import values
 from kafkalog.errors import IllegalArgument
 from kafkalog.util.clock import MockClock
-from kafkalog.values import avro
+from kafkalog.values import avro_writers
 from kafkalog.values.schemas import registry
 from kafkalog.values.schemas.registry import MOST_MISSING, SchemaRegistry
 from kafkalog.values.schemas.source import LOOK_AGAIN_MS, Reference
@@ -52,7 +52,7 @@ def source() -> Source:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> MockClock:
     made = MockClock()
-    for module in (avro, registry):
+    for module in (avro_writers, registry):
         monkeypatch.setattr(module, "SYSTEM_CLOCK", made)
     return made
 
@@ -68,7 +68,7 @@ def test_any_number_of_unknown_ids_leaves_the_decoder_usable(source: Source) -> 
 
 
 def test_more_schemas_than_a_topic_has_are_an_error(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avro, "MOST_WRITERS", 20)
+    monkeypatch.setattr(avro_writers, "MOST_WRITERS", 20)
     source.make = lambda number: values.Schema(b'"string"', id=number)
     decoder = values.decoder("avro", schemas=source, schema="string")
     assert decoder.decode(framed(*range(20))).failed == 0

@@ -1,0 +1,297 @@
+"""Queries with an upper bound of time: no row is lost whatever the log is or was, and what they read."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog.errors import CorruptRecord, IllegalArgument
+from kafkalog.sidecars import identity
+from tests.fuzz_cases import KINDS
+from tests.transactional import made
+from tests.where.logs import Batch, write_log
+
+T = 1_700_000_000_000
+TIMES = st.one_of(st.just(-1), st.integers(0, 20).map(lambda n: T + n))
+BATCHES = st.builds(
+    lambda kind, times, stamped: Batch(*kind, tuple(times), T + 7 if stamped and kind[0] == 2 else None),
+    st.sampled_from(KINDS), st.lists(TIMES, min_size=1, max_size=4), st.booleans(),
+)  # fmt: skip
+BOUNDS = st.lists(st.tuples(st.integers(-2, 22), st.integers(-2, 22)), min_size=1, max_size=4)
+Bounds = list[tuple[int, int]]
+
+
+def check(log: kafkalog.Log, bounds: Bounds) -> None:
+    """The rows between two times are those among all records."""
+    for since, until in bounds:
+        expected = [one.offset for one in log.records() if T + since <= one.timestamp < T + until]
+        where = f"time >= {T + since} and time < {T + until}"
+        assert log.scan(["offset"], where=where).table()["offset"].to_pylist() == expected
+        below = [one.offset for one in log.records() if one.timestamp <= T + until]
+        assert [one.offset for one in log.records(where=f"time <= {T + until}")] == below
+
+
+@settings(max_examples=80)
+@given(st.lists(BATCHES, min_size=1, max_size=8), st.integers(1, 4), BOUNDS)
+def test_no_row_is_lost_in_any_format(batches: list[Batch], per_segment: int, bounds: Bounds) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path, store = Path(folder) / "data" / "t-3", Path(folder) / "times"
+        write_log(path, batches, per_segment)
+        for _ in range(2):  # with the notes of this process, then with those of the other's files
+            with kafkalog.open(path, time_ranges=store) as log:
+                check(log, bounds * 2)
+
+
+@settings(max_examples=60)
+@given(st.data(), BOUNDS)
+def test_no_row_is_lost_while_the_log_changes(data: st.DataObject, bounds: Bounds) -> None:
+    """Appends, rolls, truncations, deletions and cleans, seen by the writer and by readers with notes of before."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, store = Path(folder) / "data" / "t-0", Path(folder) / "times"
+        path.parent.mkdir()
+        options = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, "file_delete_delay_ms": 0}
+        with (
+            kafkalog.open(path, "a", time_ranges=True, **options) as log,
+            kafkalog.open(path) as reader,
+            kafkalog.open(path, time_ranges=store) as stored,
+        ):
+            for _ in range(data.draw(st.integers(1, 10))):
+                step = data.draw(st.sampled_from(["append", "append", "roll", "truncate", "delete", "compact"]))
+                if step == "append":
+                    times = data.draw(st.lists(TIMES, min_size=1, max_size=5))
+                    keys = data.draw(st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=len(times)))
+                    log.append([(key, b"-", time) for key, time in zip(keys, times, strict=False)])
+                elif step == "roll":
+                    log.roll()
+                elif step == "truncate":
+                    log.truncate_to(max(log.start_offset, log.end_offset - data.draw(st.integers(0, 8))))
+                elif step == "delete":
+                    log.delete_before(min(log.start_offset + data.draw(st.integers(0, 4)), log.end_offset))
+                else:
+                    log.compact()
+                for one in (log, reader, stored):
+                    check(one, bounds)
+
+
+def test_committed_reads(tmp_path: Path) -> None:
+    events = [("data", 7, 3), ("plain", 0, 2), ("abort", 7, 0), ("data", 8, 2), ("commit", 8, 0), ("plain", 0, 1)]
+    written = made(events)
+    written.write(tmp_path / "t-0")
+    with kafkalog.open(tmp_path / "t-0", "a", time_ranges=True) as log:
+        log.roll()
+        log.append([(b"k", b"late", 1), (b"k", b"new", 1_790_000_000_000)])
+        log.roll()
+        log.append([(b"k", b"latest", 5)])
+        times = {one.offset: one.timestamp for one in log.records(isolation="read_committed")}
+        assert len(times) == 8
+        for until in sorted({*times.values(), 0, 3, 2**42}) * 2:
+            found = [one.offset for one in log.records(where=f"time < {until}", isolation="read_committed")]
+            assert found == [offset for offset, time in times.items() if time < until]
+
+
+def test_threads_note_the_same_segments(tmp_path: Path, settled: None) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a", time_ranges=True) as log:
+        for part in range(8):
+            log.append([(b"k", b"v", T + (part * 5 + n) % 13) for n in range(50)])
+            log.roll()
+        expected = [one.offset for one in log if one.timestamp < T + 3]
+        with ThreadPoolExecutor(4) as pool:
+            query = f"time < {T + 3}"
+            found = list(pool.map(lambda _: [one.offset for one in log.records(where=query)], range(24)))
+        assert found == [expected] * 24
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that were just written count as settled: what a query reads does not depend on their age."""
+    monkeypatch.setattr(identity, "SETTLED_NS", -1)
+
+
+SEGMENTS, ROWS, VALUE = 20, 20_000, b"v" * 1000
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20 MB in 20 segments, a record a second of which every 500th is 300 seconds late."""
+    path = tmp_path_factory.mktemp("data") / "orders-0"
+    with kafkalog.open(path, "a", segment_bytes=1 << 20) as log:
+        for start in range(0, ROWS, 10):
+            log.append([(b"k", VALUE, time_of(n)) for n in range(start, start + 10)])
+        assert len(log.segments) >= SEGMENTS - 2
+    return path
+
+
+def time_of(n: int) -> int:
+    return T + 1000 * (n - (300 if n % 500 == 499 else 0))
+
+
+QUERY = f"SELECT count(value) FROM orders WHERE timestamp BETWEEN make_timestamptz({(T + 4_000_000) * 1000}) AND " \
+    f"make_timestamptz({(T + 4_050_000) * 1000})"  # fmt: skip
+
+
+class Query:
+    """The query of one process, and the bytes that it reads by any call."""
+
+    def __init__(self, path: Path, store: Path | None) -> None:
+        self.path, self.store = path, store
+
+    def run(self, times: int) -> Iterator[tuple[int, int]]:
+        """Yield rows and bytes read, as the system counts them, of the query each time."""
+        given = {} if self.store is None else {"time_ranges": self.store}
+        with duckdb.connect() as connection:
+            with kafkalog.duckdb.register(connection, self.path.parent, **given):
+                for _ in range(times):
+                    before = bytes_of_process()
+                    rows = connection.execute(QUERY).fetchall()[0][0]
+                    yield rows, bytes_of_process() - before
+
+
+def bytes_of_process() -> int:
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_later_query_reads_a_small_share_of_the_log(long_log: Path, tmp_path: Path) -> None:
+    expected = sum(T + 4_000_000 <= time_of(n) <= T + 4_050_000 for n in range(ROWS))
+    assert expected == 51
+    size = sum(file.stat().st_size for file in long_log.glob("*.log"))
+    (first, read), (second, later), (third, last) = Query(long_log, tmp_path / "times").run(3)
+    assert first == second == third == expected
+    assert read > 0.7 * size and later < 0.1 * size and last < 0.1 * size, (read, later, last, size)
+    ((other, by_files),) = Query(long_log, tmp_path / "times").run(1)
+    assert other == expected and by_files < 0.11 * size, (by_files, size)
+    (_, _), (again, in_memory) = Query(long_log, None).run(2)
+    assert again == expected and in_memory < 0.1 * size
+    files = [*(tmp_path / "times").rglob("*.timeranges")]
+    assert sum(file.stat().st_size for file in files) < 0.001 * size
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_reader_that_stops_early_notes_nothing(long_log: Path, tmp_path: Path) -> None:
+    with kafkalog.open(long_log, time_ranges=tmp_path / "times") as log:
+        assert next(log.records(where=f"time >= {T + 4_000_000} and time < {T + 4_050_000}")).offset == 4000
+    assert not (tmp_path / "times").exists()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Three closed segments whose times fall, with notes in files beside them, and an active one."""
+    path = tmp_path / "data" / "t-0"
+    path.parent.mkdir()
+    fill(path, (9, 5, 1, 7))
+    return path
+
+
+def fill(path: Path, times: tuple[int, ...]) -> None:
+    with kafkalog.open(path, "a", time_ranges=True) as log:
+        for number, time in enumerate(times):
+            log.append([(b"k", b"v", T + time + n % 2) for n in range(3)])
+            if number < len(times) - 1:
+                log.roll()
+        list(log.records(where=f"time < {T}"))
+    assert len([*path.glob("*.timeranges")]) == len(times) - 1
+
+
+def rows(path: Path) -> list[list[int]]:
+    """The offsets with times below each moment, by the notes beside the segments; and without any."""
+    with kafkalog.open(path, "a", time_ranges=True) as log:
+        found = [[one.offset for one in log.records(where=f"time < {T + n}")] for n in range(12)]
+        assert found == [[one.offset for one in log if one.timestamp < T + n] for n in range(12)]
+    return found
+
+
+def notes(path: Path, base_offset: int = 0) -> Path:
+    return path / f"{base_offset:020}.timeranges"
+
+
+def test_each_flipped_byte_and_each_cut_is_noticed(path: Path) -> None:
+    expected, sound = rows(path), notes(path, 3).read_bytes()
+    for at in range(len(sound)):
+        notes(path, 3).write_bytes(sound[:at] + bytes([sound[at] ^ (1 << at % 8)]) + sound[at + 1 :])
+        assert rows(path) == expected, at
+        notes(path, 3).write_bytes(sound[:at])
+        assert rows(path) == expected, at
+    notes(path, 3).write_bytes(sound + b"\0")
+    assert rows(path) == expected
+
+
+def test_notes_of_another_segment_are_noticed(path: Path, tmp_path: Path) -> None:
+    """Not those of another base offset, nor of a segment of the same size at the same offset in another log."""
+    expected = rows(path)
+    shutil.copy(notes(path, 3), notes(path, 0))
+    assert rows(path) == expected
+    other = tmp_path / "other" / "t-0"
+    other.parent.mkdir()
+    fill(other, (0, 0, 0, 0))
+    for base in (0, 3, 6):
+        assert (other / f"{base:020}.log").stat().st_size == (path / f"{base:020}.log").stat().st_size
+        shutil.copy(notes(other, base), notes(path, base))
+    assert rows(path) == expected
+
+
+def test_notes_of_a_segment_written_again_are_noticed(path: Path) -> None:
+    with kafkalog.open(path, "a", time_ranges=True) as log:
+        assert [one.offset for one in log.records(where=f"time < {T + 1}")] == []
+        log.truncate_to(3)
+        fill_again = [(b"k", b"v", T + n % 2) for n in range(3)]
+        log.append(fill_again)
+        log.roll()
+        assert [one.offset for one in log.records(where=f"time < {T + 1}")] == [3, 5]
+    assert rows(path)[1] == [3, 5]
+
+
+def test_notes_of_segments_that_are_gone_are_removed(path: Path) -> None:
+    with kafkalog.open(path, "a", time_ranges=True) as log:
+        log.delete_before(3)
+        log.truncate_to(6)
+        log.append([(None, b"v", T)])
+        log.roll()
+        log.append([(None, b"v", T)])
+        assert [one.offset for one in log.records(where=f"time < {T + 1}")] == [6, 7]
+        assert sorted(path.glob("*.timeranges")) == [notes(path, 3), notes(path, 6)]
+
+
+def test_a_copied_directory_keeps_its_notes(path: Path, tmp_path: Path) -> None:
+    expected = rows(path)
+    shutil.copytree(path, tmp_path / "copy" / "t-0")
+    assert rows(tmp_path / "copy" / "t-0") == expected
+
+
+def test_damage_in_a_segment_that_has_no_notes_is_met(path: Path) -> None:
+    notes(path, 3).unlink()
+    file = path / f"{3:020}.log"
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    with kafkalog.open(path) as log, pytest.raises(CorruptRecord):
+        list(log.records(where=f"time < {T + 2}"))
+    with kafkalog.open(path) as log:
+        skipped: list[kafkalog.Skipped] = []
+        found = [one.offset for one in log.records(where=f"time < {T + 2}", on_damage="skip", skipped=skipped)]
+        assert found == [6, 8] and skipped
+
+
+def test_a_directory_that_cannot_be_written_costs_no_row(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "times").write_text("a file")
+    with kafkalog.open(path, time_ranges=tmp_path / "times") as log:
+        assert [one.offset for one in log.records(where=f"time < {T + 2}")] == [6, 8]
+
+
+def test_a_reader_needs_a_place_of_its_own(path: Path) -> None:
+    before = sorted(os.listdir(path))
+    with pytest.raises(IllegalArgument, match='mode "r"'):
+        kafkalog.open(path, time_ranges=True)
+    with pytest.raises(IllegalArgument, match="data directory"):
+        kafkalog.open(path, time_ranges=path.parent / "times")
+    with kafkalog.open(path) as log:
+        list(log.records(where=f"time < {T + 2}"))
+    assert sorted(os.listdir(path)) == before
