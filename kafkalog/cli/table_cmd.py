@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         schema: str | None
         message: str | None
         project: str | None
-        on_undecodable: str
+        on_undecodable: str | None
         partition_by: tuple[str, ...]
         upsert: bool
         target_file_bytes: str
@@ -58,8 +58,9 @@ def command() -> None:
     help="Comma-separated columns of the table: NAME=PATH or PATH, such as offset,cents=value.total.cents.",
 )  # fmt: skip
 @click.option(
-    "--on-undecodable", type=click.Choice(["null", "raise"]), default="null", show_default=True,
-    help="Keys and values that do not decode: null, with the reason in key_error or value_error; or an error.",
+    "--on-undecodable", type=click.Choice(["null", "raise"]),
+    help="Keys and values that do not decode: null, with the reason in the column key_error or value_error (default); "
+    "or an error (default with --project).",
 )  # fmt: skip
 @click.option(
     "--partition-by", multiple=True, metavar="FIELD",
@@ -98,8 +99,9 @@ def sync(**given: Unpack[_Given]) -> int:
 
     typed: dict[str, Any] = dict(decoder_names(given["serdes"]))
     if typed:
-        typed |= {name: given[name] for name in ("schemas", "schema", "message", "on_undecodable")}  # type: ignore[literal-required]
-    elif any(given[name] is not None for name in ("schemas", "schema", "message")):  # type: ignore[literal-required]
+        typed |= {"schemas": given["schemas"], "schema": given["schema"], "message": given["message"]}
+        typed["on_undecodable"] = given["on_undecodable"] or ("null" if given["project"] is None else "raise")
+    elif any(one is not None for one in (given["schemas"], given["schema"], given["message"])):
         raise click.UsageError("--schemas, --schema and --message are for decoders: give -s, such as -s value=avro")
     if given["project"] is not None:
         typed["project"] = _projection(split_fields(given["project"]))

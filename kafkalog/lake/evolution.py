@@ -83,7 +83,9 @@ def _time_type(given: pyarrow.DataType, has_time_of_day: bool) -> pyarrow.DataTy
     if types.is_timestamp(given):  # nanoseconds would lose digits
         return pa.int64() if given.unit == "ns" else pa.timestamp("us", None if given.tz is None else "UTC")
     if types.is_time(given):
-        return pa.time64("us") if has_time_of_day and given.unit != "ns" else pa.int64()
+        if has_time_of_day and given.unit != "ns":
+            return pa.time64("us")
+        return pa.int32() if types.is_time32(given) else pa.int64()
     if types.is_duration(given):
         return pa.int64()
     return pa.date32() if types.is_date(given) else None

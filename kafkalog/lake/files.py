@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.lake.failures import store_errors
 from kafkalog.lake.partitioning import by_partition
 from kafkalog.lake.table import LakeTable, WrittenFile
+from kafkalog.records.column_reader import BATCH_BYTES
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["FILE_BYTES", "LEAST_FILE_BYTES", "TableFiles"]
+__all__ = ["FILE_BYTES", "LEAST_FILE_BYTES", "TableFiles", "piece_bytes"]
 
 FILE_BYTES: Final = 128 << 20
 LEAST_FILE_BYTES: Final = 1 << 10
@@ -22,6 +24,7 @@ MOST_WAITING_BYTES: Final = 64 << 20
 """Most bytes of rows in memory over all partitions; beyond that the largest are written."""
 MOST_OPEN: Final = 32
 """Most files that are open at once; where rows alternate between more partitions, files are smaller."""
+LEAST_PIECE_BYTES: Final = 64 << 10
 PLAIN: Final = frozenset(("offset", "timestamp"))
 """Columns with few repeated values: stored as differences instead of a dictionary."""
 
@@ -124,10 +127,20 @@ class TableFiles:
         for file in self._open.values():
             if file.sink is not None:
                 file.writer.is_open = False  # otherwise it would write the footer when it is collected
-                file.sink.close()
+                with suppress(OSError):  # of a full disk: the file is deleted
+                    file.sink.close()
         for path in self._paths:
             self._table.delete_file(path)
         self._open, self._paths, self.finished = {}, [], []
+
+
+def piece_bytes(file_bytes: int) -> int:
+    """Return the bytes of records to read at once for files of a size: a row group is at least one such piece.
+
+    >>> piece_bytes(128 << 20), piece_bytes(1 << 20), piece_bytes(1 << 10)
+    (8388608, 131072, 65536)
+    """
+    return min(BATCH_BYTES, max(LEAST_PIECE_BYTES, file_bytes // 8))
 
 
 def layout(schema: pyarrow.Schema) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, IllegalState
@@ -24,7 +24,13 @@ __all__ = ["IcebergTable"]
 PREFIX: Final = "kafkalog.sync."
 """Before the topic: the name of the positions in snapshot summaries and table properties."""
 LOCAL_CATALOG: Final = "catalog.db"
-_SNAPSHOT: Final = "snapshot_id"
+CATALOG_NAME: Final = "default"
+"""Name of a local catalog, which its file has with each table; that of pyiceberg where none is given."""
+FIRST_SEQUENCE: Final = 1
+"""Sequence number of a table's first snapshot."""
+_READ_ROWS: Final = 1 << 20
+_FIELD_ID: Final = b"PARQUET:field_id"
+_DROPPED: Final = "\x00dropped: "
 _HOUR_US: Final = 3_600_000_000
 _LOCK_TIMEOUT_S: Final = 60
 _MERGES: Final = "commit.manifest-merge.enabled"
@@ -118,34 +124,35 @@ class IcebergTable:
     def positions(self, partitions: Sequence[int]) -> Positions | None:
         """Return the positions in the newest ancestor of the snapshot that has some.
 
-        Raises IllegalState where ancestors were expired and the copy is that of a snapshot that was rolled back.
+        Raises IllegalState where that ancestor was expired after the table was rolled back.
         """
         metadata = self._table.metadata
-        one = metadata.current_snapshot()
+        one = oldest = metadata.current_snapshot()
         while one is not None:
             text = None if one.summary is None else one.summary.additional_properties.get(self._key)
             if text is not None:
                 return Positions.parse(text, self.name)
-            if one.parent_snapshot_id is None:
-                return None
-            one = metadata.snapshot_by_id(one.parent_snapshot_id)
-            if one is None:
-                return self._copied()
-        return None
+            oldest = one
+            one = None if one.parent_snapshot_id is None else metadata.snapshot_by_id(one.parent_snapshot_id)
+        return None if oldest is None else self._copied(oldest.sequence_number or 0)
 
-    def _copied(self) -> Positions | None:
-        """Return the positions in the table's properties, of a snapshot that is no longer known."""
+    def _copied(self, oldest: int) -> Positions | None:
+        """Return the copy of the newest positions if their snapshot came before that of the sequence number `oldest`.
+
+        That is the oldest ancestor which is known: those before it, if there are any, were expired.
+        """
         text = self._table.properties.get(self._key)
         if text is None:
             return None
-        number, _, rest = text.partition(" ")
-        if number.isdigit() and self._table.metadata.snapshot_by_id(int(number)) is not None:
-            raise IllegalState(
-                f"the table was rolled back to a snapshot before {number}, and the ones before it were expired: "
-                "which records it has is not known",
-                path=self.name, hint=f"roll forward to snapshot {number}, or sync into another table",
-            )  # fmt: skip
-        return Positions.parse(rest, self.name)
+        sequence, _, positions = text.partition(" ")
+        if sequence.isdigit() and int(sequence) < oldest:
+            return Positions.parse(positions, self.name)
+        if oldest == FIRST_SEQUENCE:
+            return None  # the table was rolled back to a snapshot before the first sync
+        raise IllegalState(
+            "the table was rolled back, and the snapshots before were expired: which records it has is not known",
+            path=self.name, hint="sync the topic into another table",
+        )  # fmt: skip
 
     def evolve(self, change: Evolution) -> None:
         """Add and widen columns, in a commit of its own; one that another writer made meanwhile is loaded."""
@@ -193,23 +200,37 @@ class IcebergTable:
             pass
 
     def live_files(self) -> list[LiveFile]:
-        """Return the data files of the snapshot, with the deletes that apply to them."""
+        """Return the data files of the snapshot; raise IllegalState for a table with delete files."""
         with store_errors("list the table's files", self.name):
-            return [LiveFile(task.file.file_path, task) for task in self._table.scan().plan_files()]
+            tasks = [*self._table.scan().plan_files()]
+        if any(task.delete_files for task in tasks):
+            raise IllegalState(
+                "the table has delete files, which an upsert cannot keep", path=self.name,
+                hint="run rewrite_data_files in the engine that wrote them",
+            )  # fmt: skip
+        return [LiveFile(task.file.file_path, task) for task in tasks]
 
     def read_file(self, file: LiveFile, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
-        """Yield the rows of a data file that are not deleted, with the table's columns of today."""
-        from pyiceberg.expressions import AlwaysTrue
-        from pyiceberg.io.pyarrow import ArrowScan
+        """Yield the rows of a data file, with the table's columns of today, which field ids find in it.
+
+        pyiceberg's own reader makes empty lists of nulls (0.12), so what it reads cannot be written again.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
         from kafkalog.lake.rows import fitted
 
-        schema = self._table.schema() if columns is None else self._table.schema().select(*columns)
-        wanted = self._schema if columns is None else _only(self._schema, columns)
-        with store_errors("read the table's files", self.name):
-            scan = ArrowScan(self._table.metadata, self._table.io, schema, AlwaysTrue())
-            for batch in scan.to_record_batches([file.entry]):
-                yield fitted(batch, wanted)
+        names = self._schema.names if columns is None else columns
+        wanted = pa.schema([one for one in self._schema if one.name in names])
+        with store_errors("read the table's files", self.name), self._table.io.new_input(file.path).open() as source:
+            stored = pq.ParquetFile(source)
+            present = {
+                one.name: named_by_ids(one, self.file_schema) for one in stored.schema_arrow
+            }
+            present = {name: one for name, one in present.items() if one.name in wanted.names}
+            for batch in stored.iter_batches(batch_size=_READ_ROWS, columns=[*present], use_threads=False):
+                arrays = [batch.column(name).view(one.type) for name, one in present.items()]
+                yield fitted(pa.RecordBatch.from_arrays(arrays, names=[one.name for one in present.values()]), wanted)
 
     def commit(
         self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions
@@ -218,6 +239,7 @@ class IcebergTable:
         from pyiceberg.exceptions import CommitFailedException
 
         with store_errors("commit to the table", self.name):
+            sequence = self._table.metadata.next_sequence_number()
             change = self._table.transaction()
             update = change.update_snapshot(snapshot_properties={self._key: positions.text()})
             appends = update.merge_append if self.properties.get(_MERGES) == "true" else update.fast_append
@@ -227,7 +249,7 @@ class IcebergTable:
                     producer.append_data_file(self._data_file(file))
                 for live in removed:
                     producer.delete_data_file(live.entry.file)
-            change.set_properties({self._key: f"{producer.snapshot_id} {positions.text()}"})
+            change.set_properties({self._key: f"{sequence} {positions.text()}"})
             try:
                 # not commit_transaction(), which would commit again on a newer snapshot: that may have these rows
                 self._catalog.commit_table(self._table, change._requirements, change._updates)
@@ -303,7 +325,7 @@ def _catalog(target: IcebergTarget) -> Any:
         "uri": f"sqlite:///{os.path.join(directory, LOCAL_CATALOG)}?timeout={_LOCK_TIMEOUT_S}",
         "warehouse": f"file://{directory}",
     }
-    return SqlCatalog("kafkalog", **{**properties, **target.options})
+    return SqlCatalog(CATALOG_NAME, **{**properties, **target.options})
 
 
 def _plain_schema(schema: pyarrow.Schema) -> pyarrow.Schema:
@@ -330,7 +352,22 @@ def _plain_field(field: pyarrow.Field) -> pyarrow.Field:
     return field.with_type(kind)
 
 
-def _only(schema: pyarrow.Schema, columns: Sequence[str]) -> pyarrow.Schema:
+def named_by_ids(field: pyarrow.Field, wanted: Iterable[pyarrow.Field]) -> pyarrow.Field:
+    """Return a field of a file with the names, in all levels, that its field ids have among the `wanted` fields.
+
+    One whose id is not among them gets a name that no column has; one without an id keeps its name.
+    """
     import pyarrow as pa
 
-    return pa.schema([schema.field(name) for name in schema.names if name in columns])
+    id = (field.metadata or {}).get(_FIELD_ID)
+    same = [one for one in wanted if (one.metadata or {}).get(_FIELD_ID) == id or (id is None and one.name == field.name)]
+    if not same:
+        return field.with_name(f"{_DROPPED}{field.name}")
+    kind, new, types = field.type, same[0].type, pa.types
+    if types.is_struct(kind) and types.is_struct(new):
+        kind = pa.struct([named_by_ids(one, new) for one in kind])
+    elif types.is_list(kind) and types.is_list(new):
+        kind = pa.list_(named_by_ids(kind.value_field, [new.value_field]))
+    elif types.is_map(kind) and types.is_map(new):
+        kind = pa.map_(kind.key_field, named_by_ids(kind.item_field, [new.item_field]).with_name("value"))
+    return pa.field(same[0].name, kind, field.nullable)

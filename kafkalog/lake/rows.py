@@ -10,7 +10,7 @@ from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.lake.positions import ReadRange
 from kafkalog.log.scan import TYPED_OPTIONS, LogScan
 from kafkalog.log.selection import Selection, selection_of
-from kafkalog.records.column_reader import COLUMNS
+from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -43,11 +43,13 @@ class TopicRows:
 
     def __init__(
         self, topic: str, logs: Mapping[int, Log], ranges: Sequence[ReadRange], given: Mapping[str, Any],
-        *, on_damage: str = "raise", skipped: list[Skipped] | None = None,
+        *, on_damage: str = "raise", skipped: list[Skipped] | None = None, batch_bytes: int = BATCH_BYTES,
     ) -> None:  # fmt: skip
         self.ranges = ranges
         self._logs = logs
-        self._reading: dict[str, Any] = {"isolation": "read_committed", "on_damage": on_damage, "skipped": skipped}
+        self._reading: dict[str, Any] = {
+            "isolation": "read_committed", "on_damage": on_damage, "skipped": skipped, "batch_bytes": batch_bytes,
+        }  # fmt: skip
         bounds = {one.number: {"start": one.start, "stop": one.stop} for one in ranges}
         names = None if given.get("project") is not None else [*COLUMNS_OF_TABLE]
         self._has_ids = names is not None and _is_registered(given)

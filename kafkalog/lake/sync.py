@@ -14,7 +14,7 @@ from kafkalog.dirs.log_dirs import open_dirs
 from kafkalog.errors import IllegalArgument, MissingPackage
 from kafkalog.lake.evolution import lake_schema, plan_evolution
 from kafkalog.lake.failures import TableChanged
-from kafkalog.lake.files import FILE_BYTES, LEAST_FILE_BYTES, TableFiles
+from kafkalog.lake.files import FILE_BYTES, LEAST_FILE_BYTES, TableFiles, piece_bytes
 from kafkalog.lake.partitioning import PartitionField, check_partitioning, parse_partitioning
 from kafkalog.lake.positions import PartitionState, Positions, ReadRange, plan_ranges
 from kafkalog.lake.rows import TopicRows, check_projection, fitted
@@ -209,7 +209,7 @@ class _Sync:
             self._positions = self._positions._replace(topic_id=self._topic_id)
         rows = TopicRows(
             self._topic, self._logs, ranges, self._settings.typed, on_damage=self._settings.on_damage,
-            skipped=self._skipped,
+            skipped=self._skipped, batch_bytes=piece_bytes(self._settings.file_bytes),
         )  # fmt: skip
         self._fit_table(rows, exists)
         yield from (self._upserts(rows) if self._settings.upsert else self._appends(rows))
