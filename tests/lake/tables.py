@@ -45,10 +45,14 @@ class Lake:
         rows = self.loaded().scan().to_arrow() if self.format == "iceberg" else self.loaded().to_pyarrow_table()
         return rows.sort_by([("partition", "ascending"), ("offset", "ascending")])
 
-    def read_files(self) -> pa.Table:
-        """The rows of the data files as Parquet has them: pyiceberg's reader makes empty lists of nulls (0.12)."""
+    def read_each_file(self) -> list[pa.Table]:
+        """The rows of each data file, as Parquet has them."""
         root = "" if self.format == "iceberg" else f"{self.directory}/orders/"
-        return pa.concat_tables(pq.read_table(root + path.removeprefix("file://")) for path, _ in self.files())
+        return [pq.read_table(root + path.removeprefix("file://")) for path, _ in self.files()]
+
+    def read_files(self) -> pa.Table:
+        """The rows of the data files: pyiceberg's reader makes empty lists of nulls (0.12)."""
+        return pa.concat_tables(self.read_each_file())
 
     def places(self) -> list[tuple[int, int]]:
         rows = self.read()
