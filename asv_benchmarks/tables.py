@@ -26,7 +26,8 @@ def rows(directory: Path) -> list[Row]:
     with kafkalog.open_dirs(directory / "data") as dirs:
         written = _pyarrow_rates(dirs, directory, typed)
         found = []
-        for name, target in (("Iceberg", f"iceberg:{directory}/lake/shop.orders"), ("Delta", f"delta:{directory}/lake/d")):
+        targets = {"Iceberg": f"iceberg:{directory}/lake/shop.orders", "Delta": f"delta:{directory}/lake/orders"}
+        for name, target in targets.items():
             rate = _sync_rate(dirs, directory, target, typed)
             found.append(Row(f"a topic to {name}, 5 typed fields and 5 columns", rate, 1.5, "M/s", False, written))
         found.append(_upsert(dirs, directory, typed))
@@ -63,7 +64,7 @@ def _sync_rate(dirs: kafkalog.LogDirs, directory: Path, target: str, typed: dict
 
 
 def _pyarrow_rates(dirs: kafkalog.LogDirs, directory: Path, typed: dict[str, Any]) -> Peers:
-    """Return the rates of pyarrow's own writing of the same columns from memory, as it does it and in the same layout."""
+    """Return the rates of pyarrow's writing of the same columns from memory, with its settings and in our layout."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -111,12 +111,12 @@ def sync(**given: Unpack[_Given]) -> int:
         "target_file_bytes": parse_size(given["target_file_bytes"], "--target-file-bytes"),
         "on_damage": given["on_damage"], "skipped": skipped if given["on_damage"] == "skip" else None,
     }  # fmt: skip
-    where = (common.need_dirs(given["dirs"]), given["topic"], given["target"])
+    dirs, topic, target = common.need_dirs(given["dirs"]), given["topic"], given["target"]
     if given["follow"]:
-        for commit in follow_topic(*where, commit_every_s=given["commit_every_s"], **options, **typed):
+        for commit in follow_topic(dirs, topic, target, commit_every_s=given["commit_every_s"], **options, **typed):
             _print(commit, as_json=given["as_json"])
     else:
-        commits = sync_topic(*where, **options, **typed)
+        commits = sync_topic(dirs, topic, target, **options, **typed)
         for commit in commits:
             _print(commit, as_json=given["as_json"])
         if not commits:

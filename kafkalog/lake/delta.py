@@ -15,7 +15,7 @@ from kafkalog.errors import IllegalState
 from kafkalog.lake.failures import missing_package, store_errors
 from kafkalog.lake.partitioning import PartitionField, parse_partitioning
 from kafkalog.lake.positions import Positions
-from kafkalog.lake.table import CommitConflict, LiveFile, WrittenFile
+from kafkalog.lake.table import NOTHING, CommitConflict, LiveFile, WrittenFile
 from kafkalog.util.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class DeltaLakeTable:
     application wrote last; two more applications have the checksum of its last record, and the topic's id.
     """
 
+    has_renames = False
     has_time_of_day = False
 
     def __init__(self, target: DeltaTarget, topic: str) -> None:
@@ -141,7 +142,9 @@ class DeltaLakeTable:
             halves = [self._table.transaction_version(f"{self._app}:topic-id:{half}") for half in _HALVES]
         return Positions(None if None in halves else _id_text(halves), offsets, checksums) if offsets else None
 
-    def evolve(self, change: Evolution) -> None:
+    def evolve(
+        self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
+    ) -> None:
         """Add columns; to widen one, write all rows again with the new types, in one commit."""
         from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import CommitFailedError
@@ -156,6 +159,10 @@ class DeltaLakeTable:
                         self._table, change.schema.empty_table(), mode="append", schema_mode="merge",
                         commit_properties=once,
                     )  # fmt: skip
+                if properties:
+                    self._table.alter.set_table_properties(
+                        dict(properties), raise_if_not_exists=False, commit_properties=once
+                    )
             except CommitFailedError as error:
                 raise CommitConflict(str(error)) from None
         self.load()
@@ -203,7 +210,7 @@ class DeltaLakeTable:
         """Delete a file that no commit refers to."""
         try:
             self._files().delete_file(path)
-        except Exception:  # noqa: S110  # whatever the store says: the file is not part of the table
+        except Exception:  # whatever the store says: the file is not part of the table
             pass
 
     def live_files(self) -> list[LiveFile]:

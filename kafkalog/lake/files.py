@@ -1,4 +1,4 @@
-"""Data files of a table: Parquet, written in bounded memory and gathered to a size, one open file for each partition."""
+"""Data files of a table: Parquet, written in bounded memory and gathered to a size, partition by partition."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from kafkalog.errors import IllegalArgument, IllegalState
 from kafkalog.lake.failures import TableMismatch, missing_package, store_errors
 from kafkalog.lake.partitioning import PartitionField, column_at
 from kafkalog.lake.positions import Positions
-from kafkalog.lake.table import CommitConflict, LiveFile, WrittenFile
+from kafkalog.lake.table import NOTHING, CommitConflict, LiveFile, WrittenFile
 
 if TYPE_CHECKING:
     import pyarrow
@@ -43,6 +43,7 @@ class IcebergTable:
     time. The table's properties have a copy, for tables whose older snapshots were expired.
     """
 
+    has_renames = True
     has_time_of_day = True
 
     def __init__(self, target: IcebergTarget, topic: str) -> None:
@@ -154,17 +155,39 @@ class IcebergTable:
             path=self.name, hint="sync the topic into another table",
         )  # fmt: skip
 
-    def evolve(self, change: Evolution) -> None:
-        """Add and widen columns, in a commit of its own; one that another writer made meanwhile is loaded."""
+    def evolve(
+        self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
+    ) -> None:
+        """Rename, add and widen columns, in a commit of its own."""
         from pyiceberg.exceptions import CommitFailedException
 
         with store_errors("change the table's columns", self.name):
             try:
-                with self._table.update_schema() as update:
-                    update.union_by_name(change.schema)
+                with self._table.transaction() as whole:
+                    if renames:
+                        with whole.update_schema() as update:
+                            for path, there in renames.items():
+                                if path.rpartition(".")[2] != there.rpartition(".")[2]:
+                                    update.rename_column(self._path(there), path.rpartition(".")[2])
+                    if change:
+                        with whole.update_schema() as update:
+                            update.union_by_name(change.schema)
+                    if properties:
+                        whole.set_properties(dict(properties))
             except CommitFailedException as error:
                 raise CommitConflict(str(error)) from None
             self._use(self._table)
+
+    def _path(self, path: str) -> tuple[str, ...]:
+        """Return the parts of a field's path in the schema, which has the elements of lists as parts."""
+        from pyiceberg.types import ListType
+
+        found: list[str] = []
+        for name in path.split("."):
+            found.append(name)
+            while isinstance(self._table.schema().find_type(".".join(found)), ListType):
+                found.append("element")
+        return tuple(found[:-1] if found[-1] == "element" else found)
 
     def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
         """Return the values of the partition fields of rows, as the transforms of the table's spec make them."""
@@ -196,7 +219,7 @@ class IcebergTable:
         """Delete a file that no commit refers to."""
         try:
             self._table.io.delete(path)
-        except Exception:  # noqa: S110  # whatever the store says: the file is not part of the table
+        except Exception:  # whatever the store says: the file is not part of the table
             pass
 
     def live_files(self) -> list[LiveFile]:
@@ -360,7 +383,9 @@ def named_by_ids(field: pyarrow.Field, wanted: Iterable[pyarrow.Field]) -> pyarr
     import pyarrow as pa
 
     id = (field.metadata or {}).get(_FIELD_ID)
-    same = [one for one in wanted if (one.metadata or {}).get(_FIELD_ID) == id or (id is None and one.name == field.name)]
+    same = [
+        one for one in wanted if (one.name == field.name if id is None else (one.metadata or {}).get(_FIELD_ID) == id)
+    ]
     if not same:
         return field.with_name(f"{_DROPPED}{field.name}")
     kind, new, types = field.type, same[0].type, pa.types

@@ -18,7 +18,7 @@ _TRANSFORMS: Final = ("day", "hour")
 
 
 class PartitionField(NamedTuple):
-    """A field of a partitioning: `transform` is "day", "hour" or "identity", of the column or nested field at `path`."""
+    """A field of a partitioning: `transform` ("day", "hour" or "identity") of the column or nested field at `path`."""
 
     transform: str
     path: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Where a sync stands: the next offset of each partition, kept in the table's own commits, and what follows from it."""
+"""Positions of a sync: the next offset of each partition, kept in the table's own commits, and what follows."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.dirs.scan import with_decoders
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.lake.positions import ReadRange
+from kafkalog.lake.renames import numbers_of, with_names
 from kafkalog.log.scan import TYPED_OPTIONS, LogScan
 from kafkalog.log.selection import Selection, selection_of
 from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
@@ -61,13 +62,17 @@ class TopicRows:
         self.selection: Selection = selection_of(names, typed, None, topic)
         columns = {*self.selection.columns, "offset", "key", "value"}
         self._columns = [name for name in COLUMNS if name in columns]
+        self.names: dict[str, str] = {}
+        """Paths of fields that have other names in the table, and their paths there."""
+        self.numbers = numbers_of(self.selection.decoders) if names is not None else {}
+        """Numbers of the fields by path, for decoders that have some."""
 
     @property
     def schema(self) -> pyarrow.Schema:
         """Columns of the rows."""
         import pyarrow as pa
 
-        schema = self.selection.schema
+        schema = pa.schema(one.with_type(with_names(one.type, one.name, self.names)) for one in self.selection.schema)
         if self._has_ids:
             schema = schema.insert(schema.get_field_index("headers") + 1, pa.field(SCHEMA_ID, pa.int32()))
         return schema
@@ -84,6 +89,10 @@ class TopicRows:
 
     def _piece(self, raw: pyarrow.RecordBatch, partition: int, next_offset: int) -> Piece:
         rows = self.selection.batch(raw)
+        for name in {path.partition(".")[0] for path in self.names}:
+            at = rows.schema.get_field_index(name)
+            column = rows.column(at)
+            rows = rows.set_column(at, name, column.view(with_names(column.type, name, self.names)))
         if self._has_ids:
             at = rows.schema.get_field_index("headers") + 1
             rows = rows.add_column(at, SCHEMA_ID, schema_ids(raw.column("value")))
@@ -146,7 +155,7 @@ def fitted(rows: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordB
             arrays.append(column if column.type == field.type else column.cast(field.type))
         except pa.ArrowInvalid as error:
             raise InvalidRecord(
-                f"a {field.name} among the {rows.num_rows} records from here is beyond the table's {field.type}: {error}",
+                f"a {field.name} among the {rows.num_rows} records from here is beyond {field.type}: {error}",
                 offset=_first_offset(rows), hint="leave the column out with project",
             ) from None  # fmt: skip
     for field, column in zip(schema, arrays, strict=True):

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.cursors.place import record_checksum
 from kafkalog.dirs.log_dirs import open_dirs
 from kafkalog.errors import IllegalArgument, MissingPackage
-from kafkalog.lake.evolution import lake_schema, plan_evolution
+from kafkalog.lake.evolution import Evolution, lake_schema, plan_evolution
 from kafkalog.lake.failures import TableChanged
 from kafkalog.lake.files import FILE_BYTES, LEAST_FILE_BYTES, TableFiles, piece_bytes
 from kafkalog.lake.partitioning import PartitionField, check_partitioning, parse_partitioning
-from kafkalog.lake.positions import PartitionState, Positions, ReadRange, plan_ranges
+from kafkalog.lake.positions import PartitionState, Positions, plan_ranges
+from kafkalog.lake.renames import plan_renames
 from kafkalog.lake.rows import TopicRows, check_projection, fitted
 from kafkalog.lake.table import CommitConflict, LakeTable
 from kafkalog.lake.targets import open_table, parse_target
 from kafkalog.lake.upserts import Latest, check_identity, rewrite_files
 from kafkalog.reading.source import refresh
+from kafkalog.util.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import os
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMIT_EVERY_S", "SyncCommit", "follow_topic", "sync_topic"]
 
 _LOG: Final = logging.getLogger(__name__)
+NUMBERS: Final = "kafkalog.field_numbers"
+"""Property with the numbers of Protobuf's fields by the paths of the table's columns."""
 OWN: Final = "kafkalog.topic"
 """Property of the tables that a sync made: only their columns are changed."""
 FILES_PER_COMMIT: Final = 16
@@ -44,7 +46,7 @@ UPSERT_BYTES: Final = 256 << 20
 MOST_CONFLICTS: Final = 20
 """Commits of other writers in a row after which a sync gives up."""
 COMMIT_EVERY_S: Final = 60.0
-_POLL_S: Final = 0.2
+_POLL_MS: Final = 200
 
 
 class SyncCommit(NamedTuple):
@@ -60,7 +62,7 @@ class SyncCommit(NamedTuple):
 
 
 class _Settings(NamedTuple):
-    """What a sync does, besides where."""
+    """The options of a sync."""
 
     typed: Mapping[str, Any]
     fields: tuple[PartitionField, ...]
@@ -114,7 +116,7 @@ def follow_topic(
     target: str,
     *,
     commit_every_s: float = COMMIT_EVERY_S,
-    stop: threading.Event | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
     options: Mapping[str, str] | None = None,
     partition_by: Iterable[str] = (),
     upsert: bool = False,
@@ -123,7 +125,7 @@ def follow_topic(
     skipped: list[Skipped] | None = None,
     **typed: Any,
 ) -> Iterator[SyncCommit]:
-    """Yield the commits of syncs that begin every `commit_every_s` seconds, until `stop` is set; as `sync_topic`.
+    """Yield the commits of syncs that begin every `commit_every_s` seconds, until `is_stopped()`; as `sync_topic`.
 
     What arrives in between goes into one commit, so that files are few; a sync that finds nothing commits nothing.
     """
@@ -131,13 +133,24 @@ def follow_topic(
         raise IllegalArgument(f"commit_every_s is {commit_every_s}", hint="give seconds, such as 60")
     settings = _settings(typed, partition_by, upsert, target_file_bytes, on_damage)
     table = open_table(parse_target(target, options or {}), topic)
-    stop = stop or threading.Event()
+    clock = SYSTEM_CLOCK
     with _opened(dirs) as logs:
-        while not stop.is_set():
-            begun = time.monotonic()
+        while not is_stopped():
+            due_ms = clock.monotonic_ms() + 1000 * commit_every_s
             yield from _Sync(logs, topic, table, settings, skipped).commits()
-            while not stop.is_set() and (left := begun + commit_every_s - time.monotonic()) > 0:
-                stop.wait(min(left, _POLL_S))
+            while not is_stopped() and (left_ms := due_ms - clock.monotonic_ms()) > 0:
+                clock.sleep(min(left_ms, _POLL_MS))
+
+
+def _renamed(numbers: Mapping[str, int], renames: Mapping[str, str]) -> dict[str, int]:
+    """Return the numbers by the paths that the fields have after the renames."""
+    names = {there: path for path, there in renames.items()}
+    return {names.get(path, path): number for path, number in numbers.items()}
+
+
+def _pause(conflicts: int) -> None:
+    """Wait after a conflict, twice as long each time, up to a second."""
+    SYSTEM_CLOCK.sleep(min(10 * 2**conflicts, 1000))
 
 
 def _opened(dirs: Path | Iterable[Path] | LogDirs) -> Any:
@@ -195,7 +208,7 @@ class _Sync:
                         path=self._table.name, hint="run the sync again, or at another time",
                     ) from None  # fmt: skip
                 _LOG.info("%s: another writer committed, trying again: %s", self._table.name, error)
-                time.sleep(min(0.01 * 2**conflicts, 1.0))
+                _pause(conflicts)
 
     def _pass(self) -> Iterator[SyncCommit]:
         exists = self._table.load()
@@ -227,16 +240,25 @@ class _Sync:
     def _fit_table(self, rows: TopicRows, exists: bool) -> None:
         """Create the table, or change its columns, so that it takes the rows; nothing is written before."""
         table = self._table
+        kept = json.loads(table.properties.get(NUMBERS, "{}")) if exists else {}
+        renames = plan_renames(table.name, kept, rows.numbers)
+        rows.names = renames  # until the table has the new names
         schema = lake_schema(rows.schema, has_time_of_day=table.has_time_of_day)
         if self._settings.upsert:
             check_identity(schema)
         if not exists:
             check_partitioning(self._settings.fields, schema)
             table.create(schema, self._settings.fields, {OWN: json.dumps(self._topic)})
-        change = plan_evolution(table.name, table.schema, schema, is_own=OWN in table.properties)
-        if change:
+        is_own = OWN in table.properties
+        change = plan_evolution(table.name, table.schema, schema, is_own=is_own)
+        numbers = {**kept, **{renames.get(path, path): number for path, number in rows.numbers.items()}}
+        if renames and table.has_renames:
+            after = json.dumps(_renamed(numbers, renames))
+            table.evolve(Evolution(table.schema, (), ()), renames, {NUMBERS: after})
+            return self._fit_table(rows, True)
+        if change or (is_own and numbers != kept):
             _LOG.info("%s: adding %s, widening %s", table.name, change.added, change.widened)
-            table.evolve(change)
+            table.evolve(change, properties={NUMBERS: json.dumps(numbers)} if numbers != kept else {})
         self._check_alone()
 
     # Appends
@@ -277,7 +299,7 @@ class _Sync:
                 self._reload()
                 if conflicts == MOST_CONFLICTS or self._table.file_schema != schema:
                     raise CommitConflict(str(error)) from None  # the files are of other columns: they are made again
-                time.sleep(min(0.01 * 2**conflicts, 1.0))
+                _pause(conflicts)
         return self._committed(files, records, positions, rows)
 
     def _check_alone(self) -> None:
@@ -337,7 +359,7 @@ class _Sync:
                 self._reload()
                 if conflicts == MOST_CONFLICTS or self._table.schema != schema:
                     raise CommitConflict(str(error)) from None
-                time.sleep(min(0.01 * 2**conflicts, 1.0))
+                _pause(conflicts)
             finally:
                 files.abandon()
 

@@ -1,9 +1,10 @@
-"""What a sync asks of a table, whatever its format: positions, columns, files, commits."""
+"""A table as a sync sees it, whatever its format: positions, columns, files, commits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import pyarrow
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from kafkalog.lake.partitioning import PartitionField
     from kafkalog.lake.positions import Positions
 
-__all__ = ["CommitConflict", "LakeTable", "LiveFile", "WrittenFile"]
+__all__ = ["NOTHING", "CommitConflict", "LakeTable", "LiveFile", "WrittenFile"]
+
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class CommitConflict(Exception):
@@ -41,6 +45,8 @@ class LakeTable(Protocol):
     """A table of a lakehouse at the snapshot that `load` found. Threads: one at a time."""
 
     name: str
+    has_renames: bool
+    """Whether `evolve` renames columns."""
     has_time_of_day: bool
     """Whether the format has a type for a time of day."""
 
@@ -71,8 +77,13 @@ class LakeTable(Protocol):
     def positions(self, partitions: Sequence[int]) -> Positions | None:
         """Return the positions of the topic's partitions in this snapshot; None if no sync of it wrote to the table."""
 
-    def evolve(self, change: Evolution) -> None:
-        """Change the columns, in a commit of its own."""
+    def evolve(
+        self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
+    ) -> None:
+        """Change the columns, in a commit of its own; `renames` are new paths and those that the table has.
+
+        Raises CommitConflict, with nothing changed, if another writer changed them meanwhile.
+        """
 
     def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
         """Return the partition values of rows, an array for each field of the partitioning."""

@@ -1,4 +1,4 @@
-"""Where a sync writes: the words that name an Iceberg or a Delta table."""
+"""The words that name an Iceberg or a Delta table."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def parse_target(text: str, options: Mapping[str, str] = _EMPTY) -> DeltaTarget 
 
 
 def open_table(target: DeltaTarget | IcebergTarget, topic: str) -> LakeTable:
-    """Return the table of a target for the syncs of `topic`; it may have to be created. MissingPackage, StorageError."""
+    """Return the table of a target for syncs of `topic`, created or not; raise MissingPackage, StorageError."""
     if isinstance(target, DeltaTarget):
         from kafkalog.lake.delta import DeltaLakeTable
 

@@ -1,4 +1,4 @@
-"""Tables of both formats in a directory, read back by the libraries of the formats; and what a log has, read plainly."""
+"""Tables of both formats in a directory, read back by the formats' libraries; and what a log has, read plainly."""
 
 import struct
 from pathlib import Path

@@ -8,6 +8,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import FieldDescriptor as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +28,10 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 def record(*fields: tuple[str, Any]) -> dict[str, Any]:
     return {
         "type": "record", "name": "Order",
-        "fields": [{"name": name, "type": kind, "default": None} if isinstance(kind, list) else {"name": name, "type": kind}
-                   for name, kind in fields],
+        "fields": [
+            {"name": name, "type": kind, **({"default": None} if isinstance(kind, list) else {})}
+            for name, kind in fields
+        ],
     }  # fmt: skip
 
 
@@ -116,12 +120,13 @@ def test_a_column_without_a_type_is_added_when_it_has_one(tmp_path: Path, lake: 
 
 TYPES = st.recursive(
     st.sampled_from([
-        pa.int8(), pa.int32(), pa.int64(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(),
-        pa.string(), pa.binary(), pa.binary(4), pa.date32(), pa.timestamp("ms", "UTC"), pa.timestamp("ns"), pa.time32("ms"),
+        pa.int8(), pa.int32(), pa.int64(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64(),
+        pa.bool_(), pa.string(), pa.binary(), pa.binary(4), pa.date32(), pa.timestamp("ms", "UTC"), pa.timestamp("ns"),
+        pa.time32("ms"),
         pa.decimal128(9, 2), pa.decimal128(20, 2), pa.duration("us"), pa.dictionary(pa.int32(), pa.string()),
     ]),
     lambda inner: st.one_of(
-        st.lists(inner, min_size=1, max_size=3).map(lambda types: pa.struct([(f"f{n}", t) for n, t in enumerate(types)])),
+        st.lists(inner, min_size=1, max_size=3).map(lambda kinds: pa.struct([*zip("abc", kinds, strict=False)])),
         inner.map(pa.list_),
         st.tuples(st.sampled_from([pa.string(), pa.int32()]), inner).map(lambda pair: pa.map_(*pair)),
     ),
@@ -229,3 +234,45 @@ def sample(kind: pa.DataType) -> Any:
         return 7
     number = pa.scalar(7, pa.int32() if types.is_date32(kind) or types.is_time32(kind) else pa.int64())
     return number.cast(kind).as_py()
+
+
+def messages(**fields: tuple[int, str]) -> Any:
+    """The class of a message with fields of a number and a type; a type with a dot is a message of (number, name)."""
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
+    order = file.message_type.add(name="Order")
+    part = file.message_type.add(name="Part")
+    for name, (number, kind) in fields.items():
+        if kind.startswith("parts "):
+            inner = kind.split()[1]
+            part.field.add(name=inner, number=1, type=F.TYPE_INT64, label=F.LABEL_OPTIONAL)
+            order.field.add(
+                name=name, number=number, type=F.TYPE_MESSAGE, type_name=".shop.Part", label=F.LABEL_REPEATED
+            )  # fmt: skip
+        else:
+            order.field.add(
+                name=name, number=number, type=F.TYPE_INT64 if kind == "int" else F.TYPE_STRING, label=F.LABEL_OPTIONAL
+            )  # fmt: skip
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+
+
+def test_fields_of_protobuf_are_renamed_by_their_numbers(tmp_path: Path, lake: Lake) -> None:
+    """In Iceberg the columns get the new names; a Delta table keeps its own, and the rows of both are in one column."""
+    first = messages(id=(1, "int"), total=(2, "int"), parts=(3, "parts sku"))
+    second = messages(id=(1, "int"), cents=(2, "int"), items=(3, "parts number"), total=(4, "text"))
+    third = messages(id=(1, "int"), cents=(2, "int"), items=(3, "parts number"), by=(5, "text"))
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("orders", 1)
+        dirs["orders", 0].append([first(id=1, total=10, parts=[{"sku": 5}]).SerializeToString()])
+        sync_topic(dirs, "orders", lake.target, value="protobuf", schema=first)
+        dirs["orders", 0].append([second(id=2, cents=20, items=[{"number": 6}]).SerializeToString()])
+        with pytest.raises(TableMismatch, match=r"value\.total is field 4, and the table has field 2 by this name"):
+            sync_topic(dirs, "orders", lake.target, value="protobuf", schema=second)
+        dirs["orders", 0].append([third(id=3, cents=30, items=[{"number": 7}], by="me").SerializeToString()])
+        for _ in range(2):
+            sync_topic(dirs, "orders", lake.target, value="protobuf", schema=third)
+    cents, items, number = ("cents", "items", "number") if lake.format == "iceberg" else ("total", "parts", "sku")
+    assert [(one["id"], one[cents], one[items], one["by"]) for one in lake.read()["value"].to_pylist()] == [
+        (1, 10, [{number: 5}], None), (2, 20, [{number: 6}], ""), (3, 30, [{number: 7}], "me"),
+    ]  # fmt: skip

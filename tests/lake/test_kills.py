@@ -1,4 +1,4 @@
-"""Syncs that are killed, at every step of a commit and at random moments: each record is in the table once, in order."""
+"""Syncs that are killed, at every step of a commit and at random moments: each record is there once, in order."""
 
 import subprocess
 import sys

@@ -89,9 +89,8 @@ def test_sums_of_typed_columns_are_those_of_the_log(tmp_path: Path, lake: Lake) 
     write(data, {0: 300, 1: 200})
     sync_topic(data, "orders", lake.target, value="json", key="string")
     documents = [json.loads(row[3]) for row in expected(data)]
-    sums = query(
-        lake.read(), "SELECT count(*), sum(value.id), sum(value.total), count(DISTINCT key), min(value.tags[1]) FROM rows"
-    )
+    columns = "count(*), sum(value.id), sum(value.total), count(DISTINCT key), min(value.tags[1])"
+    sums = query(lake.read(), f"SELECT {columns} FROM rows")
     assert sums == [(500, sum(one["id"] for one in documents), sum(one["total"] for one in documents), 5, "t0")]
 
 
@@ -187,8 +186,9 @@ def test_partitions_of_the_table(tmp_path: Path, lake: Lake, words: list[str]) -
     ]
     rows = lake.read().to_pylist()
     assert [
-        (one["partition"], one["offset"], one["key"], one["value"]["id"], one["timestamp"].date(), one["timestamp"].hour)
+        (one["partition"], one["offset"], one["key"], one["value"]["id"], time.date(), time.hour)
         for one in rows
+        for time in [one["timestamp"]]
     ] == kept
     groups = {
         "day(timestamp)": {row[4] for row in kept}, "hour(timestamp)": {row[:1] + row[4:] for row in kept},
@@ -441,7 +441,7 @@ def test_positions_outlive_checkpoints_of_the_delta_log(tmp_path: Path) -> None:
 def test_following_a_topic(tmp_path: Path, lake: Lake) -> None:
     data, stop = tmp_path / "data", threading.Event()
     write(data, {0: 10})
-    commits = follow_topic(data, "orders", lake.target, commit_every_s=0.05, stop=stop)
+    commits = follow_topic(data, "orders", lake.target, commit_every_s=0.05, is_stopped=stop.is_set)
     assert next(commits).records == 10
     write(data, {0: 5}, first=10)
     assert next(commits).records == 5
@@ -474,7 +474,8 @@ def test_a_table_of_somebody_else_takes_rows_that_fit(tmp_path: Path, lake: Lake
     write(data, {0: 10})
     lake.create(
         pa.schema([
-            pa.field("id", pa.int64(), nullable=False), ("partition", pa.int32()), ("offset", pa.int64()), ("by", pa.string()),
+            pa.field("id", pa.int64(), nullable=False), ("partition", pa.int32()), ("offset", pa.int64()),
+            ("by", pa.string()),
         ])
     )  # fmt: skip
     wrong = {"id": "value.tags", "total": "value.total", "partition": "partition", "offset": "offset"}
@@ -490,4 +491,5 @@ def test_a_table_of_somebody_else_takes_rows_that_fit(tmp_path: Path, lake: Lake
     with kafkalog.open_dirs(data, "a") as dirs:
         dirs["orders", 0].append(b'{"id": null, "total": 1, "tags": []}')
     with pytest.raises(InvalidRecord, match="a id is null, and the table requires one"):
-        sync_topic(data, "orders", lake.target, value="json", schema={"properties": {"id": {"type": "integer"}}}, project=fitting)
+        schema = {"properties": {"id": {"type": "integer"}}}
+        sync_topic(data, "orders", lake.target, value="json", schema=schema, project=fitting)
