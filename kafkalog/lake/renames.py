@@ -38,8 +38,9 @@ def plan_renames(table: str, kept: Mapping[str, int], now: Mapping[str, int]) ->
         before = there.get(parent, parent)
         same = [one for one, number in kept.items() if number == now[path] and one.rpartition(".")[0] == before]
         there[path] = same[0] if same else f"{before}.{name}"
-        if kept.get(f"{before}.{name}", now[path]) != now[path]:
-            wrong.append((path, f"is field {now[path]}, and the table has field {kept[f'{before}.{name}']} by this name"))
+        named = kept.get(f"{before}.{name}", now[path])
+        if named != now[path]:
+            wrong.append((path, f"is field {now[path]}, and the table has field {named} by this name"))
     if wrong:
         raise TableMismatch.of(table, wrong, "give the field another name, or sync into another table")
     return {path: one for path, one in there.items() if one != path}
