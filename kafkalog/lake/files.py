@@ -117,7 +117,7 @@ class TableFiles:
                 self._finish(file)
 
     def take(self) -> None:
-        """Note that a commit has the finished files."""
+        """Note that a commit has the finished files, or may have them."""
         taken = {one.path for one in self.finished}
         self._paths = [path for path in self._paths if path not in taken]
         self.finished = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.cursors.place import record_checksum
@@ -17,7 +17,7 @@ from kafkalog.lake.partitioning import PartitionField, check_partitioning, parse
 from kafkalog.lake.positions import PartitionState, Positions, plan_ranges
 from kafkalog.lake.renames import plan_renames
 from kafkalog.lake.rows import TopicRows, check_projection, fitted
-from kafkalog.lake.table import CommitConflict, LakeTable
+from kafkalog.lake.table import CommitConflict, LakeTable, LiveFile
 from kafkalog.lake.targets import open_table, parse_target
 from kafkalog.lake.upserts import Latest, check_identity, rewrite_files
 from kafkalog.reading.source import refresh
@@ -292,7 +292,7 @@ class _Sync:
         while True:
             self._check_alone()
             try:
-                self._table.commit(files.finished, (), positions)
+                self._commit(files, (), positions)
                 break
             except CommitConflict as error:
                 conflicts += 1
@@ -301,6 +301,16 @@ class _Sync:
                     raise CommitConflict(str(error)) from None  # the files are of other columns: they are made again
                 _pause(conflicts)
         return self._committed(files, records, positions, rows)
+
+    def _commit(self, files: TableFiles, removed: Sequence[LiveFile], positions: Positions) -> None:
+        """Commit the finished files; after an error that does not say whether the commit was made, they stay."""
+        try:
+            self._table.commit(files.finished, removed, positions)
+        except CommitConflict:
+            raise
+        except BaseException:
+            files.take()
+            raise
 
     def _check_alone(self) -> None:
         """Raise TableChanged if the snapshot that is loaded has other positions than those that this sync continues.
@@ -352,7 +362,7 @@ class _Sync:
                 for batch in latest.kept():
                     files.add(batch)
                 files.close()
-                self._table.commit(files.finished, removed, positions)
+                self._commit(files, removed, positions)
                 return self._committed(files, latest.rows, positions, rows, len(removed))
             except CommitConflict as error:
                 conflicts += 1

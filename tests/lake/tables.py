@@ -1,5 +1,6 @@
 """Tables of both formats in a directory, read back by the formats' libraries; and what a log has, read plainly."""
 
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
+import kafkalog
 from tests.plain_reader import Read, read_batch
 
 FORMATS = ("iceberg", "delta")
 NAME = "shop.orders"
+T = 1_700_000_000_000
+HOUR_MS = 3_600_000
 
 
 class Lake:
@@ -115,3 +119,21 @@ def query(rows: pa.Table, sql: str) -> list[tuple[Any, ...]]:
     with duckdb.connect() as connection:
         connection.register("rows", rows)
         return connection.sql(sql).fetchall()
+
+
+def order(number: int) -> bytes:
+    return json.dumps({"id": number, "total": number / 4, "tags": [f"t{number % 3}"]}).encode()
+
+
+def write(data: Path, counts: dict[int, int], first: int = 0, **settings: Any) -> None:
+    """Append so many orders to each partition of the topic, an hour apart."""
+    with kafkalog.open_dirs(data, "a") as dirs:
+        if "orders" not in dirs.topics:
+            dirs.create_topic("orders", len(counts), {"retention.ms": -1, **settings})
+        for partition, count in counts.items():
+            rows = [
+                kafkalog.Record(order(n), b"k%d" % (n % 5), T + n * HOUR_MS, {"trace": b"%d" % n})
+                for n in range(first, first + count)
+            ]
+            for start in range(0, count, 5000):
+                dirs["orders", partition].append(rows[start : start + 5000])

@@ -20,11 +20,6 @@ from kafkalog.lake.sync import sync_topic
 from tests.lake.tables import FORMATS, Lake
 
 
-@pytest.fixture(params=FORMATS)
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    return Lake(tmp_path / "lake", request.param)
-
-
 def record(*fields: tuple[str, Any]) -> dict[str, Any]:
     return {
         "type": "record", "name": "Order",

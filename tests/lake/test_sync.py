@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,39 +21,13 @@ from kafkalog.errors import (
     InvalidRecord,
     OffsetOutOfRange,
 )
-from kafkalog.lake.failures import TableChanged, TableMismatch
+from kafkalog.lake.failures import TableMismatch
 from kafkalog.lake.sync import follow_topic, sync_topic
 from tests.commands import kafkalog as command
 from tests.commands import ok
-from tests.lake.tables import FORMATS, Lake, logged, query
+from tests.lake.tables import FORMATS, Lake, logged, query, write
 from tests.tiny_disk import run_on_tiny_disk
 from tests.transactional import made
-
-T = 1_700_000_000_000
-HOUR_MS = 3_600_000
-
-
-@pytest.fixture(params=FORMATS)
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    return Lake(tmp_path / "lake", request.param)
-
-
-def order(number: int) -> bytes:
-    return json.dumps({"id": number, "total": number / 4, "tags": [f"t{number % 3}"]}).encode()
-
-
-def write(data: Path, counts: dict[int, int], first: int = 0, **settings: Any) -> None:
-    """Append so many orders to each partition of the topic, an hour apart."""
-    with kafkalog.open_dirs(data, "a") as dirs:
-        if "orders" not in dirs.topics:
-            dirs.create_topic("orders", len(counts), {"retention.ms": -1, **settings})
-        for partition, count in counts.items():
-            rows = [
-                kafkalog.Record(order(n), b"k%d" % (n % 5), T + n * HOUR_MS, {"trace": b"%d" % n})
-                for n in range(first, first + count)
-            ]
-            for start in range(0, count, 5000):
-                dirs["orders", partition].append(rows[start : start + 5000])
 
 
 def expected(data: Path, partitions: int = 2) -> list[tuple[Any, ...]]:
@@ -322,117 +294,6 @@ print(len(lake.stored()))
 """
     done = run_on_tiny_disk(script)
     assert done.stdout.split() == ["failed", "True", "True", "10", "1"], done.stderr
-
-
-# Other writers
-
-
-def test_rows_of_another_writer_stay_and_positions_are_found_behind_them(tmp_path: Path, lake: Lake) -> None:
-    data = tmp_path / "data"
-    write(data, {0: 10})
-    sync_topic(data, "orders", lake.target)
-    lake.append(lake.read().slice(0, 2))
-    write(data, {0: 5}, first=10)
-    sync_topic(data, "orders", lake.target)
-    assert sorted(lake.places()) == sorted([(0, n) for n in range(15)] + [(0, 0), (0, 1)])
-
-
-def test_a_writer_that_commits_during_a_sync(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of both are there: the commit is made again on the other's snapshot."""
-    data = tmp_path / "data"
-    write(data, {0: 10})
-    sync_topic(data, "orders", lake.target)
-    write(data, {0: 5}, first=10)
-    rows = lake.read().slice(0, 2)
-    at_first_file(monkeypatch, lambda: lake.append(rows))
-    (commit,) = sync_topic(data, "orders", lake.target)
-    assert commit.records == 5
-    assert sorted(lake.places()) == sorted([(0, n) for n in range(15)] + [(0, 0), (0, 1)])
-
-
-def at_first_file(monkeypatch: pytest.MonkeyPatch, work: Any) -> None:
-    """Do something once, in the moment when a sync has loaded the table and begins to write files."""
-    from kafkalog.lake import files
-
-    write_file, todo = files.TableFiles.add, [work]
-
-    def add(self: Any, batch: Any) -> None:
-        if todo:
-            todo.pop()()
-        write_file(self, batch)
-
-    monkeypatch.setattr(files.TableFiles, "add", add)
-
-
-@pytest.mark.parametrize("upsert", [False, True])
-def test_another_sync_of_the_topic_stops_one_with_both_snapshots(
-    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, upsert: bool
-) -> None:
-    data = tmp_path / "data"
-    write(data, {0: 10})
-    at_first_file(monkeypatch, lambda: sync_topic(data, "orders", lake.target, upsert=upsert))
-    with pytest.raises(TableChanged, match="another sync of orders committed meanwhile") as failure:
-        sync_topic(data, "orders", lake.target, upsert=upsert)
-    after = lake.loaded().current_snapshot().snapshot_id if lake.format == "iceberg" else lake.loaded().version()
-    assert failure.value.after == str(after) != failure.value.before
-    assert len(lake.places()) == len(set(lake.places())) == (5 if upsert else 10)
-    assert len(lake.stored()) == 1
-
-
-@pytest.mark.slow
-def test_many_syncs_at_once_write_each_record_once(tmp_path: Path, lake: Lake) -> None:
-    data = tmp_path / "data"
-    write(data, {0: 6000, 1: 6000})
-    arguments = ["table", "sync", "-q", "-d", data, "-t", "orders", "--target-file-bytes", "1K", lake.target]
-    code = "import sys; from kafkalog.cli.main import run; sys.exit(run(sys.argv[1:]))"
-    running = [
-        subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stderr=subprocess.PIPE) for _ in range(4)
-    ]
-    outcomes = [(one.communicate()[1].decode(), one.returncode) for one in running]
-    assert all(status == 0 or "committed meanwhile" in text or "could:" in text for text, status in outcomes), outcomes
-    assert any(status == 0 for _, status in outcomes) or sync_topic(data, "orders", lake.target)
-    assert lake.places() == [(p, n) for p in range(2) for n in range(6000)]
-
-
-def test_a_table_that_was_rolled_back_gets_the_rows_again(tmp_path: Path) -> None:
-    """Positions are those of the snapshot: with its rows they go back."""
-    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "iceberg")
-    write(data, {0: 10})
-    sync_topic(data, "orders", lake.target)
-    write(data, {0: 5}, first=10)
-    sync_topic(data, "orders", lake.target)
-    first = lake.loaded().snapshots()[0].snapshot_id
-    with lake.loaded().manage_snapshots() as manage:
-        manage.rollback_to_snapshot(first)
-    assert len(lake.places()) == 10
-    sync_topic(data, "orders", lake.target)
-    assert lake.places() == [(0, n) for n in range(15)]
-
-
-def test_positions_outlive_expired_snapshots(tmp_path: Path) -> None:
-    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "iceberg")
-    write(data, {0: 10})
-    sync_topic(data, "orders", lake.target)
-    lake.append(lake.read().slice(0, 1))
-    first = lake.loaded().snapshots()[0].snapshot_id
-    lake.loaded().maintenance.expire_snapshots().by_id(first).commit()
-    assert len(lake.loaded().snapshots()) == 1
-    write(data, {0: 5}, first=10)
-    (commit,) = sync_topic(data, "orders", lake.target)
-    assert commit.records == 5 and len(lake.places()) == 16
-
-
-def test_positions_outlive_checkpoints_of_the_delta_log(tmp_path: Path) -> None:
-    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "delta")
-    write(data, {0: 10})
-    sync_topic(data, "orders", lake.target)
-    lake.loaded().create_checkpoint()
-    for one in (lake.directory / "orders" / "_delta_log").glob("*.json"):
-        if one.name != f"{lake.loaded().version():020d}.json":
-            one.unlink()
-    write(data, {0: 5}, first=10)
-    sync_topic(data, "orders", lake.target)
-    assert lake.places() == [(0, n) for n in range(15)]
 
 
 # Following, and the command

@@ -61,11 +61,6 @@ def check(lake: Lake, model: dict[tuple[int, bytes], tuple[int, bytes]]) -> None
     assert len(rows) == len(model)
 
 
-@pytest.fixture(params=FORMATS)
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    return Lake(tmp_path / "lake", request.param)
-
-
 def append(data: Path, rows: list[Any]) -> None:
     with kafkalog.open_dirs(data, "a") as dirs:
         if "orders" not in dirs.topics:
