@@ -96,7 +96,6 @@ def sync_topic(
     sync of the topic committed meanwhile, OffsetOutOfRange, IllegalState and InconsistentTopicId if the log no longer
     has what follows the table; InvalidRecord, CorruptRecord, IllegalArgument, StorageError, MissingPackage.
 
-    >>> info = log.append([b"first", b"second"])
     >>> log.flush()
     >>> commit, = sync_topic("data", "orders", "delta:orders-table")
     >>> commit.records, commit.files, commit.next_offsets
@@ -128,6 +127,13 @@ def follow_topic(
     """Yield the commits of syncs that begin every `commit_every_s` seconds, until `is_stopped()`; as `sync_topic`.
 
     What arrives in between goes into one commit, so that files are few; a sync that finds nothing commits nothing.
+
+    >>> log.flush()
+    >>> done = []
+    >>> for commit in follow_topic("data", "orders", "delta:orders-table", is_stopped=lambda: bool(done)):
+    ...     done.append(commit.records)
+    >>> done
+    [2]
     """
     if not commit_every_s > 0:
         raise IllegalArgument(f"commit_every_s is {commit_every_s}", hint="give seconds, such as 60")
