@@ -69,6 +69,10 @@ import kafkalog
 dirs = kafkalog.open_dirs("data", "a")
 dirs.create_topic("t")
 """
+SYNC = TOPIC + """
+from kafkalog.lake.sync import sync_topic
+sync_topic(dirs, "t", "{target}")
+"""
 # feature -> (packages that are not there, code, extra that has them)
 FEATURES = {
     "to_pandas": (["pandas"], TABLE, "pandas"),
@@ -86,6 +90,9 @@ FEATURES = {
     "to_polars": (["polars"], TOPIC + 'dirs["t"].to_polars()', "polars"),
     "topics for DuckDB": (["pyarrow"], TOPIC + "kafkalog.duckdb.register(None, dirs)", "sql"),
     "topics for Polars": (["polars"], TOPIC + 'kafkalog.polars.scan(dirs, "t")', "polars"),
+    "Iceberg tables": (["pyiceberg"], SYNC.format(target="iceberg:lake/shop.t"), "lake"),
+    "Delta tables": (["deltalake"], SYNC.format(target="delta:lake/t"), "lake"),
+    "tables of a lakehouse": (["pyarrow"], SYNC.format(target="delta:lake/t"), "lake"),
     "decoder avro": (["fastavro"], DECODER.format(name="avro"), "schemas"),
     "decoder protobuf": (["google.protobuf"], DECODER.format(name="protobuf"), "schemas"),
 }

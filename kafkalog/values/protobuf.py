@@ -18,7 +18,7 @@ from kafkalog.values.decoding import (
     import_pyarrow,
     value_column,
 )
-from kafkalog.values.protobuf_columns import message_columns
+from kafkalog.values.protobuf_columns import field_numbers, message_columns
 from kafkalog.values.protobuf_schemas import DescriptorFiles, descriptor_files, descriptor_of, indexes_of
 from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
 from kafkalog.values.schemas.source import PROTOBUF, Schema, SchemaSource, UnknownSchema, referenced
@@ -75,6 +75,7 @@ class ProtobufDecoder(ValueDecoder):
         self._source = source_given(schemas, registry, login=login, token=token, timeout_s=timeout_s, cache=cache)
         self._lock = threading.Lock()
         self._tree: Field | None = None
+        self._numbers: dict[str, int] = {}
         self._rows: ProtobufRows | None = None
         self._arrow_type: pyarrow.DataType | None = None
         if schema is None and subject is None:
@@ -95,6 +96,7 @@ class ProtobufDecoder(ValueDecoder):
 
     def _settle(self, descriptor: Any, indexes: tuple[int, ...]) -> None:
         tree, steps = message_columns(descriptor, self._wanted, self._unit)
+        self._numbers = field_numbers(steps)
         try:
             Builder(tree)
             self._rows = ProtobufRows(tree, steps, self._framing, indexes)
@@ -158,6 +160,16 @@ class ProtobufDecoder(ValueDecoder):
         if self._arrow_type is None:
             self._arrow_type = arrow_type(self._tree)
         return self._arrow_type
+
+    @property
+    def field_numbers(self) -> dict[str, int]:
+        """Numbers of the fields in the columns by path, which stay where a field gets another name; but not in maps.
+
+        >>> from google.protobuf import type_pb2
+        >>> ProtobufDecoder(type_pb2.Option, fields=["value.type_url"]).field_numbers
+        {'value': 2, 'value.type_url': 1}
+        """
+        return dict(self._numbers)
 
     def decode(self, column: pyarrow.Array) -> Decoded:
         """Decode a binary column. What is no message of the type is an error of its row."""

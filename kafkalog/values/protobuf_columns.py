@@ -65,6 +65,17 @@ def message_columns(descriptor: Any, wanted: Wanted | None = None, unit: str = "
     return _Maker(unit).message("", descriptor, wanted, (), "")
 
 
+def field_numbers(steps: Message) -> dict[str, int]:
+    """Return the number of each field by its path; those within maps are left out."""
+    found: dict[str, int] = {}
+    for number, kind, label, _, child, _, _, message, _, _, path in steps:
+        if child >= 0:
+            found[path] = number
+            if message is not None and kind == "message" and label != "map":
+                found |= field_numbers(message)
+    return found
+
+
 class _Maker:
     def __init__(self, unit: str) -> None:
         if unit not in UNITS:

@@ -32,7 +32,7 @@ OF_OTHER_TOOLS = {"--cluster-id", "--config", "--delete", "--force-reinstall", "
 """Flags of Kafka's own commands and of pip."""
 OF_OTHER_FILES = {
     "log.dirs", "meta.properties", "metadata.log.dir", "sasl.jaas.config", "server.properties", "spark.driver.memory",
-    "auto.offset.reset", "log.scan", "value.order.total", "x.desc", "x.proto",
+    "auto.offset.reset", "log.scan", "value.country", "value.order.total", "x.desc", "x.proto",
 }  # fmt: skip
 """Settings of a broker, of a client and of Spark, names of files, a path into values, a method."""
 
@@ -46,7 +46,7 @@ def test_flags_in_hints_are_flags_of_a_command() -> None:
 
 def test_texts_have_their_commands_in_backquotes() -> None:
     words = "|".join({words[0] for words, _ in commands(build())})
-    bare = re.compile(rf"(?<![`\w/])kafkalog ({words})\b(?! ?=)")
+    bare = re.compile(rf"(?<![`\w/.])kafkalog ({words})\b(?! ?=)")
     assert {text for text in texts() if bare.search(text)} == {"kafkalog backup"}  # what its manifest begins with
 
 

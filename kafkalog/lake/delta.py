@@ -1,0 +1,340 @@
+"""A Delta table as a sync writes it, through delta-rs: positions are application transactions of its commits."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import struct
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import IllegalState
+from kafkalog.lake.failures import missing_package, store_errors
+from kafkalog.lake.partitioning import PartitionField, parse_partitioning
+from kafkalog.lake.positions import Positions
+from kafkalog.lake.table import NOTHING, CommitConflict, LiveFile, WrittenFile
+from kafkalog.util.clock import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kafkalog.lake.evolution import Evolution
+    from kafkalog.lake.targets import DeltaTarget
+
+__all__ = ["DeltaLakeTable"]
+
+PARTITIONING: Final = "kafkalog.partitioning"
+"""Property with the words of the partitioning, from which the columns of a Delta table's partitions are made."""
+_READ_ROWS: Final = 1 << 20
+_HALVES: Final = ("high", "low")
+_ID: Final = struct.Struct(">qq")
+_STATISTICS: Final = frozenset(("partition", "offset", "timestamp", "schema_id"))
+"""Columns whose least and largest values are kept of each file, besides those of other numbers in it."""
+
+
+class DeltaLakeTable:
+    """A Delta table at a path or URL.
+
+    Each partition of the topic is an application of Delta's protocol, and its next offset is the version that the
+    application wrote last; two more applications have the checksum of its last record, and the topic's id.
+    """
+
+    has_renames = False
+    has_time_of_day = False
+
+    def __init__(self, target: DeltaTarget, topic: str) -> None:
+        self.name = f"delta:{target.url}"
+        self._target = target
+        self._app = f"kafkalog:{topic}"
+        try:
+            import deltalake  # noqa: F401
+        except ImportError as error:
+            raise missing_package("Delta tables", error) from None
+        self._is_local = "://" not in target.url
+        self._url = os.path.abspath(target.url) if self._is_local else target.url
+        self._table: Any = None
+
+    def load(self) -> bool:
+        """Read the table's newest version; return False if there is no table."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        with store_errors("load the table", self.name):
+            try:
+                self._use(DeltaTable(self._url, storage_options=dict(self._target.options) or None))
+            except TableNotFoundError:
+                self._table = None
+                return False
+        return True
+
+    def _use(self, table: Any) -> None:
+        import pyarrow as pa
+
+        self._table = table
+        everything = pa.schema(table.schema().to_arrow())
+        self._partition_columns = list(table.metadata().partition_columns)
+        words = table.metadata().configuration.get(PARTITIONING)
+        fields = () if words is None else parse_partitioning(json.loads(words))
+        known = {one.name: one for one in fields if one.name in self._partition_columns}
+        self._fields = [known.get(name, PartitionField("identity", (name,))) for name in self._partition_columns]
+        derived = {one.name for one in self._fields if (one.name,) != one.path}
+        self._schema = pa.schema([one for one in everything if one.name not in derived])
+        self._file_schema = pa.schema([one for one in everything if one.name not in self._partition_columns])
+
+    def create(
+        self, schema: pyarrow.Schema, fields: Sequence[PartitionField], properties: Mapping[str, str]
+    ) -> None:
+        """Create the table; one that another writer created meanwhile is loaded."""
+        import pyarrow as pa
+        from deltalake import DeltaTable
+
+        rows = pa.RecordBatch.from_pylist([], schema)
+        for one in fields:
+            if (one.name,) != one.path:
+                schema = schema.append(pa.field(one.name, one.values(rows).type))
+        configuration: dict[str, str | None] = dict(properties)
+        if fields:
+            configuration[PARTITIONING] = json.dumps([one.text for one in fields])
+        with store_errors("create the table", self.name):
+            DeltaTable.create(
+                self._url, schema, mode="ignore", partition_by=[one.name for one in fields],
+                configuration=configuration, raise_if_key_not_exists=False,
+                storage_options=dict(self._target.options) or None,
+            )  # fmt: skip
+        if not self.load():
+            raise IllegalState("the table was created, and is gone", path=self.name, hint="run the sync again")
+
+    @property
+    def snapshot(self) -> str:
+        """Version of the table."""
+        return str(self._table.version())
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Configuration of the table."""
+        found: Mapping[str, str] = self._table.metadata().configuration
+        return found
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """Columns of a row, without those that are made of others for the partitioning."""
+        return self._schema
+
+    @property
+    def file_schema(self) -> pyarrow.Schema:
+        """Columns of a data file: partition columns are not in it."""
+        return self._file_schema
+
+    def positions(self, partitions: Sequence[int]) -> Positions | None:
+        """Return the versions that the applications of the partitions wrote last."""
+        offsets, checksums = {}, {}
+        with store_errors("read the table's positions", self.name):
+            for number in partitions:
+                offset = self._table.transaction_version(f"{self._app}:{number}")
+                if offset is not None:
+                    offsets[number] = offset
+                    checksum = self._table.transaction_version(f"{self._app}:{number}:checksum")
+                    if checksum is not None and checksum >= 0:
+                        checksums[number] = checksum
+            halves = [self._table.transaction_version(f"{self._app}:topic-id:{half}") for half in _HALVES]
+        return Positions(None if None in halves else _id_text(halves), offsets, checksums) if offsets else None
+
+    def evolve(
+        self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
+    ) -> None:
+        """Add columns; to widen one, write all rows again with the new types, in one commit."""
+        from deltalake import CommitProperties, write_deltalake
+        from deltalake.exceptions import CommitFailedError
+
+        once = CommitProperties(max_commit_retries=0)
+        with store_errors("change the table's columns", self.name):
+            try:
+                if change.widened:
+                    self._rewrite(change.schema, once)
+                elif change.added:
+                    write_deltalake(
+                        self._table, change.schema.empty_table(), mode="append", schema_mode="merge",
+                        commit_properties=once,
+                    )  # fmt: skip
+                if properties:
+                    self._table.alter.set_table_properties(
+                        dict(properties), raise_if_not_exists=False, commit_properties=once
+                    )
+            except CommitFailedError as error:
+                raise CommitConflict(str(error)) from None
+        self.load()
+
+    def _rewrite(self, schema: pyarrow.Schema, once: Any) -> None:
+        import pyarrow as pa
+        from deltalake import write_deltalake
+
+        from kafkalog.lake.rows import fitted
+
+        stored = self._table.to_pyarrow_dataset()
+        derived = [one for one in stored.schema if one.name not in self._schema.names]
+        wide = pa.schema([*schema, *derived])
+        rows = (fitted(batch, wide) for batch in stored.to_batches())
+        write_deltalake(
+            self._table, pa.RecordBatchReader.from_batches(wide, rows), mode="overwrite", schema_mode="overwrite",
+            partition_by=self._partition_columns or None, commit_properties=once,
+        )  # fmt: skip
+
+    def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
+        """Return the values of the partition columns of rows."""
+        return [one.values(batch) for one in self._fields]
+
+    def rows_of_file(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        """Return rows without the partition columns."""
+        return batch.select(self._file_schema.names)
+
+    def new_file(self) -> tuple[str, Any]:
+        """Return the name of a new data file, and a stream to write it."""
+        name = f"part-{uuid.uuid4()}.parquet"
+        return name, self._files().open_output_stream(name)
+
+    def _files(self) -> Any:
+        """Return the file system of the table's directory."""
+        import pyarrow.fs
+
+        if self._is_local:
+            return pyarrow.fs.SubTreeFileSystem(self._url, pyarrow.fs.LocalFileSystem())
+        from deltalake.fs import DeltaStorageHandler
+
+        options = dict(self._target.options) or None
+        return pyarrow.fs.PyFileSystem(DeltaStorageHandler.from_table(self._table._table, options))
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file that no commit refers to."""
+        try:
+            self._files().delete_file(path)
+        except Exception:  # whatever the store says: the file is not part of the table
+            pass
+
+    def live_files(self) -> list[LiveFile]:
+        """Return the data files of the version; raise IllegalState for a table with deletion vectors."""
+        import pyarrow as pa
+
+        with store_errors("list the table's files", self.name):
+            if any(True for _ in pa.RecordBatchReader.from_stream(self._table.deletion_vectors())):
+                raise IllegalState(
+                    "the table has deletion vectors, which an upsert cannot keep", path=self.name,
+                    hint="run OPTIMIZE or REORG ... APPLY (PURGE) in the engine that wrote them",
+                )  # fmt: skip
+            actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
+        return [LiveFile(one["path"], one) for one in actions]
+
+    def read_file(self, file: LiveFile, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the rows of a data file, with the columns of today, those of its partition included."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from kafkalog.lake.rows import fitted
+
+        names = self._schema.names if columns is None else columns
+        wanted = pa.schema([self._schema.field(name) for name in self._schema.names if name in names])
+        constant = {one: file.entry[f"partition.{one}"] for one in self._partition_columns if one in wanted.names}
+        with store_errors("read the table's files", self.name), self._files().open_input_file(file.path) as source:
+            stored = pq.ParquetFile(source)
+            present = [name for name in stored.schema_arrow.names if name in wanted.names]
+            for batch in stored.iter_batches(batch_size=_READ_ROWS, columns=present, use_threads=False):
+                for name, value in constant.items():
+                    kind = wanted.field(name).type
+                    batch = batch.append_column(name, pa.repeat(pa.scalar(value, kind), batch.num_rows))
+                yield fitted(batch, wanted)
+
+    def commit(
+        self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions
+    ) -> None:
+        """Commit a version with the files and the positions; it fails if another one was committed meanwhile."""
+        from deltalake import CommitProperties
+        from deltalake._internal import RemoveAction
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction
+
+        now = SYSTEM_CLOCK.milliseconds()
+        actions: list[Any] = [
+            AddAction(one.path, one.size, self._written_partition(one), now, True, _statistics(one)) for one in added
+        ]
+        actions += [
+            RemoveAction(one.path, True, now, one.entry["size_bytes"], self._live_partition(one)) for one in removed
+        ]
+        properties = CommitProperties(
+            {"kafkalog": positions.text()}, max_commit_retries=0, app_transactions=self._transactions(positions, now)
+        )
+        with store_errors("commit to the table", self.name):
+            try:
+                self._table.create_write_transaction(
+                    actions, "append", self._table.schema(), self._partition_columns or None,
+                    commit_properties=properties,
+                )  # fmt: skip
+            except CommitFailedError as error:
+                raise CommitConflict(str(error)) from None
+        self.load()
+
+    def _transactions(self, positions: Positions, now_ms: int) -> list[Any]:
+        from deltalake import Transaction
+
+        found = []
+        for number, offset in positions.next_offsets.items():
+            found.append(Transaction(f"{self._app}:{number}", offset, now_ms))
+            found.append(Transaction(f"{self._app}:{number}:checksum", positions.checksums.get(number, -1), now_ms))
+        if positions.topic_id is not None:
+            for half, number in zip(_HALVES, _id_numbers(positions.topic_id), strict=True):
+                found.append(Transaction(f"{self._app}:topic-id:{half}", number, now_ms))
+        return found
+
+    def _written_partition(self, file: WrittenFile) -> dict[str, str | None]:
+        return {
+            name: partition_text(value) for name, value in zip(self._partition_columns, file.partition, strict=True)
+        }
+
+    def _live_partition(self, file: LiveFile) -> dict[str, str | None]:
+        return {name: partition_text(file.entry[f"partition.{name}"]) for name in self._partition_columns}
+
+
+def partition_text(value: object) -> str | None:
+    """Return the value of a partition column as Delta's protocol writes it.
+
+    >>> partition_text(datetime(2026, 11, 28, 17)), partition_text(True), partition_text(None)
+    ('2026-11-28 17:00:00.000000', 'true', None)
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S.%f")
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def _id_numbers(topic_id: str) -> tuple[int, int]:
+    """Return the halves of a topic's id as versions of applications, which are signed."""
+    high, low = _ID.unpack(base64.urlsafe_b64decode(topic_id + "=="))
+    return high, low
+
+
+def _id_text(halves: Sequence[int]) -> str:
+    return base64.urlsafe_b64encode(_ID.pack(*halves)).decode().rstrip("=")
+
+
+def _statistics(file: WrittenFile) -> str:
+    """Return Delta's statistics of a file: the rows, and the least and largest values of some columns."""
+    least: dict[str, Any] = {}
+    largest: dict[str, Any] = {}
+    for group in (file.footer.row_group(number) for number in range(file.footer.num_row_groups)):
+        for column in (group.column(number) for number in range(group.num_columns)):
+            name, found = column.path_in_schema, column.statistics
+            if name in _STATISTICS and found is not None and found.has_min_max:
+                least[name] = min(least.get(name, found.min), found.min)
+                largest[name] = max(largest.get(name, found.max), found.max)
+    values = {"minValues": least, "maxValues": largest}
+    return json.dumps({"numRecords": file.rows, **values}, default=_time_text)
+
+
+def _time_text(value: Any) -> str:
+    return str(value.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))

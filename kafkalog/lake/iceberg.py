@@ -1,0 +1,398 @@
+"""An Iceberg table as a sync writes it, through pyiceberg: positions stand in the summary of each snapshot."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import IllegalArgument, IllegalState
+from kafkalog.lake.failures import TableMismatch, missing_package, store_errors
+from kafkalog.lake.partitioning import PartitionField, column_at
+from kafkalog.lake.positions import Positions
+from kafkalog.lake.table import NOTHING, CommitConflict, LiveFile, WrittenFile
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kafkalog.lake.evolution import Evolution
+    from kafkalog.lake.targets import IcebergTarget
+
+__all__ = ["IcebergTable"]
+
+PREFIX: Final = "kafkalog.sync."
+"""Before the topic: the name of the positions in snapshot summaries and table properties."""
+LOCAL_CATALOG: Final = "catalog.db"
+CATALOG_NAME: Final = "default"
+"""Name of a local catalog, which its file has with each table; that of pyiceberg where none is given."""
+FIRST_SEQUENCE: Final = 1
+"""Sequence number of a table's first snapshot."""
+_READ_ROWS: Final = 1 << 20
+_FIELD_ID: Final = b"PARQUET:field_id"
+_DROPPED: Final = "\x00dropped: "
+_HOUR_US: Final = 3_600_000_000
+_LOCK_TIMEOUT_S: Final = 60
+_MERGES: Final = "commit.manifest-merge.enabled"
+
+
+class IcebergTable:
+    """An Iceberg table of a catalog, or of the local catalog of a directory, which is made where it is missing.
+
+    Positions are in the summary of the snapshot that has the rows, so a table that is rolled back has those of that
+    time. The table's properties have a copy, for tables whose older snapshots were expired.
+    """
+
+    has_renames = True
+    has_time_of_day = True
+
+    def __init__(self, target: IcebergTarget, topic: str) -> None:
+        self.name = f"iceberg:{target.identifier}"
+        self._target = target
+        self._key = PREFIX + topic
+        try:
+            import pyiceberg.io.pyarrow  # noqa: F401
+        except ImportError as error:
+            raise missing_package("Iceberg tables", error) from None
+        with store_errors("open the catalog", self.name):
+            self._catalog = _catalog(target)
+        self._table: Any = None
+        self._file_schema: pyarrow.Schema | None = None
+
+    def load(self) -> bool:
+        """Read the table's newest snapshot; return False if there is no table."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        with store_errors("load the table", self.name):
+            try:
+                self._use(self._catalog.load_table(self._target.identifier))
+            except (NoSuchTableError, NoSuchNamespaceError):
+                self._table = None
+                return False
+        return True
+
+    def _use(self, table: Any) -> None:
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        self._table = table
+        self._file_schema = _plain_schema(schema_to_pyarrow(table.schema(), include_field_ids=True))
+        self._schema = _plain_schema(schema_to_pyarrow(table.schema(), include_field_ids=False))
+
+    def create(
+        self, schema: pyarrow.Schema, fields: Sequence[PartitionField], properties: Mapping[str, str]
+    ) -> None:
+        """Create the table, and its namespace; one that another writer created meanwhile is loaded."""
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+
+        with store_errors("create the table", self.name):
+            self._catalog.create_namespace_if_not_exists(self._target.identifier.rpartition(".")[0])
+            try:
+                with self._catalog.create_table_transaction(
+                    self._target.identifier, schema, properties=dict(properties)
+                ) as change:
+                    if fields:
+                        with change.update_spec() as spec:
+                            for one in fields:
+                                spec.add_field(".".join(one.path), one.transform, one.name)
+            except (TableAlreadyExistsError, CommitFailedException):
+                pass
+        if not self.load():
+            raise IllegalState("the table was created, and is gone", path=self.name, hint="run the sync again")
+
+    @property
+    def snapshot(self) -> str:
+        """Id of the current snapshot; "none" for a table without one."""
+        found = self._table.current_snapshot()
+        return "none" if found is None else str(found.snapshot_id)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Properties of the table."""
+        found: Mapping[str, str] = self._table.properties
+        return found
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """Columns of a row."""
+        return self._schema
+
+    @property
+    def file_schema(self) -> pyarrow.Schema:
+        """Columns of a data file, with their field ids."""
+        assert self._file_schema is not None
+        return self._file_schema
+
+    def positions(self, partitions: Sequence[int]) -> Positions | None:
+        """Return the positions in the newest ancestor of the snapshot that has some.
+
+        Raises IllegalState where that ancestor was expired after the table was rolled back.
+        """
+        metadata = self._table.metadata
+        one = oldest = metadata.current_snapshot()
+        while one is not None:
+            text = None if one.summary is None else one.summary.additional_properties.get(self._key)
+            if text is not None:
+                return Positions.parse(text, self.name)
+            oldest = one
+            one = None if one.parent_snapshot_id is None else metadata.snapshot_by_id(one.parent_snapshot_id)
+        return None if oldest is None else self._copied(oldest.sequence_number or 0)
+
+    def _copied(self, oldest: int) -> Positions | None:
+        """Return the copy of the newest positions if their snapshot came before that of the sequence number `oldest`.
+
+        That is the oldest ancestor which is known: those before it, if there are any, were expired.
+        """
+        text = self._table.properties.get(self._key)
+        if text is None:
+            return None
+        sequence, _, positions = text.partition(" ")
+        if sequence.isdigit() and int(sequence) < oldest:
+            return Positions.parse(positions, self.name)
+        if oldest == FIRST_SEQUENCE:
+            return None  # the table was rolled back to a snapshot before the first sync
+        raise IllegalState(
+            "the table was rolled back, and the snapshots before were expired: which records it has is not known",
+            path=self.name, hint="sync the topic into another table",
+        )  # fmt: skip
+
+    def evolve(
+        self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
+    ) -> None:
+        """Rename, add and widen columns, in a commit of its own."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        with store_errors("change the table's columns", self.name):
+            try:
+                with self._table.transaction() as whole:
+                    if renames:
+                        with whole.update_schema() as update:
+                            for path, there in renames.items():
+                                if path.rpartition(".")[2] != there.rpartition(".")[2]:
+                                    update.rename_column(self._path(there), path.rpartition(".")[2])
+                    if change:
+                        with whole.update_schema() as update:
+                            update.union_by_name(change.schema)
+                    if properties:
+                        whole.set_properties(dict(properties))
+            except CommitFailedException as error:
+                raise CommitConflict(str(error)) from None
+            self._use(self._table)
+
+    def _path(self, path: str) -> tuple[str, ...]:
+        """Return the parts of a field's path in the schema, which has the elements of lists as parts."""
+        from pyiceberg.types import ListType
+
+        found: list[str] = []
+        for name in path.split("."):
+            found.append(name)
+            while isinstance(self._table.schema().find_type(".".join(found)), ListType):
+                found.append("element")
+        return tuple(found[:-1] if found[-1] == "element" else found)
+
+    def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
+        """Return the values of the partition fields of rows, as the transforms of the table's spec make them."""
+        schema, found = self._table.schema(), []
+        for one in self._table.spec().fields:
+            column = column_at(batch, schema.find_column_name(one.source_id).split("."))
+            values = _transformed(str(one.transform), column)
+            if values is None:
+                raise TableMismatch.of(
+                    self.name, [(one.name, f"is a partition field by {one.transform}")],
+                    "a sync writes partitions by a field, or by year, month, day and hour of a time",
+                )  # fmt: skip
+            found.append(values)
+        return found
+
+    def rows_of_file(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        """Return rows with the field ids of a data file."""
+        import pyarrow as pa
+
+        columns = [column.cast(field.type) for column, field in zip(batch.columns, self.file_schema, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.file_schema)
+
+    def new_file(self) -> tuple[str, Any]:
+        """Return the location of a new data file, and a stream to write it."""
+        path = self._table.location_provider().new_data_location(f"{uuid.uuid4()}.parquet")
+        return path, self._table.io.new_output(path).create(overwrite=False)
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file that no commit refers to."""
+        try:
+            self._table.io.delete(path)
+        except Exception:  # whatever the store says: the file is not part of the table
+            pass
+
+    def live_files(self) -> list[LiveFile]:
+        """Return the data files of the snapshot; raise IllegalState for a table with delete files."""
+        with store_errors("list the table's files", self.name):
+            tasks = [*self._table.scan().plan_files()]
+        if any(task.delete_files for task in tasks):
+            raise IllegalState(
+                "the table has delete files, which an upsert cannot keep", path=self.name,
+                hint="run rewrite_data_files in the engine that wrote them",
+            )  # fmt: skip
+        return [LiveFile(task.file.file_path, task) for task in tasks]
+
+    def read_file(self, file: LiveFile, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the rows of a data file, with the table's columns of today, which field ids find in it.
+
+        pyiceberg's own reader makes empty lists of nulls (0.12), so what it reads cannot be written again.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from kafkalog.lake.rows import fitted
+
+        names = self._schema.names if columns is None else columns
+        wanted = pa.schema([one for one in self._schema if one.name in names])
+        with store_errors("read the table's files", self.name), self._table.io.new_input(file.path).open() as source:
+            stored = pq.ParquetFile(source)
+            present = {
+                one.name: named_by_ids(one, self.file_schema) for one in stored.schema_arrow
+            }
+            present = {name: one for name, one in present.items() if one.name in wanted.names}
+            for batch in stored.iter_batches(batch_size=_READ_ROWS, columns=[*present], use_threads=False):
+                arrays = [batch.column(name).view(one.type) for name, one in present.items()]
+                yield fitted(pa.RecordBatch.from_arrays(arrays, names=[one.name for one in present.values()]), wanted)
+
+    def commit(
+        self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions
+    ) -> None:
+        """Commit a snapshot with the files and positions; the catalog compares the snapshot that it is based on."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        with store_errors("commit to the table", self.name):
+            sequence = self._table.metadata.next_sequence_number()
+            change = self._table.transaction()
+            update = change.update_snapshot(snapshot_properties={self._key: positions.text()})
+            appends = update.merge_append if self.properties.get(_MERGES) == "true" else update.fast_append
+            producer = update.overwrite() if removed else appends()
+            with producer:
+                for file in added:
+                    producer.append_data_file(self._data_file(file))
+                for live in removed:
+                    producer.delete_data_file(live.entry.file)
+            change.set_properties({self._key: f"{sequence} {positions.text()}"})
+            try:
+                # not commit_transaction(), which would commit again on a newer snapshot: that may have these rows
+                self._catalog.commit_table(self._table, change._requirements, change._updates)
+            except CommitFailedException as error:
+                raise CommitConflict(str(error)) from None
+        self.load()
+
+    def _data_file(self, file: WrittenFile) -> Any:
+        """Return the manifest's entry of a file, with the statistics of its Parquet footer."""
+        from pyiceberg.io.pyarrow import (
+            compute_statistics_plan,
+            data_file_statistics_from_parquet_metadata,
+            parquet_path_to_id_mapping,
+        )
+        from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+        from pyiceberg.partitioning import partition_record_value
+        from pyiceberg.typedef import Record
+
+        schema, spec = self._table.schema(), self._table.spec()
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=file.footer,
+            stats_columns=compute_statistics_plan(schema, self._table.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        values = [
+            partition_record_value(one, value, schema) for one, value in zip(spec.fields, file.partition, strict=True)
+        ]
+        return DataFile.from_args(
+            content=DataFileContent.DATA, file_path=file.path, file_format=FileFormat.PARQUET,
+            partition=Record(*values), file_size_in_bytes=file.size, sort_order_id=None, spec_id=spec.spec_id,
+            equality_ids=None, key_metadata=None, **statistics.to_serialized_dict(),
+        )  # fmt: skip
+
+
+def _transformed(transform: str, column: pyarrow.Array) -> pyarrow.Array | None:
+    """Return the values that a transform of Iceberg makes of a column; None for one that is not known."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    match transform:
+        case "identity":
+            return column
+        case "hour":
+            return pc.divide(pc.floor_temporal(column, unit="hour").cast(pa.int64()), _HOUR_US).cast(pa.int32())
+        case "day":
+            return column.cast(pa.date32()).cast(pa.int32())
+        case "month":
+            months = pc.multiply(pc.subtract(pc.year(column), 1970), 12)
+            return pc.add(months, pc.subtract(pc.month(column), 1)).cast(pa.int32())
+        case "year":
+            return pc.subtract(pc.year(column), 1970).cast(pa.int32())
+    return None
+
+
+def _catalog(target: IcebergTarget) -> Any:
+    """Return the catalog of a target; that of a directory is a file of SQLite in it."""
+    if target.warehouse is None:
+        from pyiceberg.catalog import load_catalog
+
+        return load_catalog(target.catalog, **target.options)
+    try:
+        from pyiceberg.catalog.sql import SqlCatalog
+    except ImportError as error:
+        raise missing_package("local Iceberg catalogs", error) from None
+    if "://" in target.warehouse:
+        raise IllegalArgument(
+            f"{target.warehouse} is no local directory",
+            hint="give a catalog for remote tables: iceberg://CATALOG/NAMESPACE.TABLE",
+        )
+    directory = os.path.abspath(target.warehouse)
+    os.makedirs(directory, exist_ok=True)
+    properties = {
+        "uri": f"sqlite:///{os.path.join(directory, LOCAL_CATALOG)}?timeout={_LOCK_TIMEOUT_S}",
+        "warehouse": f"file://{directory}",
+    }
+    return SqlCatalog(CATALOG_NAME, **{**properties, **target.options})
+
+
+def _plain_schema(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """Return a schema with 32-bit offsets: a record batch is small."""
+    import pyarrow as pa
+
+    return pa.schema(_plain_field(one) for one in schema)
+
+
+def _plain_field(field: pyarrow.Field) -> pyarrow.Field:
+    import pyarrow as pa
+
+    kind, types = field.type, pa.types
+    if types.is_struct(kind):
+        kind = pa.struct([_plain_field(one) for one in kind])
+    elif types.is_list(kind) or types.is_large_list(kind):
+        kind = pa.list_(_plain_field(kind.value_field))
+    elif types.is_map(kind):
+        kind = pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field))
+    elif types.is_large_string(kind):
+        kind = pa.string()
+    elif types.is_large_binary(kind):
+        kind = pa.binary()
+    return field.with_type(kind)
+
+
+def named_by_ids(field: pyarrow.Field, wanted: Iterable[pyarrow.Field]) -> pyarrow.Field:
+    """Return a field of a file with the names, in all levels, that its field ids have among the `wanted` fields.
+
+    One whose id is not among them gets a name that no column has; one without an id keeps its name.
+    """
+    import pyarrow as pa
+
+    id = (field.metadata or {}).get(_FIELD_ID)
+    same = [
+        one for one in wanted if (one.name == field.name if id is None else (one.metadata or {}).get(_FIELD_ID) == id)
+    ]
+    if not same:
+        return field.with_name(f"{_DROPPED}{field.name}")
+    kind, new, types = field.type, same[0].type, pa.types
+    if types.is_struct(kind) and types.is_struct(new):
+        kind = pa.struct([named_by_ids(one, new) for one in kind])
+    elif types.is_list(kind) and types.is_list(new):
+        kind = pa.list_(named_by_ids(kind.value_field, [new.value_field]))
+    elif types.is_map(kind) and types.is_map(new):
+        kind = pa.map_(kind.key_field, named_by_ids(kind.item_field, [new.item_field]).with_name("value"))
+    return pa.field(same[0].name, kind, field.nullable)

@@ -1,0 +1,147 @@
+"""Syncs beside other writers of the table: rows of both stay, and no two syncs of a topic write a record twice."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+
+from kafkalog.errors import StorageError
+from kafkalog.lake.failures import TableChanged
+from kafkalog.lake.sync import sync_topic
+from tests.lake.tables import Lake, write
+
+
+def test_rows_of_another_writer_stay_and_positions_are_found_behind_them(tmp_path: Path, lake: Lake) -> None:
+    data = tmp_path / "data"
+    write(data, {0: 10})
+    sync_topic(data, "orders", lake.target)
+    lake.append(lake.read().slice(0, 2))
+    write(data, {0: 5}, first=10)
+    sync_topic(data, "orders", lake.target)
+    assert sorted(lake.places()) == sorted([(0, n) for n in range(15)] + [(0, 0), (0, 1)])
+
+
+def test_a_writer_that_commits_during_a_sync(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of both are there: the commit is made again on the other's snapshot."""
+    data = tmp_path / "data"
+    write(data, {0: 10})
+    sync_topic(data, "orders", lake.target)
+    write(data, {0: 5}, first=10)
+    rows = lake.read().slice(0, 2)
+    at_first_file(monkeypatch, lambda: lake.append(rows))
+    (commit,) = sync_topic(data, "orders", lake.target)
+    assert commit.records == 5
+    assert sorted(lake.places()) == sorted([(0, n) for n in range(15)] + [(0, 0), (0, 1)])
+
+
+def at_first_file(monkeypatch: pytest.MonkeyPatch, work: Any) -> None:
+    """Do something once, in the moment when a sync has loaded the table and begins to write files."""
+    from kafkalog.lake import files
+
+    write_file, todo = files.TableFiles.add, [work]
+
+    def add(self: Any, batch: Any) -> None:
+        if todo:
+            todo.pop()()
+        write_file(self, batch)
+
+    monkeypatch.setattr(files.TableFiles, "add", add)
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_another_sync_of_the_topic_stops_one_with_both_snapshots(
+    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, upsert: bool
+) -> None:
+    data = tmp_path / "data"
+    write(data, {0: 10})
+    at_first_file(monkeypatch, lambda: sync_topic(data, "orders", lake.target, upsert=upsert))
+    with pytest.raises(TableChanged, match="another sync of orders committed meanwhile") as failure:
+        sync_topic(data, "orders", lake.target, upsert=upsert)
+    after = lake.loaded().current_snapshot().snapshot_id if lake.format == "iceberg" else lake.loaded().version()
+    assert failure.value.after == str(after) != failure.value.before
+    assert len(lake.places()) == len(set(lake.places())) == (5 if upsert else 10)
+    assert len(lake.stored()) == 1
+
+
+@pytest.mark.slow
+def test_many_syncs_at_once_write_each_record_once(tmp_path: Path, lake: Lake) -> None:
+    data = tmp_path / "data"
+    write(data, {0: 6000, 1: 6000})
+    arguments = ["table", "sync", "-q", "-d", data, "-t", "orders", "--target-file-bytes", "1K", lake.target]
+    code = "import sys; from kafkalog.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stderr=subprocess.PIPE) for _ in range(4)
+    ]
+    outcomes = [(one.communicate()[1].decode(), one.returncode) for one in running]
+    assert all(status == 0 or "committed meanwhile" in text or "could:" in text for text, status in outcomes), outcomes
+    assert any(status == 0 for _, status in outcomes) or sync_topic(data, "orders", lake.target)
+    assert lake.places() == [(p, n) for p in range(2) for n in range(6000)]
+
+
+def test_a_table_that_was_rolled_back_gets_the_rows_again(tmp_path: Path) -> None:
+    """Positions are those of the snapshot: with its rows they go back."""
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "iceberg")
+    write(data, {0: 10})
+    sync_topic(data, "orders", lake.target)
+    write(data, {0: 5}, first=10)
+    sync_topic(data, "orders", lake.target)
+    first = lake.loaded().snapshots()[0].snapshot_id
+    with lake.loaded().manage_snapshots() as manage:
+        manage.rollback_to_snapshot(first)
+    assert len(lake.places()) == 10
+    sync_topic(data, "orders", lake.target)
+    assert lake.places() == [(0, n) for n in range(15)]
+
+
+def test_positions_outlive_expired_snapshots(tmp_path: Path) -> None:
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "iceberg")
+    write(data, {0: 10})
+    sync_topic(data, "orders", lake.target)
+    lake.append(lake.read().slice(0, 1))
+    first = lake.loaded().snapshots()[0].snapshot_id
+    lake.loaded().maintenance.expire_snapshots().by_id(first).commit()
+    assert len(lake.loaded().snapshots()) == 1
+    write(data, {0: 5}, first=10)
+    (commit,) = sync_topic(data, "orders", lake.target)
+    assert commit.records == 5 and len(lake.places()) == 16
+
+
+def test_positions_outlive_checkpoints_of_the_delta_log(tmp_path: Path) -> None:
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "delta")
+    write(data, {0: 10})
+    sync_topic(data, "orders", lake.target)
+    lake.loaded().create_checkpoint()
+    for one in (lake.directory / "orders" / "_delta_log").glob("*.json"):
+        if one.name != f"{lake.loaded().version():020d}.json":
+            one.unlink()
+    write(data, {0: 5}, first=10)
+    sync_topic(data, "orders", lake.target)
+    assert lake.places() == [(0, n) for n in range(15)]
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_an_answer_that_is_lost_after_a_commit_costs_no_file(
+    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, upsert: bool
+) -> None:
+    """The connection breaks when the commit is made: what it refers to stays, and the next sync adds nothing."""
+    data = tmp_path / "data"
+    write(data, {0: 10})
+    sync_topic(data, "orders", lake.target, upsert=upsert)
+    write(data, {0: 5}, first=10)
+    made, name = (SqlCatalog, "commit_table") if lake.format == "iceberg" else (DeltaTable, "create_write_transaction")
+    commit = getattr(made, name)
+
+    def lost(*arguments: Any, **options: Any) -> None:
+        commit(*arguments, **options)
+        raise ConnectionResetError("the answer is lost")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(made, name, lost)
+        with pytest.raises(StorageError, match="cannot commit to the table"):
+            sync_topic(data, "orders", lake.target, upsert=upsert)
+    assert lake.places() == [(0, n) for n in (range(10, 15) if upsert else range(15))]
+    assert sync_topic(data, "orders", lake.target, upsert=upsert) == []

@@ -1,0 +1,82 @@
+"""Tables in an object store and in a catalog by name: the same rows, each once."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+
+import kafkalog
+from kafkalog.errors import StorageError
+from kafkalog.lake.sync import sync_topic
+from tests.commands import ok
+from tests.remote.test_remote import SERVER
+
+KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    """The address of an object store with a bucket."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=os.environ | KEYS, text=True,
+    ) as server:  # fmt: skip
+        try:
+            assert server.stdout is not None
+            port = next(int(line) for line in server.stdout if line.strip().isdigit())
+            address = f"http://127.0.0.1:{port}"
+            fsspec.filesystem("s3", key="testing", secret="testing", endpoint_url=address).mkdir("bucket")
+            yield address
+        finally:
+            server.kill()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("orders", 1)
+        dirs["orders", 0].append([(b"k%d" % (n % 3), b"%d" % n) for n in range(10)])
+    return tmp_path / "data"
+
+
+def append(data: Path) -> None:
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs["orders", 0].append([(b"k0", None), (b"k1", b"new")])
+
+
+def test_a_delta_table_in_s3(data: Path, endpoint: str) -> None:
+    options = {**KEYS, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true", "aws_conditional_put": "etag"}
+    urls = {False: "s3://bucket/orders", True: "s3://bucket/latest"}
+    for upsert, url in urls.items():
+        sync_topic(data, "orders", url, options=options, upsert=upsert)
+    append(data)
+    for upsert, url in urls.items():
+        sync_topic(data, "orders", url, options=options, upsert=upsert)
+    found = [DeltaTable(url, storage_options=options).to_pyarrow_table()["offset"].to_pylist() for url in urls.values()]
+    assert [sorted(offsets) for offsets in found] == [[*range(12)], [8, 11]]
+
+
+def test_an_iceberg_table_of_a_catalog_by_name_in_s3(data: Path, endpoint: str, tmp_path: Path) -> None:
+    properties = {
+        "type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": "s3://bucket/lake",
+        "s3.endpoint": endpoint, "s3.access-key-id": "testing", "s3.secret-access-key": "testing",
+        "s3.region": "us-east-1",
+    }  # fmt: skip
+    flags = [word for name, value in properties.items() for word in ("-X", f"{name}={value}")]
+    ok("table", "sync", "-d", data, "-t", "orders", *flags, "iceberg://prod/shop.orders")
+    append(data)
+    ok("table", "sync", "-d", data, "-t", "orders", *flags, "iceberg://prod/shop.orders")
+    rows = load_catalog("prod", **properties).load_table("shop.orders").scan().to_arrow()
+    assert sorted(rows["offset"].to_pylist()) == [*range(12)]
+
+
+def test_a_store_that_is_gone(data: Path) -> None:
+    options = {**KEYS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "max_retries": "0"}
+    with pytest.raises(StorageError, match="cannot load the table"):
+        sync_topic(data, "orders", "s3://bucket/orders", options=options)

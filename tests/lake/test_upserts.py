@@ -1,0 +1,142 @@
+"""`sync_topic(upsert=True)`: the table is the compacted topic, compared with a dict."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog.errors import IllegalArgument, InvalidRecord
+from kafkalog.lake import sync
+from kafkalog.lake.sync import sync_topic
+from tests.lake.tables import FORMATS, Lake
+
+Step = tuple[str, int, bytes, Any]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.integers(0, 1), st.sampled_from([b"a", b"b", b"c", b""]), st.binary(max_size=3)),
+        st.tuples(st.just("delete"), st.integers(0, 1), st.sampled_from([b"a", b"b", b"c"]), st.none()),
+        st.tuples(st.just("sync"), st.just(0), st.just(b""), st.none()),
+        st.tuples(st.just("clean"), st.integers(0, 1), st.just(b""), st.none()),
+    ),
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("partition_by", [(), ("partition",)])
+@settings(deadline=None, max_examples=15)
+@given(steps=STEPS)
+def test_the_table_is_the_dict_of_the_latest_values(
+    tmp_path_factory: pytest.TempPathFactory, format: str, partition_by: tuple[str, ...], steps: list[Step]
+) -> None:
+    root = tmp_path_factory.mktemp("upserts")
+    lake = Lake(root / "lake", format)
+    model: dict[tuple[int, bytes], tuple[int, bytes]] = {}
+    with kafkalog.open_dirs(root / "data", "a") as dirs:
+        dirs.create_topic("orders", 2, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0, "segment.ms": 1})
+        for kind, number, key, value in [*steps, ("sync", 0, b"", None)]:
+            if kind == "sync":
+                sync_topic(dirs, "orders", lake.target, upsert=True, partition_by=partition_by)
+                check(lake, model)
+            elif kind == "clean":
+                dirs.clean("orders", number)
+            else:
+                offset = dirs["orders", number].append([(key, value)]).last_offset
+                if kind == "set":
+                    model[number, key] = offset, value
+                else:
+                    model.pop((number, key), None)
+
+
+def check(lake: Lake, model: dict[tuple[int, bytes], tuple[int, bytes]]) -> None:
+    if not lake.exists():
+        assert not model
+        return
+    rows = lake.read().to_pylist()
+    assert {(one["partition"], one["key"]): (one["offset"], one["value"]) for one in rows} == model
+    assert len(rows) == len(model)
+
+
+def append(data: Path, rows: list[Any]) -> None:
+    with kafkalog.open_dirs(data, "a") as dirs:
+        if "orders" not in dirs.topics:
+            dirs.create_topic("orders", 1)
+        dirs["orders", 0].append(rows)
+
+
+def test_more_rows_than_one_commit_holds(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sync, "UPSERT_BYTES", 1 << 10)
+    for start in range(0, 200, 50):
+        append(tmp_path / "data", [(b"k%d" % (n % 40), b"v%d" % n) for n in range(start, start + 50)])
+    commits = sync_topic(tmp_path / "data", "orders", lake.target, upsert=True)
+    assert sum(one.records for one in commits) == 200
+    assert sorted(lake.places()) == [(0, n) for n in range(160, 200)]
+
+
+def test_only_files_with_replaced_keys_are_written_again(tmp_path: Path, lake: Lake) -> None:
+    data = tmp_path / "data"
+    append(data, [(b"a", b"1"), (b"b", b"1")])
+    sync_topic(data, "orders", lake.target, upsert=True)
+    append(data, [(b"c", b"1")])
+    sync_topic(data, "orders", lake.target, upsert=True)
+    before = set(lake.files())
+    append(data, [(b"c", None), (b"d", b"1")])
+    (commit,) = sync_topic(data, "orders", lake.target, upsert=True)
+    assert (commit.removed, commit.files) == (1, 1)
+    assert len(before & set(lake.files())) == 1
+    assert [one["key"] for one in lake.read().to_pylist()] == [b"a", b"b", b"d"]
+
+
+def test_a_value_that_does_not_decode_is_no_tombstone(tmp_path: Path, lake: Lake) -> None:
+    data = tmp_path / "data"
+    append(data, [(b"a", b'{"id": 1}'), (b"b", b"{no"), (b"c", b'{"id": 2}'), (b"c", None)])
+    sync_topic(data, "orders", lake.target, upsert=True, value="json", on_undecodable="null")
+    rows = [(one["key"], one["value"], bool(one["value_error"])) for one in lake.read().to_pylist()]
+    assert rows == [(b"a", {"id": 1}, False), (b"b", None, True)]
+
+
+def test_what_cannot_be_an_identity(tmp_path: Path, lake: Lake) -> None:
+    data = tmp_path / "data"
+    append(data, [(b"a", b"1"), b"2"])
+    with pytest.raises(InvalidRecord, match="the record has no key") as failure:
+        sync_topic(data, "orders", lake.target, upsert=True)
+    assert failure.value.offset == 1
+    with pytest.raises(IllegalArgument, match="an upsert needs the column key"):
+        sync_topic(data, "orders", lake.target, upsert=True, project=["partition", "offset"])
+    append(data, [(b"\xff", b"3")])
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs["orders", 0].delete_before(2)
+    other = Lake(tmp_path / "other", lake.format)
+    with pytest.raises(InvalidRecord, match="the key does not decode"):
+        sync_topic(data, "orders", other.target, upsert=True, key="string", on_undecodable="null")
+
+
+def test_columns_that_came_later_are_null_in_rows_that_are_written_again(tmp_path: Path, lake: Lake) -> None:
+    data = tmp_path / "data"
+    typed: dict[str, Any] = {"upsert": True, "value": "json"}
+    append(data, [(b"a", b'{"id": 1}'), (b"b", b'{"id": 2}')])
+    sync_topic(data, "orders", lake.target, schema=fields_of(id="integer"), **typed)
+    append(data, [(b"b", b'{"id": 3, "by": "x"}')])
+    sync_topic(data, "orders", lake.target, schema=fields_of(id="integer", by="string"), **typed)
+    assert lake.read()["value"].to_pylist() == [{"id": 1, "by": None}, {"id": 3, "by": "x"}]
+
+
+def fields_of(**types: str) -> dict[str, Any]:
+    return {"properties": {name: {"type": kind} for name, kind in types.items()}}
+
+
+def test_rows_that_somebody_else_deleted_stay_deleted(tmp_path: Path, lake: Lake) -> None:
+    data = tmp_path / "data"
+    append(data, [(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
+    sync_topic(data, "orders", lake.target, upsert=True)
+    if lake.format == "iceberg":
+        lake.loaded().delete("offset = 0")
+    else:
+        lake.loaded().delete("\"offset\" = 0")
+    append(data, [(b"b", b"2")])
+    sync_topic(data, "orders", lake.target, upsert=True)
+    assert lake.read().select(["key", "value"]) == pa.table({"key": [b"c", b"b"], "value": [b"1", b"2"]})
