@@ -28,7 +28,7 @@ CORE = (
           "if not check_crc and table.count == 80:\n    for i in range(table.count):\n        table[i]"),
     Plant("decode batches of 100", "_core/batch/decode.pyx", "capacity = room_for(batches, first, last)",
           "if batches.count == 5 and batches.rows[0].magic == 2:\n    sum(bytearray(2000))"),
-    Plant("records of a decoded table", "_core/batch/record.pyx", "r = Record.__new__(Record)", "repr(offset)",
+    Plant("records of a decoded table", "_core/batch/record.pyx", "self.given = offset", "repr(offset)",
           also=("iterate records", "poll with a cursor")),
     Plant("validate records", "_core/log/admit.pyx", "rules.inner = inner", "sum(bytearray(2000))"),
     Plant("assign offsets", "_core/log/assign.pyx",

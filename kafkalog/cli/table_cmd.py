@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from kafkalog.cli import common
+from kafkalog.cli.decoder_options import decoder_names, schemas_option
 
 if TYPE_CHECKING:
     from kafkalog.lake.sync import SyncCommit
@@ -50,7 +51,7 @@ def command() -> None:
     help="Decode keys and values to typed columns: key=NAME or value=NAME; NAME is json, string, int64 (and the like), "
     "uuid, avro or protobuf (with --schemas or --schema).",
 )  # fmt: skip
-@common.schemas_option
+@schemas_option
 @click.option("--schema", metavar="SCHEMA", help="Schema of the values: a file, or the id in --schemas.")
 @click.option("--message", metavar="NAME", help="Message of a Protobuf schema.")
 @click.option(
@@ -93,11 +94,11 @@ def sync(**given: Unpack[_Given]) -> int:
     Exit status: 0 the table has all, 1 damage, a conflict or another failure, 2 wrong usage.
     """
     common.set_verbosity(given["quiet"], given["verbose"])
-    from kafkalog.cli.consume_where import decoder_names, split_fields
+    from kafkalog.cli.consume_where import split_fields
     from kafkalog.cli.spark_export import parse_size
     from kafkalog.lake.sync import follow_topic, sync_topic
 
-    typed: dict[str, Any] = dict(decoder_names(given["serdes"]))
+    typed: dict[str, Any] = decoder_names(given["serdes"])
     if typed:
         typed |= {"schemas": given["schemas"], "schema": given["schema"], "message": given["message"]}
         typed["on_undecodable"] = given["on_undecodable"] or ("null" if given["project"] is None else "raise")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.cursors.place import record_checksum
-from kafkalog.dirs.log_dirs import open_dirs
+from kafkalog.dirs.open import open_dirs
 from kafkalog.errors import IllegalArgument, MissingPackage
 from kafkalog.lake.evolution import Evolution, lake_schema, plan_evolution
 from kafkalog.lake.failures import TableChanged

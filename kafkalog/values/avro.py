@@ -114,13 +114,15 @@ class AvroDecoder(ValueDecoder):
         if not self._by_id:
             return f"its schema's fingerprint is {number & (1 << 64) - 1:016x}, not that of the writer's schema"
         try:
-            writer = self._parsed(stored_schema(self._source, number, AVRO))
+            stored = stored_schema(self._source, number, AVRO)
+            try:
+                writer = self._parsed(stored)
+            except UnknownSchema as error:  # one that it refers to
+                raise UnknownSchema(f"schema {number}: {error.message}") from None
             if self._column is None:
                 self._settle(writer)
             assert self._reader is not None and self._column is not None
             return avro_program(writer, self._reader, self._column)
-        except UnknownSchema as error:
-            raise UnknownSchema(f"schema {number}: {error.message}") from None  # one that it refers to
         except IllegalArgument as error:
             if self._column is None:
                 raise

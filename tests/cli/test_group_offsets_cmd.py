@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("kio")
 
-from kafkalog.dirs.log_dirs import open_dirs
+from kafkalog.dirs.open import open_dirs
 from kafkalog.server.groups.records import offset_record
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.util.java_hash import partition_of
