@@ -73,7 +73,7 @@ def check(log: TimedLog, partition: Path, at: int, by: str) -> None:
 
 
 @given(histories(), histories(), st.integers(FIRST - 2, LAST + 2), st.sampled_from(["append", "time"]), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_each_partition_is_what_it_was(
     left: list[Event], right: list[Event], at: int, by: str, is_clean: bool
 ) -> None:

@@ -55,6 +55,8 @@ def kept_batches(
     for chunk in log_chunks(view, start, stop):
         piece = bytearray()
         for row in range(chunk.first, chunk.last):
+            if chunk.batches.base_offset(row) >= stop:
+                break
             found = _kept(chunk, row, at_ms, is_kept)
             if piece and (isinstance(found, LateMarker) or len(piece) + len(found) > piece_bytes):
                 yield bytes(piece)
