@@ -16,19 +16,23 @@ from hashlib import sha256
 from typing import Final
 
 from kafkalog.backup.copying import Copier, Tell, sync_files
+from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
 from kafkalog.backup.rewind.directories import Rewind
 from kafkalog.backup.rewind.plan import Moment
 from kafkalog.backup.store import LATEST, BackupStore
-from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
+from kafkalog.errors import CorruptBackup, IllegalArgument, KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.names import LOCK_FILE, META_PROPERTIES
 from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
+from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
-from kafkalog.util.times import Time
+from kafkalog.util.times import Time, time_text
 
+_STORE: Final = ".kafkalog-restore"
+"""Suffix of the directory beside the restored one in which data directories in use are copied first."""
 STAGING: Final = "kafkalog-restore.partial"
 READY: Final = "kafkalog-restore.ready"
 """Name of the file that records which directory of which backup is staged completely and on disk."""
@@ -89,6 +93,54 @@ def restore_backup(
     rewind = None if moment is None else Rewind(path, manifest, moment, store.newest_before(moment.at_ms), fs)
     _restore(path, manifest, places, rewind, Copier(fs, tell), fs)
     return manifest if rewind is None else rewind.restored(places)
+
+
+def restore_directories(
+    sources: Path | Iterable[Path],
+    dirs: Path | Iterable[Path],
+    *,
+    at: Time,
+    by: str = "append",
+    tell: Tell | None = None,
+    fs: FileSystem = OS,
+) -> Manifest:
+    """Restore data directories, which may be in use, into `dirs` as they were at the moment `at`.
+
+    `sources` are copied as a backup copies them, beside the restored files, and are not changed. Arguments and errors
+    as for `create_backup` and `restore_backup`; IllegalArgument for a moment that is still to come.
+
+    >>> restored = restore_directories("data", "as-it-was", at=log[-1].timestamp)    # of `log`
+    >>> restored.partitions[0].end_offset
+    2
+    """
+    moment = Moment.of(at, by)
+    if moment.at_ms > SYSTEM_CLOCK.milliseconds():
+        raise IllegalArgument(f"{time_text(moment.at_ms)} is still to come", hint="give a moment up to now")
+    places, given = [os.path.realpath(one) for one in path_list(dirs)], path_list(sources)
+    refuse_urls(*path_list(dirs), *given)
+    if not places:
+        raise IllegalArgument("no directory to restore into is given")
+    paths = [os.path.realpath(one) for one in given]
+    for place in places:
+        check_places(paths, place)
+    store = places[0] + _STORE
+    try:
+        which = _left_backup(store, paths, moment, fs) or create_backup(given, store, tell=tell, fs=fs).manifest.id
+        restored = restore_backup(store, places, which, at=moment.at_ms, by=by, fs=fs)
+    except (KafkalogError, OSError) as error:
+        if not isinstance(error, StorageError):  # else the next run continues from the copies
+            shutil.rmtree(store, ignore_errors=True)
+        raise
+    shutil.rmtree(store, ignore_errors=True)
+    return restored
+
+
+def _left_backup(store: str, sources: Sequence[str], moment: Moment, fs: FileSystem) -> str | None:
+    """Return the id of the copies that a killed restore of these directories left, if they can be used."""
+    found = BackupStore(store, fs=fs).newest() if fs.exists(store) else None
+    if found is None or [one.source for one in found.directories] != sources or found.created_ms < moment.at_ms:
+        return None
+    return found.id
 
 
 def _restore(
