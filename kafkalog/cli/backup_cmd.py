@@ -146,7 +146,7 @@ def verify(
 
 
 @command.command("restore")
-@click.argument("target", type=click.Path(), metavar="TARGET", required=False)
+@click.argument("target", type=click.Path(), metavar="[TARGET]", required=False)
 @common.dir_option
 @_id_option
 @click.option("--at", metavar="TIME", help="Restore each partition as it was then: ISO-8601, or ms since 1970.")

@@ -1,6 +1,5 @@
 """`restore_backup(at=...)`: every partition as it was at a moment, against a plain model of what a log held."""
 
-import os
 import struct
 import tempfile
 from pathlib import Path
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.backup import create_backup, restore_backup
-from kafkalog.errors import CorruptBackup, IllegalArgument
+from kafkalog.errors import IllegalArgument
 from tests.backup.timed_logs import ABORT, COMMIT, DATA, PLAIN, Event, TimedLog, value_of
 from tests.builder import crc32c
 from tests.plain_reader import read_batch

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kafkalog.backup.manifest import Manifest, Offsets
-from kafkalog.backup.rewind.partition import open_staged
+from kafkalog.backup.rewind.partition import epoch_for_append, open_staged
 from kafkalog.backup.rewind.plan import PartitionPlan
 from kafkalog.config.topic import LogConfig
-from kafkalog.manager.checkpoints import read_cleaner_offsets
 from kafkalog.reading.chunks import records
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.encoder import encoded
@@ -23,6 +22,7 @@ from kafkalog.records.internal import coordinator_record
 from kafkalog.records.message import MessageError
 from kafkalog.records.schema import Message
 from kafkalog.records.schemas.groups import KEYS, VALUES
+from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import partitions
 from kafkalog.types import TopicPartition
@@ -99,6 +99,17 @@ def _commits(path: str, first_offset: int, fs: FileSystem) -> Iterator[tuple[byt
                 yield key, Commit(key, record.offset, group, where, found.type, found.version, found.value)
 
 
+def _has_gap(path: str, stop: int, fs: FileSystem) -> bool:
+    """Return True if a log lacks offsets below `stop`: a clean has removed records there."""
+    with LogView(path, fs=fs) as view:
+        count, start = 0, view.log_start_offset
+        for chunk in log_chunks(view, start, min(stop, view.log_end_offset)):
+            table = chunk.batches
+            rows = range(chunk.first, chunk.last)
+            count += sum(table.records_in(row) for row in rows if table.base_offset(row) < stop)
+        return count < stop - start
+
+
 class GroupsRewind:
     """Completes one partition of `__consumer_offsets` after its cut.
 
@@ -129,21 +140,19 @@ class GroupsRewind:
             return
         with open_staged(directory, key, config, self._fs) as log:
             for first in range(0, len(changes), _RECORDS_PER_APPEND):
-                builder = RecordsBuilder(log.log_end_offset, leader_epoch=log.state.leader_epoch)
+                builder = RecordsBuilder(log.log_end_offset, leader_epoch=epoch_for_append(log))
                 for record_key, value in changes[first : first + _RECORDS_PER_APPEND]:
                     builder.append(at_ms, record_key, value)
                 log.append_as_follower(builder.build(), 2**31 - 1)
             log.flush()
 
     def _lost(self, original: str, plan: PartitionPlan, known: Mapping[bytes, Commit]) -> dict[bytes, Commit]:
-        """Return the first later commits whose earlier ones a clean has removed, if there were any."""
-        key = plan.stored.topic_partition
-        cleaned = read_cleaner_offsets(os.path.dirname(original), fs=self._fs).get(key, 0)
+        """Return the first later commits of keys without an earlier one, if the log lacks offsets before them."""
         lost: dict[bytes, Commit] = {}
         for record_key, one in _commits(original, plan.later or 0, self._fs):
-            if one is not None and record_key not in known and one.at < cleaned:
+            if one is not None and record_key not in known:
                 lost.setdefault(record_key, one)
-        return lost
+        return lost if lost and _has_gap(original, plan.later or 0, self._fs) else {}
 
     def _from_earlier(self, lost: Iterable[Commit]) -> Iterator[tuple[bytes, bytes]]:
         groups = {} if self._earlier is None else self._earlier.groups

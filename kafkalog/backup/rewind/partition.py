@@ -109,6 +109,11 @@ def _cut(
                 decided.end_late(found)
 
 
+def epoch_for_append(log: UnifiedLog) -> int:
+    """Return the leader epoch of batches added to a log; old message formats at its end have none."""
+    return max(int(log.state.leader_epoch), 0)
+
+
 class _Decisions:
     """The ends of transactions that were open at the moment."""
 
@@ -128,7 +133,7 @@ class _Decisions:
     def end_open(self) -> None:
         """Write the markers of all transactions that are still open at the log's end, in the order they began."""
         for one in sorted(self._open(), key=lambda one: one.current_txn_first_offset):
-            end, epoch = self._log.log_end_offset, self._log.state.leader_epoch
+            end, epoch = self._log.log_end_offset, epoch_for_append(self._log)
             kind = self._kind(one.producer_id)
             self._write(kind, one.producer_id, one.producer_epoch, max(one.coordinator_epoch, 0), end, epoch)
 

@@ -114,17 +114,16 @@ def notes_of(plans: Sequence[PartitionPlan], at_ms: int) -> list[str]:
         by_topic.setdefault(plan.stored.topic, []).append(plan)
     for topic, found in by_topic.items():
         empty = [plan for plan in found if plan.is_empty and plan.by == "append"]
-        has_none = len(empty) == len(found) and not any(plan.stored.start_offset for plan in found)
-        if has_none and topic not in BROKERS_TOPICS:
+        if topic in BROKERS_TOPICS or not empty:
+            continue
+        if len(empty) == len(found):
             first = time_text(min(plan.later_ms for plan in empty))
-            notes.append(f"{topic}: kept without records, since its first one is of {first}")
+            notes.append(f"{topic}: kept without records, since none is older than {first}")
             continue
         for plan in empty:
-            start = plan.stored.start_offset
-            why = "retention has removed any older one" if start else "the log was empty"
             notes.append(
-                f"{plan.stored.topic_partition}: kept without records from offset {start} on: the first one there is "
-                f"of {time_text(plan.later_ms)}; before, {why}"
+                f"{plan.stored.topic_partition}: kept without records from offset {plan.stored.start_offset} on, since "
+                f"none is older than {time_text(plan.later_ms)}"
             )
     return notes
 
