@@ -21,7 +21,7 @@ from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
 from kafkalog.backup.rewind.directories import Rewind
 from kafkalog.backup.rewind.plan import Moment
-from kafkalog.backup.store import LATEST, BackupStore
+from kafkalog.backup.store import LATEST, MARKER, BackupStore
 from kafkalog.errors import CorruptBackup, IllegalArgument, KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.names import LOCK_FILE, META_PROPERTIES
@@ -128,8 +128,8 @@ def restore_directories(
         which = _left_backup(store, paths, moment, fs) or create_backup(given, store, tell=tell, fs=fs).manifest.id
         restored = restore_backup(store, places, which, at=moment.at_ms, by=by, fs=fs)
     except (KafkalogError, OSError) as error:
-        if not isinstance(error, StorageError):  # else the next run continues from the copies
-            shutil.rmtree(store, ignore_errors=True)
+        if not isinstance(error, StorageError) and fs.exists(os.path.join(store, MARKER)):
+            shutil.rmtree(store, ignore_errors=True)  # else the next run continues from the copies
         raise
     shutil.rmtree(store, ignore_errors=True)
     return restored
@@ -137,7 +137,7 @@ def restore_directories(
 
 def _left_backup(store: str, sources: Sequence[str], moment: Moment, fs: FileSystem) -> str | None:
     """Return the id of the copies that a killed restore of these directories left, if they can be used."""
-    found = BackupStore(store, fs=fs).newest() if fs.exists(store) else None
+    found = BackupStore(store, fs=fs).newest() if fs.exists(os.path.join(store, MARKER)) else None
     if found is None or [one.source for one in found.directories] != sources or found.created_ms < moment.at_ms:
         return None
     return found.id
