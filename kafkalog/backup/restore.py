@@ -71,8 +71,8 @@ def restore_backup(
     >>> with kafkalog.open("elsewhere/orders-0") as copy:
     ...     [record.value for record in copy]
     [b'first', b'second']
-    >>> made.manifest == restore_backup("backups", "as-it-is", at=made.manifest.created_ms)._replace(notes=())
-    True
+    >>> restore_backup("backups", "as-it-was", at=made.manifest.created_ms).partitions[0].end_offset
+    2
     """
     store = BackupStore(target, fs=fs)
     moment = None if at is None else Moment.of(at, by)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.backup import create_backup, restore_backup
 from kafkalog.errors import IllegalArgument
+from kafkalog.records.encoder import encoded
+from kafkalog.records.schemas.transactions import KEYS, VALUES
 from tests.backup.timed_logs import ABORT, COMMIT, DATA, PLAIN, Event, TimedLog, value_of
 from tests.builder import crc32c
 from tests.plain_reader import read_batch
@@ -95,3 +97,54 @@ def test_each_partition_is_what_it_was(
                 check(log, where / "restored" / f"orders-{number}", at, by)
                 with kafkalog.open(where / "restored" / f"orders-{number}", "a") as opened:
                     assert opened.append([b"more"]).first_offset >= len(log.kept(at, by)) * (by == "append")
+
+
+def transaction_state(state: int, time: int) -> tuple[bytes, bytes, int]:
+    """A coordinator's record of producer 5, with its time."""
+    fields = {
+        "producerId": 5, "producerEpoch": 0, "transactionTimeoutMs": 60_000, "transactionStatus": state,
+        "transactionPartitions": [{"topic": "orders", "partitionIds": [0, 1]}],
+        "transactionLastUpdateTimestampMs": time, "transactionStartTimestampMs": time,
+    }  # fmt: skip
+    key = struct.pack(">h", 0) + encoded(KEYS[0], {"transactionalId": "one"}, 0)
+    return key, struct.pack(">h", 0) + encoded(VALUES[0], fields, 0), time
+
+
+@pytest.mark.parametrize("by", ["append", "time"])
+@pytest.mark.parametrize(("at", "is_committed"), [(1008, False), (1009, True), (1011, True), (1013, True)])
+def test_a_decided_commit_is_completed_in_every_partition(tmp_path: Path, at: int, is_committed: bool, by: str) -> None:
+    """The coordinator prepared the commit at 1009, and its markers came at 1010 and at 1012."""
+    for number, time in enumerate((1010, 1012)):
+        log = TimedLog([Event(PLAIN, 0, (1000,)), Event(DATA, 5, (1001, 1002)), Event(COMMIT, 5, (time,))])
+        log.write(tmp_path / "data" / f"orders-{number}")
+    with kafkalog.open(tmp_path / "data" / "__transaction_state-0", "a") as states:
+        for state, time in ((1, 1001), (2, 1009), (4, 1013)):
+            states.append([transaction_state(state, time)])
+    create_backup(tmp_path / "data", tmp_path / "backups")
+    restore_backup(tmp_path / "backups", tmp_path / "restored", at=at, by=by)
+    for number in range(2):
+        found = read(tmp_path / "restored" / f"orders-{number}", "read_committed")
+        assert found == ([0, 1, 2] if is_committed else [0])
+
+
+def test_what_was_empty_then_stays_and_is_noted(tmp_path: Path) -> None:
+    TimedLog([Event(PLAIN, 0, (1000 + number,)) for number in range(40)]).write(tmp_path / "data" / "orders-0")
+    TimedLog([Event(PLAIN, 0, (1030,))]).write(tmp_path / "data" / "orders-1")
+    TimedLog([Event(PLAIN, 0, (1035,))]).write(tmp_path / "data" / "later-0")
+    TimedLog([Event(PLAIN, 0, (1000 + 2 * number, 1001 + 2 * number)) for number in range(20)]).write(
+        tmp_path / "data" / "cut-0"
+    )
+    with kafkalog.open(tmp_path / "data" / "cut-0", "a") as log:
+        log.delete_before(25)  # inside a batch
+    create_backup(tmp_path / "data", tmp_path / "backups")
+    manifest = restore_backup(tmp_path / "backups", tmp_path / "restored", at=1020)
+    ends = {str(one.topic_partition): (one.start_offset, one.end_offset) for one in manifest.partitions}
+    assert ends == {"orders-0": (0, 21), "orders-1": (0, 0), "later-0": (0, 0), "cut-0": (25, 25)}
+    assert [note.partition(":")[0] for note in manifest.notes] == ["cut", "later", "orders-1"]
+    assert all("kept without records" in note for note in manifest.notes)
+    with kafkalog.open(tmp_path / "restored" / "cut-0", "a") as log:
+        assert log.append([b"more"]).first_offset == 25 and log.start_offset == 25
+    found = restore_backup(tmp_path / "backups", tmp_path / "within", at=1026)
+    assert {str(one.topic_partition): (one.start_offset, one.end_offset) for one in found.partitions}["cut-0"] == (25, 27)
+    with kafkalog.open(tmp_path / "within" / "cut-0") as log:
+        assert [record.offset for record in log.records()] == [25, 26]

@@ -26,7 +26,8 @@ def now_ms() -> int:
 def create_topics(bootstrap: str) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    made = AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(name, 1, 1) for name in TOPICS])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(name, 1, 1) for name in TOPICS])
     for one in made.values():
         one.result(TIMEOUT_S)
 

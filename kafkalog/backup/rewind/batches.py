@@ -39,24 +39,28 @@ class LateMarker(NamedTuple):
 
 
 def first_batch(view: LogView, offset: int) -> tuple[int, list[int]]:
-    """Return the base offset of the batch that holds `offset` or comes next, and the offsets of its records."""
+    """Return the first offset of the batch that holds `offset` or comes next, and the offsets of its records.
+
+    The header of a wrapper of format v0 or v1 has only the last offset.
+    """
     chunk = next(log_chunks(view, offset, view.log_end_offset))
     records = batch_table(chunk.data, chunk.batches, chunk.first, base_position=chunk.position, path=chunk.path)
-    return chunk.batches.base_offset(chunk.first), list(records.offsets)
+    offsets = list(records.offsets)
+    is_legacy = chunk.batches.magic(chunk.first) < MAGIC_V2
+    return offsets[0] if is_legacy else chunk.batches.base_offset(chunk.first), offsets
 
 
 def kept_batches(
-    view: LogView, start: int, stop: int, at_ms: int, is_kept: IsKept, piece_bytes: int
+    view: LogView, start: int, at_ms: int, is_kept: IsKept, piece_bytes: int, *, first_only: bool = False
 ) -> Iterator[bytes | LateMarker]:
-    """Yield the kept batches with offsets in [start, stop), in pieces of about `piece_bytes`, and late markers.
+    """Yield the kept batches of a log from `start` on, in pieces of about `piece_bytes`, and late markers.
 
-    Batches without a record after `at_ms` are kept unread. CorruptRecord, InvalidRecord, StorageError.
+    Batches without a record after `at_ms` are kept unread. With `first_only` the batch that holds `start` is the last.
+    CorruptRecord, InvalidRecord, StorageError.
     """
-    for chunk in log_chunks(view, start, stop):
+    for chunk in log_chunks(view, start, view.log_end_offset):
         piece = bytearray()
-        for row in range(chunk.first, chunk.last):
-            if chunk.batches.base_offset(row) >= stop:
-                break
+        for row in range(chunk.first, chunk.first + 1 if first_only else chunk.last):
             found = _kept(chunk, row, at_ms, is_kept)
             if piece and (isinstance(found, LateMarker) or len(piece) + len(found) > piece_bytes):
                 yield bytes(piece)
@@ -67,6 +71,8 @@ def kept_batches(
                 piece += found
         if piece:
             yield bytes(piece)
+        if first_only:
+            return
 
 
 def _kept(chunk: Chunk, row: int, at_ms: int, is_kept: IsKept) -> bytes | LateMarker:

@@ -101,8 +101,9 @@ def _cut(
     log.truncate_to(plan.begin)
     with LogView(original, fs=fs) as view:
         first = max(plan.begin, start)
-        stop, is_kept = (view.log_end_offset, by_time) if plan.by == "time" else (later + 1, by_append)
-        for found in kept_batches(view, first, stop, at_ms, is_kept, min(_PIECE_BYTES, int(log.config.segment_size))):
+        is_append = plan.by == "append"
+        is_kept, piece_bytes = by_append if is_append else by_time, min(_PIECE_BYTES, int(log.config.segment_size))
+        for found in kept_batches(view, first, at_ms, is_kept, piece_bytes, first_only=is_append):
             if isinstance(found, bytes):
                 log.append_as_follower(found, _ANY_EPOCH)
             elif plan.by == "time":

@@ -1,4 +1,4 @@
-"""What each partition of a backup held at a moment: decided by its times, before a byte is copied."""
+"""Plans of a restore at a moment: where each partition is cut, decided by its times before a byte is copied."""
 
 from __future__ import annotations
 
