@@ -75,6 +75,8 @@ def restore_backup(
     2
     """
     store = BackupStore(target, fs=fs)
+    if at is None and by != "append":
+        raise IllegalArgument(f"by is {by!r}, but there is no moment", hint="give `at` as well")
     moment = None if at is None else Moment.of(at, by)
     path = store.find(which) if moment is None else store.find_since(moment.at_ms, which)
     manifest = read_manifest(path, fs)

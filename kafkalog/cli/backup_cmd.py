@@ -188,6 +188,8 @@ def restore(
         raise click.UsageError("Give either TARGET, a directory of backups, or --from DIR.")
     if sources and at is None:
         raise click.UsageError("--from needs --at TIME; to copy a directory as it is now, use `kafkalog backup`.")
+    if by == "time" and at is None:
+        raise click.UsageError("--by needs --at TIME.")
     at_ms = None if at is None else common.parse_time(at, "--at")
     with Meter("restore", None, quiet=quiet) as meter:
         if target is None:

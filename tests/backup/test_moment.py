@@ -145,6 +145,6 @@ def test_what_was_empty_then_stays_and_is_noted(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "restored" / "cut-0", "a") as log:
         assert log.append([b"more"]).first_offset == 25 and log.start_offset == 25
     found = restore_backup(tmp_path / "backups", tmp_path / "within", at=1026)
-    assert {str(one.topic_partition): (one.start_offset, one.end_offset) for one in found.partitions}["cut-0"] == (25, 27)
+    assert [(one.start_offset, one.end_offset) for one in found.partitions if one.topic == "cut"] == [(25, 27)]
     with kafkalog.open(tmp_path / "within" / "cut-0") as log:
         assert [record.offset for record in log.records()] == [25, 26]

@@ -40,11 +40,11 @@ def test_restored_at_a_moment(data: Path, tmp_path: Path) -> None:
     commands.ok("backup", "-d", data, tmp_path / "backups")
     out = commands.ok("restore", tmp_path / "backups", "--at", "1042", "-d", tmp_path / "one").decode()
     assert "restored as of 1970-01-01T00:00:01.042Z: 2 topics, 3 partitions, 91 offsets" in out
-    done = commands.kafkalog("restore", "--from", data, "--at", "1970-01-01T00:00:01.042Z", "-J", "-d", tmp_path / "two")
+    at = "1970-01-01T00:00:01.042Z"
+    done = commands.kafkalog("restore", "--from", data, "--at", at, "-J", "-d", tmp_path / "two")
     assert done.returncode == 0 and json.loads(done.stdout)["partitions"] == 3
-    assert commands.ok("consume", "-d", tmp_path / "one", "-t", "orders", "-f", "%s ") == commands.ok(
-        "consume", "-d", tmp_path / "two", "-t", "orders", "-f", "%s "
-    )
+    read = [commands.ok("consume", "-d", tmp_path / name, "-t", "orders", "-f", "%s ") for name in ("one", "two")]
+    assert read[0] == read[1]
     assert not list(tmp_path.glob("*.kafkalog-restore"))
 
 
@@ -80,6 +80,7 @@ def test_damage_is_status_1(data: Path, tmp_path: Path) -> None:
         (["restore", "missing", "-d", "there"], 1, "no such directory"),
         (["restore", "-d", "there"], 2, "either TARGET"),
         (["restore", "missing", "--from", "data", "--at", "1", "-d", "there"], 2, "either TARGET"),
+        (["restore", "missing", "--by", "time", "-d", "there"], 2, "--by needs --at TIME"),
         (["restore", "--from", "data", "-d", "there"], 2, "--from needs --at TIME"),
         (["restore", "missing", "--at", "noon", "-d", "there"], 2, "is not a time"),
         (["restore", "--from", "data", "--at", "2100-01-01T00:00Z", "-d", "there"], 2, "is still to come"),

@@ -38,6 +38,7 @@ class Rewind:
         self._fs = fs
         self._plans = plan_partitions(backup, manifest, moment, fs)
         self._notes = notes_of(self._plans, moment.at_ms)
+        self._is_applied = False
 
     @property
     def record(self) -> str:
@@ -65,6 +66,7 @@ class Rewind:
             empty = [not has_records.get(plan.stored.topic_partition, True) for plan in self._plans]
             check_has_records(self._plans, empty, self._moment, self._manifest)
         self._complete_groups(staged)
+        self._is_applied = True
 
     def _complete_groups(self, staged: Sequence[str]) -> None:
         plans = [plan for plan in self._plans if plan.stored.topic == OFFSETS_TOPIC]
@@ -101,8 +103,11 @@ class Rewind:
 
     def restored(self, dirs: Sequence[str]) -> Manifest:
         """Return the manifest with partitions and groups as the restored `dirs` have them, and notes on the moment."""
+        notes = [*self._notes]
+        if not self._is_applied:
+            notes.append("an interrupted restore was continued: its notes on offsets of groups are not repeated")
         return self._manifest._replace(
-            partitions=tuple(self._described(dirs)), groups=restored_offsets(dirs, self._fs), notes=tuple(self._notes)
+            partitions=tuple(self._described(dirs)), groups=restored_offsets(dirs, self._fs), notes=tuple(notes)
         )
 
 
