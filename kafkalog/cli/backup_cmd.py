@@ -174,6 +174,8 @@ def restore(
 
     Example: kafkalog restore /backups/kafka -d data
 
+    Example: kafkalog backup restore /backups/kafka -d data
+
     Example: kafkalog restore /backups/kafka --at 2026-11-01T12:00Z -d data
 
     Example: kafkalog restore --from data --at 2026-11-01T12:00Z -d data-of-then
