@@ -10,23 +10,34 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Final
 
 from kafkalog.backup.copying import Copier, Tell, sync_files
+from kafkalog.backup.create import check_places, create_backup
+from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
-from kafkalog.backup.store import LATEST, BackupStore
-from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
+from kafkalog.backup.rewind.directories import Rewind
+from kafkalog.backup.rewind.plan import Moment
+from kafkalog.backup.store import LATEST, MARKER, BackupStore
+from kafkalog.errors import CorruptBackup, IllegalArgument, KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.names import LOCK_FILE, META_PROPERTIES
 from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
+from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
+from kafkalog.util.times import Time, time_text
 
+_STORE: Final = ".kafkalog-restore"
+"""Suffix of the directory beside the restored one in which data directories in use are copied first."""
 STAGING: Final = "kafkalog-restore.partial"
 READY: Final = "kafkalog-restore.ready"
 """Name of the file that records which directory of which backup is staged completely and on disk."""
+_CHECKPOINTS: Final = frozenset(CHECKPOINTS)
+"""Files that cutting a log may add."""
 _MAX_RECORD_BYTES: Final = 1 << 10
 _HINT: Final = "`kafkalog backup verify` reports all damage; restore another backup"
 
@@ -36,24 +47,38 @@ def restore_backup(
     dirs: Path | Iterable[Path],
     which: str = LATEST,
     *,
+    at: Time | None = None,
+    by: str = "append",
     tell: Tell | None = None,
     fs: FileSystem = OS,
 ) -> Manifest:
     """Restore the data directories of a backup into `dirs`, one for each, which are missing or empty.
 
+    With `at` (a datetime, ISO-8601 text or ms since 1970) each partition is restored as it was at that moment: up to
+    its first later record with `by` "append", without all later records with "time". Transactions that were not
+    decided then are aborted, and groups have their offsets of then. The default backup is the first one made at or
+    after the moment. The manifest returned then describes what was restored, with notes (docs/backup.md).
+
     Every file is compared with its checksum while it is copied. Files are copies of their own, or share blocks with the
     backup if the file system supports that: later writes to them do not reach the backup.
 
     CorruptBackup with the file, for one that is not as it was stored: then nothing is restored. IllegalArgument for a
-    directory that holds something, or another number of them; DirectoryLocked, PartitionNotFound, StorageError.
+    directory that holds something, another number of them, or a moment outside of the backups; CorruptRecord for
+    damage where a log is cut; DirectoryLocked, PartitionNotFound, StorageError.
 
     >>> made = kafkalog.backup.create_backup("data", "backups")    # of `log`
     >>> restored = restore_backup("backups", "elsewhere")
     >>> with kafkalog.open("elsewhere/orders-0") as copy:
     ...     [record.value for record in copy]
     [b'first', b'second']
+    >>> restore_backup("backups", "as-it-was", at=made.manifest.created_ms).partitions[0].end_offset
+    2
     """
-    path = BackupStore(target, fs=fs).find(which)
+    store = BackupStore(target, fs=fs)
+    if at is None and by != "append":
+        raise IllegalArgument(f"by is {by!r}, but there is no moment", hint="give `at` as well")
+    moment = None if at is None else Moment.of(at, by)
+    path = store.find(which) if moment is None else store.find_since(moment.at_ms, which)
     manifest = read_manifest(path, fs)
     given = path_list(dirs)
     refuse_urls(*given)
@@ -67,49 +92,130 @@ def restore_backup(
     for place in places:
         if (place + os.sep).startswith(os.path.join(os.path.realpath(target), "")):
             raise IllegalArgument("the target is inside the directory of backups", path=place, hint="choose another")
+    rewind = None if moment is None else Rewind(path, manifest, moment, store.newest_before(moment.at_ms), fs)
+    _restore(path, manifest, places, rewind, Copier(fs, tell), fs)
+    return manifest if rewind is None else rewind.restored(places)
+
+
+def restore_directories(
+    sources: Path | Iterable[Path],
+    dirs: Path | Iterable[Path],
+    *,
+    at: Time,
+    by: str = "append",
+    tell: Tell | None = None,
+    fs: FileSystem = OS,
+) -> Manifest:
+    """Restore data directories, which may be in use, into `dirs` as they were at the moment `at`.
+
+    `sources` are copied as a backup copies them, beside the restored files, and are not changed. Arguments and errors
+    as for `create_backup` and `restore_backup`; IllegalArgument for a moment that is still to come.
+
+    >>> restored = restore_directories("data", "as-it-was", at=log[-1].timestamp)    # of `log`
+    >>> restored.partitions[0].end_offset
+    2
+    """
+    moment = Moment.of(at, by)
+    if moment.at_ms > SYSTEM_CLOCK.milliseconds():
+        raise IllegalArgument(f"{time_text(moment.at_ms)} is still to come", hint="give a moment up to now")
+    places, given = [os.path.realpath(one) for one in path_list(dirs)], path_list(sources)
+    refuse_urls(*path_list(dirs), *given)
+    if not places:
+        raise IllegalArgument("no directory to restore into is given")
+    paths = [os.path.realpath(one) for one in given]
+    for place in places:
+        check_places(paths, place)
+    store = places[0] + _STORE
+    try:
+        which = _left_backup(store, paths, moment, fs) or create_backup(given, store, tell=tell, fs=fs).manifest.id
+        restored = restore_backup(store, places, which, at=moment.at_ms, by=by, fs=fs)
+    except (KafkalogError, OSError) as error:
+        if not isinstance(error, StorageError) and fs.exists(os.path.join(store, MARKER)):
+            shutil.rmtree(store, ignore_errors=True)  # else the next run continues from the copies
+        raise
+    shutil.rmtree(store, ignore_errors=True)
+    return restored
+
+
+def _left_backup(store: str, sources: Sequence[str], moment: Moment, fs: FileSystem) -> str | None:
+    """Return the id of the copies that a killed restore of these directories left, if they can be used."""
+    found = BackupStore(store, fs=fs).newest() if fs.exists(os.path.join(store, MARKER)) else None
+    if found is None or [one.source for one in found.directories] != sources or found.created_ms < moment.at_ms:
+        return None
+    return found.id
+
+
+def _restore(
+    path: str, manifest: Manifest, places: Sequence[str], rewind: Rewind | None, copier: Copier, fs: FileSystem
+) -> None:
+    """Stage all directories, cut them back if `rewind` is given, and publish them: all or none are visible."""
     locks = [LogDir.acquire(place, fs=fs, create=True, exclusive=True) for place in places]
     try:
         for lock in locks:
             lock.withhold_marker()  # the clean-shutdown marker comes from the backup, if at all
-        copier = Copier(fs, tell)
+        moment = "" if rewind is None else f" {rewind.record}"
         stagings = [
-            _Staging(path, manifest, directory, place, copier, fs)
+            _Staging(path, manifest, directory, place, moment, copier, fs)
             for place, directory in zip(places, manifest.directories, strict=True)
         ]
         is_resumed = any(one.is_ready() for one in stagings)
         unfinished = [one for one in stagings if not (is_resumed and one.is_published())]
         for one in unfinished:
             one.check_place()
-        for one in unfinished:
-            if not one.is_ready():
-                one.stage()
+        if not all(one.is_ready() for one in unfinished):
+            _stage(unfinished, rewind)
         for one in unfinished:
             one.publish()
     finally:
         for lock in locks:
             lock.release()
-    return manifest
+
+
+def _stage(stagings: Sequence[_Staging], rewind: Rewind | None) -> None:
+    """Copy all directories, cut them back if `rewind` is given, then sync them; after an error nothing is staged."""
+    try:
+        for one in stagings:
+            one.copy()
+        if rewind is not None:
+            rewind.apply([one.root for one in stagings])
+        for one in stagings:
+            one.complete()
+    except BaseException as error:
+        for one in stagings:
+            with suppress(OSError):
+                one.discard()
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            raise StorageError.from_os(error, "restore", path=stagings[0].root) from error
+        raise
 
 
 class _Staging:
     """The staged files of one data directory, to be moved into its place."""
 
     def __init__(
-        self, backup: str, manifest: Manifest, directory: StoredDirectory, place: str, copier: Copier, fs: FileSystem
+        self,
+        backup: str,
+        manifest: Manifest,
+        directory: StoredDirectory,
+        place: str,
+        moment: str,
+        copier: Copier,
+        fs: FileSystem,
     ) -> None:
         self._backup = backup
         self._files = [file for file in manifest.files if file.path.startswith(f"{directory.name}/")]
         self._place = place
-        self._root = os.path.join(place, STAGING)
-        self._ready_inside = os.path.join(self._root, READY)
+        self.root = os.path.join(place, STAGING)
+        self._ready_inside = os.path.join(self.root, READY)
         self._ready_beside = os.path.join(place, READY)
-        self._record = f"{manifest.id} {directory.name} {sha256(encode_manifest(manifest)).hexdigest()}\n".encode()
+        checksum = sha256(encode_manifest(manifest)).hexdigest()
+        self._record = f"{manifest.id} {directory.name} {checksum}{moment}\n".encode()
         self._copier = copier
         self._fs = fs
 
     def _target(self, file: StoredFile) -> str:
         name = file.path.partition("/")[2]
-        return os.path.join(self._root, META_PROPERTIES if name == META_PROPERTIES + SET_ASIDE else name)
+        return os.path.join(self.root, META_PROPERTIES if name == META_PROPERTIES + SET_ASIDE else name)
 
     def is_ready(self) -> bool:
         """Return True if an interrupted restore staged all of this backup's directory, and of no other's."""
@@ -123,8 +229,8 @@ class _Staging:
 
     def is_published(self) -> bool:
         """Return True if the place has the names of the backup's directory: an earlier restore published it."""
-        wanted = {os.path.relpath(self._target(file), self._root).partition("/")[0] for file in self._files}
-        return {*self._names()} == wanted
+        wanted = {os.path.relpath(self._target(file), self.root).partition("/")[0] for file in self._files}
+        return {*self._names()} - _CHECKPOINTS == wanted - _CHECKPOINTS
 
     def check_place(self) -> None:
         """Raise IllegalArgument if the place holds anything but leftovers of an interrupted restore."""
@@ -150,7 +256,7 @@ class _Staging:
 
     def publish(self) -> None:
         """Rename all staged entries to their final names; those that a killed restore has renamed stay as they are."""
-        fs, root = self._fs, self._root
+        fs, root = self._fs, self.root
         try:
             if fs.exists(root):
                 for name in sorted(fs.names(root)):
@@ -166,29 +272,31 @@ class _Staging:
         except OSError as error:
             raise StorageError.from_os(error, "move the restored files into place", path=root) from error
 
-    def stage(self) -> None:
-        """Copy, compare and sync all files. CorruptBackup, StorageError."""
-        try:
-            if self._fs.exists(self._root):
-                shutil.rmtree(self._root)
-            make_directories(self._fs, self._root)
-            directories = {self._root}
-            for file in self._files:
-                target = self._target(file)
-                directory = os.path.dirname(target)
-                if directory not in directories:
-                    make_directories(self._fs, directory)
-                    directories.add(directory)
-                self._copy(file, target)
-            sync_files(self._fs, map(self._target, self._files))
-            for directory in sorted(directories, reverse=True):
-                self._fs.fsync_dir(directory)
-            atomic_write(self._fs, self._ready_inside, self._record)
-        except BaseException as error:
-            shutil.rmtree(self._root, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise StorageError.from_os(error, "restore", path=self._root) from error
-            raise
+    def copy(self) -> None:
+        """Copy and compare all files. CorruptBackup, StorageError, OSError."""
+        self.discard()
+        make_directories(self._fs, self.root)
+        directories = {self.root}
+        for file in self._files:
+            target = self._target(file)
+            directory = os.path.dirname(target)
+            if directory not in directories:
+                make_directories(self._fs, directory)
+                directories.add(directory)
+            self._copy(file, target)
+
+    def complete(self) -> None:
+        """Sync the staged files and record that all of them are there. StorageError, OSError."""
+        found = list(os.walk(self.root))
+        sync_files(self._fs, [os.path.join(directory, name) for directory, _, names in found for name in names])
+        for directory, _, _ in reversed(found):
+            self._fs.fsync_dir(directory)
+        atomic_write(self._fs, self._ready_inside, self._record)
+
+    def discard(self) -> None:
+        """Remove what is staged."""
+        if self._fs.exists(self.root):
+            shutil.rmtree(self.root)
 
     def _copy(self, file: StoredFile, target: str) -> None:
         source = os.path.join(self._backup, file.path)

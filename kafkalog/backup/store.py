@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, NamedTuple
@@ -32,6 +33,7 @@ from kafkalog.errors import (
 from kafkalog.storage.remote import refuse_urls
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
+from kafkalog.util.times import time_text
 
 MARKER: Final = "kafkalog.backups"
 PARTIAL: Final = ".partial"
@@ -87,6 +89,31 @@ class BackupStore:
             names_text = ", ".join(ids[-5:])
             raise PartitionNotFound(f"there is no backup {ascii(which)}", path=self.path, hint=f"latest: {names_text}")
         return os.path.join(self.path, which)
+
+    def find_since(self, at_ms: int, which: str = LATEST) -> str:
+        """Return the directory of the first backup made at or after `at_ms`, or of the one `which`, if it was.
+
+        IllegalArgument if there is none; PartitionNotFound, CorruptBackup, StorageError.
+        """
+        paths = [self.find(one) for one in (self.ids() if which == LATEST else [which])] or [self.find()]
+        for path in paths:
+            if _ms_of(os.path.basename(path)) + 1000 > at_ms and read_manifest(path, self._fs).created_ms >= at_ms:
+                return path
+        newest = read_manifest(paths[-1], self._fs).created_ms
+        raise IllegalArgument(
+            f"no backup was made at or after {time_text(at_ms)}", path=self.path,
+            hint=f"give a moment up to {time_text(newest)}, when the last one was made, or create a backup",
+        )  # fmt: skip
+
+    def newest_before(self, at_ms: int) -> Manifest | None:
+        """Return the manifest of the newest readable backup made before `at_ms`; None if there is none."""
+        for name in reversed(self.ids()):
+            if _ms_of(name) < at_ms:
+                with suppress(CorruptBackup):
+                    found = read_manifest(os.path.join(self.path, name), self._fs)
+                    if found.created_ms < at_ms:
+                        return found
+        return None
 
     def manifest(self, which: str = LATEST) -> Manifest:
         """Return the manifest of a backup; CorruptBackup, StorageError, PartitionNotFound."""

@@ -146,31 +146,65 @@ def verify(
 
 
 @command.command("restore")
-@_target_argument
+@click.argument("target", type=click.Path(), metavar="[TARGET]", required=False)
 @common.dir_option
 @_id_option
+@click.option("--at", metavar="TIME", help="Restore each partition as it was then: ISO-8601, or ms since 1970.")
+@click.option(
+    "--by", type=click.Choice(["append", "time"]), default="append", show_default=True,
+    help="With --at: keep what lies before the first later record, or all records that are not later.",
+)  # fmt: skip
+@click.option(
+    "--from", "sources", multiple=True, type=click.Path(), metavar="DIR",
+    help="With --at: restore from this data directory, which may be in use, and not from a TARGET; repeatable.",
+)
 @common.json_option("Print one JSON object for the restored backup.")
 @common.quiet_options
 def restore(
-    target: str, dirs: tuple[str, ...], which: str, as_json: bool, quiet: bool, verbose: int
-) -> int:
+    target: str | None, dirs: tuple[str, ...], which: str, at: str | None, by: str, sources: tuple[str, ...],
+    as_json: bool, quiet: bool, verbose: int,
+) -> int:  # fmt: skip
     """Restore a backup of TARGET into missing or empty data directories.
 
     Give as many directories as were backed up, in the same order. Every file is compared with its checksum while it is
     copied. `kafkalog restore` and `kafkalog backup restore` are the same command.
 
+    With --at, records after TIME are left out, transactions that were not decided then are aborted, and groups have
+    their offsets of then. The first backup made at or after TIME is used. Notes say what differs from that.
+
     Example: kafkalog restore /backups/kafka -d data
 
     Example: kafkalog backup restore /backups/kafka -d data
 
+    Example: kafkalog restore /backups/kafka --at 2026-11-01T12:00Z -d data
+
+    Example: kafkalog restore --from data --at 2026-11-01T12:00Z -d data-of-then
+
     Exit status: 0 restored, 1 not restored, 2 wrong usage.
     """
-    from kafkalog.backup import restore_backup
+    from kafkalog.backup import restore_backup, restore_directories
 
     common.set_verbosity(quiet, verbose)
+    where = common.need_dirs(dirs)
+    if (target is None) == (not sources):
+        raise click.UsageError("Give either TARGET, a directory of backups, or --from DIR.")
+    if sources and at is None:
+        raise click.UsageError("--from needs --at TIME; to copy a directory as it is now, use `kafkalog backup`.")
+    if by == "time" and at is None:
+        raise click.UsageError("--by needs --at TIME.")
+    at_ms = None if at is None else common.parse_time(at, "--at")
     with Meter("restore", None, quiet=quiet) as meter:
-        manifest = restore_backup(target, common.need_dirs(dirs), which, tell=meter.add)
-    print(json.dumps(_summary(manifest)) if as_json else f"{manifest.id} restored: {_describe(manifest)}")
+        if target is None:
+            manifest = restore_directories(sources, where, at=at_ms or 0, by=by, tell=meter.add)
+        else:
+            manifest = restore_backup(target, where, which, at=at_ms, by=by, tell=meter.add)
+    if at_ms is not None:
+        for text in manifest.notes:
+            common.note(f"kafkalog: note: {text}", quiet=quiet)
+    if as_json:
+        print(json.dumps(_summary(manifest)))
+    else:
+        print(f"{manifest.id} restored: {_describe(manifest)}" if at_ms is None else _describe_moment(manifest, at_ms))
     return 0
 
 
@@ -212,6 +246,17 @@ def _describe(manifest: Manifest) -> str:
         f"{common.plural(len({one.topic for one in partitions}), 'topic')}, "
         f"{common.plural(len(partitions), 'partition')}, {common.plural(offsets, 'offset')}, "
         f"{common.plural(len(manifest.files), 'file')}, {manifest.size:,} bytes"
+    )
+
+
+def _describe_moment(manifest: Manifest, at_ms: int) -> str:
+    from kafkalog.util.times import time_text
+
+    offsets = sum(one.end_offset - one.start_offset for one in manifest.partitions)
+    return (
+        f"{manifest.id} restored as of {time_text(at_ms)}: "
+        f"{common.plural(len({one.topic for one in manifest.partitions}), 'topic')}, "
+        f"{common.plural(len(manifest.partitions), 'partition')}, {common.plural(offsets, 'offset')}"
     )
 
 

@@ -44,6 +44,18 @@ def text_ms(text: str) -> int:
     return int(text) if _DIGITS.fullmatch(text) else to_ms(text)
 
 
+def time_text(ms: int) -> str:
+    """Return a time in ms since 1970 as ISO-8601 text in UTC, which `to_ms` reads; beyond the year 9999 as digits.
+
+    >>> time_text(1_700_000_000_000)
+    '2023-11-14T22:13:20.000Z'
+    """
+    try:
+        return (EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return str(ms)
+
+
 def record_ms(time: datetime | int) -> int:
     """Return a record's time in ms: an int unchanged, a datetime (without a zone: UTC) rounded down.
 

@@ -34,6 +34,20 @@ def test_made_listed_verified_restored_and_deleted(data: Path, tmp_path: Path) -
     assert len(commands.ok("backup", "list", backups).splitlines()) == 1
 
 
+def test_restored_at_a_moment(data: Path, tmp_path: Path) -> None:
+    """Record n has the time 1000 + n; what is printed says which moment it is, and notes what is empty then."""
+    fill(data, "later", records=5)
+    commands.ok("backup", "-d", data, tmp_path / "backups")
+    out = commands.ok("restore", tmp_path / "backups", "--at", "1042", "-d", tmp_path / "one").decode()
+    assert "restored as of 1970-01-01T00:00:01.042Z: 2 topics, 3 partitions, 91 offsets" in out
+    at = "1970-01-01T00:00:01.042Z"
+    done = commands.kafkalog("restore", "--from", data, "--at", at, "-J", "-d", tmp_path / "two")
+    assert done.returncode == 0 and json.loads(done.stdout)["partitions"] == 3
+    read = [commands.ok("consume", "-d", tmp_path / name, "-t", "orders", "-f", "%s ") for name in ("one", "two")]
+    assert read[0] == read[1]
+    assert not list(tmp_path.glob("*.kafkalog-restore"))
+
+
 def test_keep_deletes_the_oldest(data: Path, tmp_path: Path) -> None:
     for _ in range(4):
         commands.ok("backup", "-q", "--keep", "2", "-d", data, tmp_path / "backups")
@@ -64,6 +78,14 @@ def test_damage_is_status_1(data: Path, tmp_path: Path) -> None:
         (["backup", "list", "missing"], 1, "no such directory"),
         (["backup", "verify", "full"], 2, "is not a directory of backups"),
         (["restore", "missing", "-d", "there"], 1, "no such directory"),
+        (["restore", "-d", "there"], 2, "either TARGET"),
+        (["restore", "missing", "--from", "data", "--at", "1", "-d", "there"], 2, "either TARGET"),
+        (["restore", "missing", "--by", "time", "-d", "there"], 2, "--by needs --at TIME"),
+        (["restore", "--from", "data", "-d", "there"], 2, "--from needs --at TIME"),
+        (["restore", "missing", "--at", "noon", "-d", "there"], 2, "is not a time"),
+        (["restore", "--from", "data", "--at", "2100-01-01T00:00Z", "-d", "there"], 2, "is still to come"),
+        (["restore", "--from", "data", "--at", "999", "-d", "there"], 2, "no record is as old"),
+        (["restore", "--from", "data", "--at", "1042", "-d", "data/in"], 2, "overlap"),
         (["backup", "verify"], 2, "Missing argument"),
     ],
 )

@@ -1,0 +1,167 @@
+"""Restores at a moment that fail or are killed: nothing half done is visible, and the next run completes it."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.backup import create_backup, restore_backup, restore_directories
+from kafkalog.errors import CorruptBackup, CorruptRecord, IllegalArgument, StorageError
+from tests.backup.logs import files, fill
+from tests.faults import WRITING_CALLS, FaultFS
+
+ROOT = Path(__file__).parents[2]
+AT = 1000 + 300
+"""`fill` gives record n the time 1000 + n: the batch of offsets 300 to 304 is divided."""
+KILLED = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from kafkalog.backup import restore_backup, restore_directories
+from tests.faults import WRITING_CALLS, FaultFS
+
+class Fatal(FaultFS):
+    left = int(sys.argv[4])
+    def _check(self, op, path, write=None):
+        if op in WRITING_CALLS and sys.argv[5] in path:
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), 9)
+
+restore = {"backup": restore_backup, "live": restore_directories}[sys.argv[2]]
+restore(sys.argv[3], sys.argv[6:], at=1300, fs=Fatal())
+"""
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Path:
+    """Two data directories of one topic each, and a backup of both."""
+    fill(tmp_path / "one", "left", records=400)
+    fill(tmp_path / "two", "right", records=400)
+    create_backup([tmp_path / "one", tmp_path / "two"], tmp_path / "backups")
+    return tmp_path
+
+
+def values(partition: Path) -> list[bytes | None]:
+    with kafkalog.open(partition) as log:
+        assert not log.problems
+        return [record.value for record in log.records()]
+
+
+def is_visible(place: Path) -> bool:
+    """Whether a directory has a partition that a broker, or we, would open."""
+    return any(path.name.startswith(("left-", "right-")) for path in place.iterdir()) if place.exists() else False
+
+
+def leftovers(place: Path) -> list[str]:
+    return [name for name in os.listdir(place) if name.startswith("kafkalog-restore")]
+
+
+@pytest.mark.parametrize("source", ["backup", "live"])
+def test_a_killed_restore_shows_nothing_half_done(where: Path, source: str) -> None:
+    given, count = (where / "backups", 2) if source == "backup" else (where / "one", 1)
+    nth, killed = 3, 0
+    wanted = [b"value %d" % number for number in range(301)]
+    while True:
+        places = [where / f"restored-{nth}-{number}" for number in range(count)]
+        line = [sys.executable, "-c", KILLED, ROOT, source, given, nth, f"restored-{nth}-", *places]
+        done = subprocess.run([str(part) for part in line], capture_output=True, text=True)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        for place, topic in zip(places, ("left", "right"), strict=False):
+            if is_visible(place):
+                assert values(place / f"{topic}-0") == wanted, "what is visible is whole"
+        if done.returncode == 0:
+            break
+        killed += 1
+        if not all(is_visible(place) and not leftovers(place) for place in places):  # else only the end was cut short
+            (restore_directories if source == "live" else restore_backup)(given, places, at=AT)
+        for place, topic in zip(places, ("left", "right"), strict=False):
+            assert values(place / f"{topic}-0") == wanted
+            assert not leftovers(place)
+        nth += 23
+    assert killed >= 4, nth
+
+
+def test_a_failing_disk_leaves_nothing(where: Path) -> None:
+    nth = 2
+    while True:
+        fs = FaultFS()
+        fs.fail(*WRITING_CALLS, path=str(where / "restored"), nth=nth, code=errno.EIO)
+        try:
+            restore_backup(where / "backups", [where / "restored0", where / "restored1"], at=AT, fs=fs)
+            break
+        except StorageError as error:
+            assert error.errno == errno.EIO
+            assert not any(is_visible(where / name) for name in ("restored0", "restored1")) or nth > 100
+        nth += 41
+    assert nth > 80 and values(where / "restored0" / "left-0") == [b"value %d" % n for n in range(301)]
+
+
+def test_another_moment_does_not_continue_a_restore(where: Path) -> None:
+    places = [where / "restored0", where / "restored1"]
+    nth = 1
+    while not is_visible(places[0]):
+        fs = FaultFS()
+        fs.fail("rename", path=str(places[1]), nth=nth, code=errno.EIO)
+        with pytest.raises(StorageError):
+            restore_backup(where / "backups", places, at=AT, fs=fs)
+        nth += 1
+    assert not is_visible(places[1])
+    with pytest.raises(IllegalArgument, match="the directory has|interrupted here"):
+        restore_backup(where / "backups", places, at=AT + 50)
+    restore_backup(where / "backups", places, at=AT)
+    assert [len(values(place / name)) for place, name in zip(places, ("left-0", "right-0"), strict=True)] == [301, 301]
+
+
+def test_a_missing_piece_of_the_backup(where: Path) -> None:
+    (path,) = (where / "backups").glob("*/dir1/right-0/00000000000000000000.log")
+    os.unlink(path)
+    with pytest.raises((CorruptBackup, CorruptRecord, StorageError)) as caught:
+        restore_backup(where / "backups", [where / "restored0", where / "restored1"], at=AT)
+    assert "right-0" in str(caught.value) and files(where / "restored0") == {} or not (where / "restored0").exists()
+
+
+def test_a_target_that_is_not_empty(where: Path) -> None:
+    (where / "restored0").mkdir()
+    (where / "restored0" / "mine").write_text("mine")
+    with pytest.raises(IllegalArgument, match="the directory has mine"):
+        restore_backup(where / "backups", [where / "restored0", where / "restored1"], at=AT)
+    assert files(where / "restored0") == {"mine": b"mine"}
+
+
+@pytest.mark.parametrize(
+    ("at", "by", "said"),
+    [
+        ("2100-01-01T00:00Z", "append", "no backup was made at or after 2100-01-01T00:00:00.000Z"),
+        (999, "append", "no record is as old as 1970-01-01T00:00:00.999Z"),
+        (999, "time", "no record is as old as 1970-01-01T00:00:00.999Z"),
+        ("yesterday", "append", "is not a time"),
+        (-5, "append", "is not a moment"),
+        (AT, "offset", "by is 'offset'"),
+    ],
+)
+def test_a_moment_that_cannot_be(where: Path, at: str | int, by: str, said: str) -> None:
+    with pytest.raises(IllegalArgument, match=said) as caught:
+        restore_backup(where / "backups", [where / "restored0", where / "restored1"], at=at, by=by)
+    assert caught.value.hint
+    assert not is_visible(where / "restored0") and not is_visible(where / "restored1")
+
+
+def test_the_first_backup_after_the_moment_is_used(where: Path) -> None:
+    from kafkalog.backup import list_backups
+
+    first = list_backups(where / "backups")[0]
+    create_backup([where / "one", where / "two"], where / "backups")
+    second = list_backups(where / "backups")[1]
+    for at, wanted in ((first.created_ms, first.id), (first.created_ms + 1, second.id), (second.created_ms, second.id)):
+        found = restore_backup(where / "backups", [where / f"a{at}", where / f"b{at}"], at=at) if at else None
+        assert found is not None and found.id == wanted
+        if at == first.created_ms:
+            continue
+        break
+    with pytest.raises(IllegalArgument, match="no backup was made at or after"):
+        restore_backup(where / "backups", [where / "x", where / "y"], first.id, at=first.created_ms + 1)
