@@ -68,7 +68,7 @@ def build_indexes(source: LogSource, place: KeyIndexPlace, *, rebuild: bool = Fa
     """
     segments: LogSegments[Any] = source.segments
     place.remove_others(segment.base_offset for segment in segments[:-1])
-    secret = _common_secret(place)
+    secret = common_secret(place)
     failure: KafkalogError | None = None
     infos: list[KeyIndexInfo] = []
     for segment, following in zip(segments[:-1], segments[1:], strict=True):
@@ -93,7 +93,7 @@ def _built(segment: Any, bound: int, place: KeyIndexPlace, secret: bytes) -> Key
     return KeyIndexInfo(base, "ok", header.records, header.file_bytes, place.path_of(base))
 
 
-def _common_secret(place: KeyIndexPlace) -> bytes:
+def common_secret(place: KeyIndexPlace) -> bytes:
     """Return the secret of an index there is, so that a key is hashed once for all segments; else another one."""
     for base in place.base_offsets():
         try:

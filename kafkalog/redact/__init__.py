@@ -1,0 +1,1 @@
+"""Redaction: records emptied in place, or made tombstones, by key, by condition or by offset."""
