@@ -83,7 +83,7 @@ def redact_chunk(chunk: Chunk, offsets: array[int], change: Change) -> NewChunk:
 
 def rows_with(table: BatchTable, first: int, last: int, offsets: array[int]) -> list[int]:
     """Return the rows from `first` up to `last` that may hold one of the offsets, rising."""
-    rows = []
+    rows: list[int] = []
     for offset in offsets:
         row = table.row_of(offset, last)
         if first <= row < last and (not rows or rows[-1] != row):

@@ -167,7 +167,7 @@ def _look(plan: RedactPlan, fs: FileSystem, progress: Advance) -> _Done:
 
 def _search(view: LogView, plan: RedactPlan, progress: Advance) -> tuple[Result, array[int], list[Copy]]:
     """Return the result of a search, the offsets that the condition gave, and what it did not see."""
-    by_condition = where_offsets(view, plan.wanted)
+    by_condition = where_offsets(plan.place.path, plan.wanted, view.fs)
     result = search(
         view, plan.wanted, plan.change, plan.key_index, more_offsets=by_condition, advance=progress
     )

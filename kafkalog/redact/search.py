@@ -20,12 +20,13 @@ from kafkalog.records.plain_runs import PlainRun, plain_runs
 from kafkalog.redact.batches import checked_row, rows_with
 from kafkalog.redact.wanted import Change, Wanted
 from kafkalog.storage.readonly.read import extent_of
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.segment_reader import Chunk, segment_chunks
 
 if TYPE_CHECKING:
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.storage.readonly.segment import ViewSegment
-    from kafkalog.storage.readonly.view import LogView
+    from kafkalog.util.fileio import FileSystem
 
 NEAR_OFFSETS: Final = 4096
 """Offsets that lie no further apart are read together."""
@@ -85,8 +86,8 @@ def search(
     return result
 
 
-def where_offsets(view: LogView, wanted: Wanted) -> array[int]:
-    """Return the offsets of the records for which the condition is true, rising; empty without a condition.
+def where_offsets(path: str, wanted: Wanted, fs: FileSystem) -> array[int]:
+    """Return the offsets of a partition's records for which the condition is true, rising; empty without one.
 
     Raises IllegalArgument for a condition that the types do not allow, InvalidRecord for a key or value that does not
     decode, CorruptRecord, StorageError, MissingPackage without pyarrow.
@@ -98,10 +99,10 @@ def where_offsets(view: LogView, wanted: Wanted) -> array[int]:
     from kafkalog.log.log import Log
     from kafkalog.log.typed_scan import typed_scan
 
-    log = Log(view, None)
     typed = {**wanted.typed, "where": condition}
-    for batch in typed_scan(log, view.log_start_offset, view.log_end_offset, ["offset"], typed, {}):
-        found.extend(batch.column(0).to_pylist())
+    with Log(LogView(path, fs=fs), None) as log:
+        for batch in typed_scan(log, log.start_offset, log.end_offset, ["offset"], typed, {}):
+            found.extend(batch.column(0).to_pylist())
     return found
 
 
