@@ -82,9 +82,9 @@ def redact(
     compacted topic; UnknownTopicOrPartition, PartitionNotFound; InvalidRecord for a value that `where` cannot decode;
     CorruptRecord for damage, before the segment is changed; with `apply` DirectoryLocked, StorageError.
 
-    >>> from kafkalog.redact.directories import redact
+    >>> from kafkalog.redact import redact
     >>> print(redact("data", "orders", keys=[b"u-1"], change="empty").summary())
-    1 record in 1 segment of 1 partition, 139 bytes rewritten: nothing was changed, give --apply
+    1 record in 1 segment of 1 partition, 91 bytes to rewrite, with empty: nothing was changed, give --apply
     """
     wanted = Wanted.of(keys, offsets or {}, where, typed or {})
     survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)

@@ -37,6 +37,13 @@ class RedactReport:
 
     `missing` names keys and offsets of which there is no record. `copies` may hold the records and were not redacted.
     `left` is the number of records that the search after the redaction found, 0 if it succeeded; None without one.
+
+    >>> from kafkalog.redact import redact
+    >>> report = redact("data", "orders", keys=[b"u-1"], change="empty")
+    >>> report.records, report.size > 0, report.ok, report.applied, report.left, report.missing
+    (1, True, True, False, None, ())
+    >>> list(report.lines())[-1] == report.summary(), len(list(report.json_lines()))
+    (True, 2)
     """
 
     segments: tuple[RedactedSegment, ...]
