@@ -38,8 +38,8 @@ USES_CRC = {
     "batch.repack", "batch.rewrite", "batch.scan", "batch.sections", "batch.stamp", "batch.unpack", "batch.walk",
     "bytes.crc", "clean.clean_rules", "clean.cleaned_txns", "clean.last_records", "clean.redact_rows",
     "clean.rewrite_kept", "keys.key_index", "log.admit", "log.append_engine", "log.assign", "log.plan",
-    "log.producer_checks", "log.producer_state", "log.recovery", "log.segment_check", "log.staged", "log.trace", "log.txns",
-    "messages.writer", "text.ingest", "text.render", "text.template",
+    "log.producer_checks", "log.producer_state", "log.recovery", "log.segment_check", "log.staged", "log.trace",
+    "log.txns", "messages.writer", "text.ingest", "text.render", "text.template",
 }  # fmt: skip
 CORE = "kafkalog._core"
 SHARED = f"{CORE}.shared"  # what Cython would else put into each module: a sixth of a wheel

@@ -83,7 +83,7 @@ def redact(
     CorruptRecord for damage, before the segment is changed; with `apply` DirectoryLocked, StorageError.
 
     >>> from kafkalog.redact import redact
-    >>> print(redact("data", "orders", keys=[b"u-1"], change="empty").summary())
+    >>> print(redact(log.path, "orders", keys=[b"u-1"], change="empty").summary())
     1 record in 1 segment of 1 partition, 91 bytes to rewrite, with empty: nothing was changed, give --apply
     """
     wanted = Wanted.of(keys, offsets or {}, where, typed or {})

@@ -1,4 +1,4 @@
-"""What a redaction finds, changes and proves, as text and as JSON."""
+"""The report of a redaction, as text and as JSON: segments, other copies, names without a record, and the proof."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RedactedSegment(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Another copy of records of the partition, which may hold those wanted: what it is, and whether it was removed."""
+    """Another copy of records of the partition that may hold those wanted; `what` it is, and `removed` if it was."""
 
     path: str
     what: str
@@ -39,7 +39,7 @@ class RedactReport:
     `left` is the number of records that the search after the redaction found, 0 if it succeeded; None without one.
 
     >>> from kafkalog.redact import redact
-    >>> report = redact("data", "orders", keys=[b"u-1"], change="empty")
+    >>> report = redact(log.path, "orders", keys=[b"u-1"], change="empty")
     >>> report.records, report.size > 0, report.ok, report.applied, report.left, report.missing
     (1, True, True, False, None, ())
     >>> list(report.lines())[-1] == report.summary(), len(list(report.json_lines()))

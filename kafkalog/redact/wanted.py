@@ -57,7 +57,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of a record: `value` is TOMBSTONE or EMPTY; headers go; `erases_key` empties the key."""
+    """The change to each record: `value` is TOMBSTONE or EMPTY, headers go, and `erases_key` empties the key."""
 
     value: int
     erases_key: bool = False

@@ -41,7 +41,8 @@ def test_keys_are_given_one_by_one_in_files_and_encoded(data: Path, tmp_path: Pa
 
 def test_offsets_and_conditions_and_the_report_as_json(data: Path, tmp_path: Path) -> None:
     (tmp_path / "list").write_text("0:3\n0:4\n")
-    given = ("--offsets", "0:1,0:2", "--offsets", tmp_path / "list", "--where", "offset < 12 and value.n > 9", "-s", "value=json")
+    condition = ("--where", "offset < 12 and value.n > 9", "-s", "value=json")
+    given = ("--offsets", "0:1,0:2", "--offsets", tmp_path / "list", *condition)
     lines = commands.ok("redact", "-d", data, "-t", "t", *given, "-J", "--apply", "--with", "tombstone").splitlines()
     segment, report = map(json.loads, lines)
     assert (segment["type"], segment["records"], segment["base_offset"]) == ("segment", 6, 0)
