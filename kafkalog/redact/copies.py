@@ -38,7 +38,7 @@ def copies_of(place: PartitionPath, wanted: Wanted, fs: FileSystem, *, remove: b
     kept = [one for one in list_kept(place.path, fs) if _may_hold(one, wanted, fs)]
     if remove and kept:
         remove_kept([place.path], apply=True, entries=[one.name for one in kept], fs=fs)
-    what = "records that recovery kept" + ("" if remove else ", which kafkalog redact --remove-kept removes")
+    what = "records that recovery kept" + ("" if remove else ", which `kafkalog redact --remove-kept` removes")
     found += [Copy(one.path, what, remove) for one in kept]
     return found + _other_directories(place, fs)
 

@@ -84,7 +84,7 @@ def redact(
 
     >>> from kafkalog.redact import redact
     >>> print(redact(log.path, "orders", keys=[b"u-1"], change="empty").summary())
-    1 record in 1 segment of 1 partition, 91 bytes to rewrite, with empty: nothing was changed, give --apply
+    1 record in 1 segment of 1 partition, ... bytes to rewrite, with empty: nothing was changed, give --apply
     """
     wanted = Wanted.of(keys, offsets or {}, where, typed or {})
     survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)

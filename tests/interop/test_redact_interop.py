@@ -1,5 +1,6 @@
 """A broker opens a redacted directory, and its consumer reads the same offsets, times and keys."""
 
+import os
 from pathlib import Path
 
 from kafkalog.redact import redact
@@ -20,7 +21,7 @@ def test_the_broker_s_consumer_reads_every_offset_after_a_redaction(reference: R
         broker.ask("create_topic", topic="t", config=settings)
         client = Librdkafka(broker.bootstrap)
         for n in range(0, 2000, 20):
-            rows = [(T + n + i, b"k%d" % (i % 7), b"secret %d " % (n + i) * 150, ()) for i in range(20)]
+            rows = [(T + n + i, b"k%d" % (i % 7), os.urandom(1500), ()) for i in range(20)]
             client.produce("t", rows, CODECS[n // 20 % 5])
         before = broker.consume("t")
     assert len(before) == 2000 and len(list((data / "t-0").glob("*.log"))) > 1
