@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from kafkalog.cli import common
+from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
     class RedactOptions(TypedDict):
@@ -106,20 +107,22 @@ def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[RedactOpti
             parse(where)
     if not keys and not offsets and where is None:
         raise click.UsageError("no records are named: give --key, --keys, --where or --offsets")
-    report = redact(
-        common.need_dirs(given["dirs"]),
-        given["topic"],
-        keys=keys,
-        offsets=offsets,
-        where=where,
-        typed=_typed(where, given["serdes"], given["schemas"]),
-        partitions=given["partitions"],
-        change=given["change"],
-        erase_key=given["erase_key"],
-        remove_kept=given["remove_kept"],
-        key_index=given["store"],
-        apply=not given["dry_run"],
-    )
+    with Meter("redact", None, quiet=quiet) as meter:
+        report = redact(
+            common.need_dirs(given["dirs"]),
+            given["topic"],
+            keys=keys,
+            offsets=offsets,
+            where=where,
+            typed=_typed(where, given["serdes"], given["schemas"]),
+            partitions=given["partitions"],
+            change=given["change"],
+            erase_key=given["erase_key"],
+            remove_kept=given["remove_kept"],
+            key_index=given["store"],
+            apply=not given["dry_run"],
+            progress=meter.add if meter.shown else lambda size: None,
+        )
     for line in report.json_lines() if as_json else report.lines():
         print(line)
     return 0 if report.ok else 1

@@ -164,6 +164,17 @@ def test_a_compacted_topic_gets_tombstones_and_keeps_its_keys(tmp_path: Path) ->
         redact(tmp_path, "t", keys=[b"k3"], erase_key=True)
 
 
+def test_a_clean_removes_the_key_after_its_redaction(tmp_path: Path) -> None:
+    make(tmp_path / "t-0", cleanup_policy="compact", delete_retention_ms=0)
+    assert redact(tmp_path, "t", keys=[b"k3"], apply=True).records == 5
+    with kafkalog.open(tmp_path / "t-0", "a", cleanup_policy="compact", delete_retention_ms=0) as log:
+        log.compact(roll=True)
+        log.compact(from_start=True)
+        assert {one.key for one in log} == {b"k%d" % n for n in range(8) if n != 3}
+        assert log.append([(b"k3", b"after")]).first_offset == 40
+    assert kafkalog.verify(tmp_path, deep=True).ok
+
+
 def test_by_condition(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         log.append([b'{"user": "u%d", "n": %d}' % (n % 3, n) for n in range(12)])
