@@ -22,6 +22,7 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     ),
     "clean": (
         "offset_map", "live_offsets", "map_filler", "cleaned_txns", "last_records", "clean_rules", "rewrite_kept",
+        "redact_rows",
     ),
     "arrow": ("memory", "columns", "column_builder", "capsules", "input", "rows", "encoder"),
     "text": ("ingest", "render", "text_buffer", "template", "listing"),
@@ -35,10 +36,10 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
 USES_CRC = {
     "arrow.encoder", "batch.agree", "batch.encode", "batch.legacy", "batch.pick", "batch.ready_batch",
     "batch.repack", "batch.rewrite", "batch.scan", "batch.sections", "batch.stamp", "batch.unpack", "batch.walk",
-    "bytes.crc", "clean.clean_rules", "clean.cleaned_txns", "clean.last_records", "clean.rewrite_kept",
-    "keys.key_index", "log.admit", "log.append_engine", "log.assign", "log.plan", "log.producer_checks",
-    "log.producer_state", "log.recovery", "log.segment_check", "log.staged", "log.trace", "log.txns",
-    "messages.writer", "text.ingest", "text.render", "text.template",
+    "bytes.crc", "clean.clean_rules", "clean.cleaned_txns", "clean.last_records", "clean.redact_rows",
+    "clean.rewrite_kept", "keys.key_index", "log.admit", "log.append_engine", "log.assign", "log.plan",
+    "log.producer_checks", "log.producer_state", "log.recovery", "log.segment_check", "log.staged", "log.trace",
+    "log.txns", "messages.writer", "text.ingest", "text.render", "text.template",
 }  # fmt: skip
 CORE = "kafkalog._core"
 SHARED = f"{CORE}.shared"  # what Cython would else put into each module: a sixth of a wheel

@@ -36,6 +36,7 @@ COMMANDS = {
     "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time; show, move and delete readers' positions."),
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
     "promote": ("kafkalog.cli.promote_cmd", "Make a server the leader of its replica set."),
+    "redact": ("kafkalog.cli.redact_cmd", "Empty records by key, condition or offset; dry run by default."),
     "repair": ("kafkalog.cli.repair_cmd", "Rebuild wrong indexes and truncate torn tails; dry run by default."),
     "report": ("kafkalog.cli.report_cmd", "Write an HTML report on data directories: rates, sizes, keys, indexes."),
     "restore": ("kafkalog.cli.restore_cmd", "Restore a backup into data directories."),

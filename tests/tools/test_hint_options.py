@@ -112,6 +112,22 @@ def export_again(shell: Shell, at: Path) -> Iterator[str]:
     shell(*export, "--resume")
 
 
+def redact_without_settings(shell: Shell, at: Path) -> Iterator[str]:
+    fill(at / "data", records=20)
+    (at / "data" / "kafkalog.topics.json").unlink()
+    redact = ("redact", "-d", at / "data", "-t", "orders", "--offsets", "0:3", "--apply")
+    yield shell(*redact, status=2)
+    shell(*redact, "--with", "empty")
+
+
+def redact_keys_of_a_compacted_topic(shell: Shell, at: Path) -> Iterator[str]:
+    fill(at / "data", records=20)
+    shell("topics", "alter", "-d", at / "data", "-t", "orders", "-c", "cleanup.policy=compact")
+    redact = ("redact", "-d", at / "data", "-t", "orders", "--offsets", "0:3", "--apply")
+    yield shell(*redact, "--erase-key", status=2)
+    shell(*redact)
+
+
 def import_again(shell: Shell, at: Path) -> Iterator[str]:
     fill(at / "data", records=20)
     shell("export", "-d", at / "data", at / "out", "--format", "jsonl")
@@ -219,6 +235,8 @@ RUN: dict[Scenario, tuple[str, ...]] = {
     import_without_topic: ("-t",),
     import_with_columns_of_lines: ("--column",),
     import_of_directory_again: ("--resume",),
+    redact_without_settings: ("--with",),
+    redact_keys_of_a_compacted_topic: ("--erase-key",),
     line_of_high_partition: ("-p",),
     consume_beyond_the_end: ("-o",),
     stored_without_name: ("-G", "-o"),

@@ -1,0 +1,173 @@
+"""`kafkalog redact`: empty records by key, by condition or by offset; a dry run by default."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import click
+
+from kafkalog.cli import common
+from kafkalog.cli.progress import Meter
+
+if TYPE_CHECKING:
+    class RedactOptions(TypedDict):
+        """Values of the options of `redact`."""
+
+        dirs: tuple[str, ...]
+        topic: str
+        partitions: tuple[int, ...]
+        dry_run: bool
+        keys: tuple[str, ...]
+        key_files: tuple[str, ...]
+        key_encoding: str
+        where: str | None
+        serdes: tuple[str, ...]
+        schemas: str | None
+        offsets: tuple[str, ...]
+        change: str | None
+        erase_key: bool
+        remove_kept: bool
+        store: str | None
+
+_OPTIONS = (
+    common.dir_option,
+    common.topic_option(required=True),
+    common.partition_option(multiple=True),
+    common.apply_option,
+    click.option("--key", "keys", multiple=True, metavar="KEY", help="Records with this key; repeatable."),
+    click.option(
+        "--keys", "key_files", multiple=True, type=click.Path(), metavar="FILE", help="Keys in a file, one a line."
+    ),
+    click.option(
+        "--key-encoding", type=click.Choice(["utf8", "base64", "hex"]), default="utf8", show_default=True,
+        help="Encoding of the keys given.",
+    ),
+    click.option("--where", metavar="EXPR", help="Records for which the condition is true (docs/where.md)."),
+    click.option(
+        "-s", "serdes", multiple=True, metavar="[key=|value=]DECODER",
+        help="Decoder for paths of --where, such as value=json; repeatable.",
+    ),
+    common.schemas_option,
+    click.option(
+        "--offsets", multiple=True, metavar="LIST|FILE",
+        help="Records at PARTITION:OFFSET, such as 0:17,2:4, or a file of these; repeatable.",
+    ),
+    click.option(
+        "--with", "change", type=click.Choice(["tombstone", "empty"]),
+        help="Null values, or values of 0 bytes. Default: tombstone if the topic is compacted, else empty.",
+    ),
+    click.option("--erase-key", is_flag=True, help="Empty the keys too; not for compacted topics."),
+    click.option("--remove-kept", is_flag=True, help="Also remove what recovery kept of such records."),
+    click.option(
+        "--store", type=click.Path(), metavar="DIR", help="Directory of the key indexes. Default: beside the segments."
+    ),
+    common.json_option("Print one JSON object for each segment, and one for the report."),
+    common.quiet_options,
+)  # fmt: skip
+
+
+def redact_options(command: common.Command) -> common.Command:
+    """Add the options of the command."""
+    return common.with_options(_OPTIONS, command)
+
+
+@click.command("redact")
+@redact_options
+def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[RedactOptions]) -> int:
+    """Redact records: empty their values and remove their headers, in place.
+
+    A record is redacted if --key, --keys, --where or --offsets names it. Offsets, timestamps, producers, transactions,
+    formats and codecs stay, so consumers and brokers go on as before. Only segments with such records are rewritten,
+    and a crash leaves each segment old or new. What the command cannot reach is listed: docs/redact.md.
+
+    Dry run by default; --apply makes the changes and then searches again for proof. --apply locks the data directory,
+    so no broker may run on it. A log that was not closed cleanly is recovered first if it has anything to redact.
+
+    Example: kafkalog redact -d data -t orders --key customer-17 --apply
+
+    Exit status: 0 fine, 1 a key or offset without a record, records left, or damage, 2 wrong usage.
+    """
+    from kafkalog.redact.directories import redact
+    from kafkalog.redact.wanted import parse_offsets
+    from kafkalog.where import parse
+
+    common.set_verbosity(quiet, verbose)
+    keys = _keys_of(given["keys"], given["key_files"], given["key_encoding"])
+    offsets: dict[int, list[int]] = {}
+    for one in given["offsets"]:
+        with common.usage_of("--offsets"):
+            for partition, found in parse_offsets(_text_of(one)).items():
+                offsets.setdefault(partition, []).extend(found)
+    where = given["where"]
+    if where is not None:
+        with common.usage_of("--where"):
+            parse(where)
+    if not keys and not offsets and where is None:
+        raise click.UsageError("no records are named: give --key, --keys, --where or --offsets")
+    with Meter("redact", None, quiet=quiet) as meter:
+        report = redact(
+            common.need_dirs(given["dirs"]),
+            given["topic"],
+            keys=keys,
+            offsets=offsets,
+            where=where,
+            typed=_typed(where, given["serdes"], given["schemas"]),
+            partitions=given["partitions"],
+            change=given["change"],
+            erase_key=given["erase_key"],
+            remove_kept=given["remove_kept"],
+            key_index=given["store"],
+            apply=not given["dry_run"],
+            progress=meter.add if meter.shown else lambda size: None,
+        )
+    for line in report.json_lines() if as_json else report.lines():
+        print(line)
+    return 0 if report.ok else 1
+
+
+def _keys_of(given: tuple[str, ...], files: tuple[str, ...], encoding: str) -> list[bytes]:
+    """Return the keys of --key and of the lines of --keys, decoded; a usage error for one that does not decode."""
+    texts = [(one.encode("utf-8", "surrogateescape"), "--key") for one in given]
+    for name in files:
+        texts += [(line.removesuffix(b"\r"), "--keys") for line in _content(name).split(b"\n") if line.strip()]
+    keys = []
+    for text, flag in texts:
+        try:
+            if encoding == "hex":
+                text = bytes.fromhex(text.decode())
+            elif encoding == "base64":
+                text = base64.b64decode(text, validate=True)
+            keys.append(text)
+        except (ValueError, binascii.Error):
+            raise click.BadParameter(f"{text[:60]!r} is not {encoding}", param_hint=flag) from None
+    return keys
+
+
+def _text_of(given: str) -> str:
+    """Return a list of offsets: the text itself, or the content of the file of that name."""
+    return _content(given).decode("utf-8", "replace") if os.path.exists(given) else given
+
+
+def _content(name: str) -> bytes:
+    try:
+        with open(name, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise click.FileError(name, error.strerror or str(error)) from None
+
+
+def _typed(where: str | None, serdes: tuple[str, ...], schemas: str | None) -> dict[str, Any]:
+    """Return the decoders that the condition needs, as keywords of `log.scan`."""
+    if where is None:
+        return {}
+    from kafkalog.cli.consume_where import decoder_names
+    from kafkalog.where import parse
+
+    roots = parse(where).typed_roots
+    typed: dict[str, Any] = {root: name for root, name in decoder_names(serdes).items() if root in roots}
+    if typed and schemas is not None:
+        typed["schemas"] = schemas
+    return typed

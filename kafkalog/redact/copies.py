@@ -1,0 +1,78 @@
+"""Other copies of a partition's records in its data directory, which a redaction of the log does not change."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from kafkalog._core.keys.key_finder import KeyFinder
+from kafkalog._core.keys.key_walk import hash_keys
+from kafkalog.errors import NotAPartition
+from kafkalog.keys.build import new_secret
+from kafkalog.records.plain_runs import plain_runs
+from kafkalog.redact.report import Copy
+from kafkalog.redact.wanted import Wanted
+from kafkalog.storage.file_slice import FileSlice
+from kafkalog.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, parse_dir
+from kafkalog.storage.recovery.kept import Kept, list_kept
+from kafkalog.storage.recovery.sound_runs import sound_runs
+from kafkalog.tools.kept import remove_kept
+from kafkalog.tools.os_errors import os_errors
+
+if TYPE_CHECKING:
+    from kafkalog.tools.directories import PartitionPath
+    from kafkalog.util.fileio import FileSystem
+
+_LEFTOVERS = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)
+
+
+def leftovers_in(path: str, fs: FileSystem) -> list[str]:
+    """Return the names of files that a delete, a clean or a redaction left; the next opening removes them."""
+    with os_errors("list the partition directory", path):
+        return sorted(name for name in fs.names(path) if name.endswith(_LEFTOVERS))
+
+
+def copies_of(place: PartitionPath, wanted: Wanted, fs: FileSystem, *, remove: bool) -> list[Copy]:
+    """Return the copies that may hold records wanted; those that recovery kept are removed with `remove`."""
+    found = [Copy(os.path.join(place.path, name), "a file to be deleted") for name in leftovers_in(place.path, fs)]
+    kept = [one for one in list_kept(place.path, fs) if _may_hold(one, wanted, fs)]
+    if remove and kept:
+        remove_kept([place.path], apply=True, entries=[one.name for one in kept], fs=fs)
+    what = "records that recovery kept" + ("" if remove else ", which `kafkalog redact --remove-kept` removes")
+    found += [Copy(one.path, what, remove) for one in kept]
+    return found + _other_directories(place, fs)
+
+
+def _may_hold(kept: Kept, wanted: Wanted, fs: FileSystem) -> bool:
+    """Return True if kept files have a record with a key that is wanted; they are not searched for anything else."""
+    if wanted.where is not None or any(wanted.offsets.values()):
+        return True
+    secret = new_secret()
+    hashes = hash_keys(secret, sorted(wanted.keys))
+    for one in kept.files:
+        path = os.path.join(kept.path, one.name)
+        with os_errors("read the kept records", path), fs.open_file(path, "r") as file:
+            for run in sound_runs(file, 0, file.size(), one.base_offset):
+                finder = KeyFinder(secret, hashes, 0, 2**63 - 1, True)
+                for data, table in FileSlice(file, run.start, run.end - run.start).scanned():
+                    for plain in plain_runs(data, table, base_position=table.position(0)):
+                        finder.take(plain.data, plain.table, plain.first, plain.last, plain.base_position)
+                        if plain.failed or finder.status or finder.take_found():
+                            return True
+    return False
+
+
+def _other_directories(place: PartitionPath, fs: FileSystem) -> list[Copy]:
+    """Return the deleted, future and stray directories of the partition."""
+    parent = os.path.dirname(place.path)
+    found = []
+    with os_errors("list the data directory", parent):
+        names = sorted(fs.names(parent))
+    for name in names:
+        try:
+            other = parse_dir(name)
+        except NotAPartition:
+            continue
+        if other.kind and other.topic_partition == place.topic_partition:
+            found.append(Copy(os.path.join(parent, name), f"the partition's {other.kind.strip('-')} directory"))
+    return found

@@ -1,0 +1,207 @@
+"""`redact`: empty records of a topic in data directories without a running broker; a dry run by default."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafkalog._core.clean.redact_rows import EMPTY, TOMBSTONE
+from kafkalog.config.topic import LogConfig
+from kafkalog.errors import IllegalArgument, UnknownTopicOrPartition
+from kafkalog.keys.place import KeyIndexPlace
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.redact.copies import copies_of, leftovers_in
+from kafkalog.redact.report import Copy, RedactedSegment, RedactReport
+from kafkalog.redact.rewrite import Rewritten, redact_log
+from kafkalog.redact.search import Advance, Result, search, where_offsets
+from kafkalog.redact.wanted import MODES, Change, Wanted
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.directories import Path
+from kafkalog.tools.offline_partition import OfflinePlan, in_locked_directories, open_offline
+from kafkalog.tools.offline_survey import OfflineSurvey
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
+
+_REMOTE = "remote.storage.enable"
+
+
+@dataclass(frozen=True)
+class RedactPlan(OfflinePlan):
+    """A partition to search, what is wanted of it, and what becomes of that."""
+
+    wanted: Wanted
+    change: Change
+    key_index: KeyIndexPlace
+
+
+@dataclass(frozen=True)
+class _Done:
+    """The result for one partition."""
+
+    segments: tuple[RedactedSegment, ...]
+    found: Result
+    copies: tuple[Copy, ...]
+    left: int
+
+
+def redact(
+    paths: Path | Iterable[Path],
+    topic: str,
+    *,
+    keys: Iterable[bytes] = (),
+    offsets: Mapping[int, Iterable[int]] | None = None,
+    where: str | None = None,
+    typed: Mapping[str, Any] | None = None,
+    partitions: Sequence[int] = (),
+    change: str | None = None,
+    erase_key: bool = False,
+    remove_kept: bool = False,
+    key_index: Path | None = None,
+    apply: bool = False,
+    progress: Advance = lambda size: None,
+    fs: FileSystem = OS,
+    clock: Clock = SYSTEM_CLOCK,
+) -> RedactReport:
+    """Report which records of a topic are to be redacted; with `apply`, redact them and search again.
+
+    A record is wanted if its key is one of `keys`, if its offset is in `offsets` (by partition), or if `where` is true
+    for it; `typed` are the decoders of `where`, as keywords of `log.scan`. `partitions` restricts the search (none:
+    all). `change` is "tombstone" (null value) or "empty" (value of 0 bytes; a null stays null), by default a tombstone
+    in a compacted topic and else empty. Headers go in both; keys go with `erase_key`. Offsets, timestamps, producers,
+    transactions, format and codec stay. `remove_kept` removes records that recovery kept, if they may be wanted.
+    `key_index` is the directory of key indexes, by default they lie beside the segments. `progress` is called with the
+    bytes of each segment searched.
+
+    Without `apply` nothing is locked or changed, and a broker may run. With it the data directory is locked, and each
+    segment with such records is replaced: an error or a crash leaves every record as it was or redacted, and another
+    call completes the rest.
+
+    IllegalArgument if nothing is named, for unknown settings of the topic without `change`, and for `erase_key` in a
+    compacted topic; UnknownTopicOrPartition, PartitionNotFound; InvalidRecord for a value that `where` cannot decode;
+    CorruptRecord for damage, before the segment is changed; with `apply` DirectoryLocked, StorageError.
+
+    >>> from kafkalog.redact import redact
+    >>> print(redact(log.path, "orders", keys=[b"u-1"], change="empty").summary())
+    1 record in 1 segment of 1 partition, ... bytes to rewrite, with empty: nothing was changed, give --apply
+    """
+    wanted = Wanted.of(keys, offsets or {}, where, typed or {})
+    survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)
+    config = survey.config_of(topic)
+    is_known = survey.known.settings_of(topic) is not None
+    made = change_of(change, erase_key, config, is_known)
+    plans = [
+        RedactPlan(
+            one, config, survey.now_ms, survey.mark_is_end(one), wanted, made,
+            KeyIndexPlace(one.path, key_index, fs),
+        )
+        for one in survey.found
+        if not partitions or one.topic_partition.partition in partitions
+    ]  # fmt: skip
+    _check_partitions(topic, {plan.place.topic_partition.partition for plan in plans}, {*partitions, *wanted.offsets})
+    if apply:
+        done = in_locked_directories(
+            plans, lambda log_dir, plan: _redact(log_dir, plan, remove_kept, fs, clock, progress), fs
+        )
+    else:
+        done = [_look(plan, fs, progress) for plan in plans]
+    left = sum(one.left for one in done) if apply else None
+    segments = tuple(segment for one in done for segment in one.segments)
+    copies = [copy for one in done for copy in one.copies]
+    if str((survey.known.settings_of(topic) or {}).get(_REMOTE)).lower() == "true":
+        copies.append(Copy(topic, "segments in remote storage"))
+    return RedactReport(
+        segments, _missing(plans, done, wanted), tuple(copies), len(plans), made.name, apply, left
+    )
+
+
+def change_of(name: str | None, erase_key: bool, config: LogConfig, is_known: bool) -> Change:
+    """Return what becomes of the records of a topic with these settings; IllegalArgument if that is not clear."""
+    if name is not None and name not in MODES:
+        raise IllegalArgument(f"records cannot be redacted with {name!r}", hint=f"choose {' or '.join(MODES)}")
+    if name is None and not is_known:
+        raise IllegalArgument(
+            "the topic's settings are unknown, so it may be compacted", hint="give --with tombstone or --with empty"
+        )
+    if erase_key and config.compact:
+        raise IllegalArgument(
+            "the topic is compacted: without their keys, records of several keys would replace each other",
+            hint="omit --erase-key, and let compaction remove the tombstones",
+        )
+    value = MODES[name] if name is not None else TOMBSTONE if config.compact else EMPTY
+    return Change(value, erase_key)
+
+
+def _check_partitions(topic: str, existing: set[int], named: set[int]) -> None:
+    absent = sorted(named - existing)
+    if absent:
+        numbers = ", ".join(map(str, sorted(existing)))
+        raise UnknownTopicOrPartition(f"topic {topic} has no partition {absent[0]}", hint=f"it has {numbers}")
+
+
+def _missing(plans: Sequence[RedactPlan], done: Sequence[_Done], wanted: Wanted) -> tuple[str, ...]:
+    """Return the keys that no partition has, and the offsets without a record."""
+    keys = wanted.keys.difference(*(one.found.keys for one in done))
+    found: dict[int, set[int]] = {}
+    for plan, one in zip(plans, done, strict=True):
+        found.setdefault(plan.place.topic_partition.partition, set()).update(one.found.offsets)
+    names = [f"key {key.decode('utf-8', 'backslashreplace')!r}" for key in sorted(keys)]
+    for partition, offsets in sorted(wanted.offsets.items()):
+        names += [f"offset {offset} of partition {partition}" for offset in offsets if offset not in found[partition]]
+    return tuple(names)
+
+
+def _look(plan: RedactPlan, fs: FileSystem, progress: Advance) -> _Done:
+    """Return what a redaction of a partition would change; nothing is locked or changed."""
+    with LogView(plan.place.path, fs=fs) as view:
+        found, unseen = _search(view, plan, progress)[::2]
+    copies = copies_of(plan.place, plan.wanted, fs, remove=False)
+    topic, number = plan.place.topic_partition
+    segments = [
+        RedactedSegment(topic, number, one.path, one.base_offset, len(one.offsets), one.size, None)
+        for one in found.segments
+    ]
+    return _Done(tuple(segments), found, (*unseen, *copies), 0)
+
+
+def _search(view: LogView, plan: RedactPlan, progress: Advance) -> tuple[Result, array[int], list[Copy]]:
+    """Return the result of a search, the offsets that the condition gave, and what it did not see."""
+    by_condition = where_offsets(plan.place.path, plan.wanted, view.fs)
+    result = search(
+        view, plan.wanted, plan.change, plan.key_index, more_offsets=by_condition, advance=progress
+    )
+    first, start = view.segments[0].base_offset, view.log_start_offset
+    unseen = []
+    if plan.wanted.where is not None and first < start:
+        what = f"offsets {first} to {start - 1} lie below the log start, where no condition is evaluated"
+        unseen.append(Copy(plan.place.path, what))
+    return result, by_condition, unseen
+
+
+def _redact(
+    log_dir: LogDir, plan: RedactPlan, remove_kept: bool, fs: FileSystem, clock: Clock, progress: Advance
+) -> _Done:
+    """Redact a partition, whose data directory is locked; then search what was rewritten again."""
+    path = plan.place.path
+    with LogView(path, fs=fs) as view:
+        found, by_condition, unseen = _search(view, plan, progress)
+    offsets = array("q", sorted({offset for one in found.segments for offset in one.offsets}))
+    rewritten: list[Rewritten] = []
+    if offsets or leftovers_in(path, fs):
+        with open_offline(log_dir, plan, fs, clock) as log:
+            rewritten += redact_log(log, offsets, plan.change, plan.key_index)
+    left = 0
+    if rewritten:
+        bases = frozenset(one.base_offset for one in rewritten)
+        again = replace(plan.wanted, where=None)
+        with LogView(path, fs=fs) as view:
+            after = search(view, again, plan.change, plan.key_index, more_offsets=offsets, only=bases)
+        left = sum(len(one.offsets) for one in after.segments)
+    copies = copies_of(plan.place, plan.wanted, fs, remove=remove_kept)
+    topic, number = plan.place.topic_partition
+    segments = [
+        RedactedSegment(topic, number, one.path, one.base_offset, one.records, one.size, one.size_after)
+        for one in rewritten
+    ]
+    return _Done(tuple(segments), found, (*unseen, *copies), left)

@@ -1,0 +1,33 @@
+"""Copies of records beside the log: those that recovery kept, leftovers, other directories of the partition."""
+
+from pathlib import Path
+
+import kafkalog
+from kafkalog.redact.directories import redact
+from tests.storage.test_kept import make_damaged
+
+
+def test_kept_records_are_reported_and_removed_on_request(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    make_damaged(data)
+    kafkalog.open(data / "orders-0", "a").close()
+    assert not redact(data, "orders", keys=[b"none"]).copies
+    report = redact(data, "orders", offsets={0: [0]}, apply=True)
+    (copy,) = report.copies
+    assert copy.removed is False and "kafkalog-kept" in copy.path and "--remove-kept" in str(report)
+    (copy,) = redact(data, "orders", offsets={0: [0]}, apply=True, remove_kept=True).copies
+    assert copy.removed and not (data / "orders-0" / "kafkalog-kept").exists()
+    assert not redact(data, "orders", offsets={0: [0]}).copies
+
+
+def test_leftovers_are_removed_and_other_directories_are_named(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"k", b"v")])
+    left = tmp_path / "t-0" / f"{0:020d}.log.deleted"
+    left.write_bytes(b"secret")
+    (tmp_path / "t-0.0123456789abcdef0123456789abcdef-delete").mkdir()
+    report = redact(tmp_path, "t", keys=[b"k"])
+    assert [one.what for one in report.copies] == ["a file to be deleted", "the partition's delete directory"]
+    report = redact(tmp_path, "t", keys=[b"k"], apply=True)
+    assert [one.what for one in report.copies] == ["the partition's delete directory"] and not left.exists()
