@@ -114,6 +114,24 @@ def test_pages_stay_while_a_search_reads_another(every: bool) -> None:
     assert index.held_bytes == 0
 
 
+def test_a_map_that_another_thread_follows_is_not_searched() -> None:
+    """The thread that puts keys into the map distrusts the reader first, and then gives up the GIL."""
+    _, found, _ = built([b"a"])
+
+    class Source:
+        state = "as it was"
+
+        @property
+        def closed(self) -> bool:
+            reader.state = None  # another thread runs while this one asks
+            return False
+
+    source = Source()
+    reader = KeyReader(source, [ReadPart(SECRET, 100, found, lambda position, size: b"", None)], lambda at: None, list)
+    reader.state, reader.start_offset = source.state, 100
+    assert reader.get(b"nobody") is UNDECIDED
+
+
 def test_a_reader_compares_the_key() -> None:
     """The index names a record, whose batch says of another key that it is there."""
     keys = [b"key-%d" % number for number in range(100)]
