@@ -97,14 +97,14 @@ def predicate_for(expression: Expression, select: Select | None, view: LogView) 
 
 
 def _first_values(view: LogView, root: str) -> list[bytes]:
-    """Return the first keys or values of a log that are not null; the search itself meets damage behind them."""
+    """Return the first keys or values of a log that are not null; the search itself meets damage."""
     import pyarrow
 
     start, end = view.log_start_offset, view.log_end_offset
     found: list[bytes] = []
     reader = ColumnReader(kinds_of([root]), start, end, topic="", partition=0, batch_rows=_SAMPLE_ROWS)
     try:
-        for chunk in visible_chunks(view, batch_chunks(view, start, end, sequential=True), False, end, None):
+        for chunk in visible_chunks(view, batch_chunks(view, start, end, sequential=True, skipped=[]), False, end, []):
             pieces = reader.read(
                 chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
             )

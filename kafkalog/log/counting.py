@@ -94,8 +94,8 @@ class _Counter:
         return values.decoder("json", sample=sample) if sample else "json"
 
     def _sample(self, root: str) -> list[bytes]:
-        scans = (LogScan(log, *self._ranges[id(log)], [root], batch_rows=SAMPLE_ROWS) for log in self._logs)
-        return first_values(scans, root)
+        options: dict[str, Any] = {"batch_rows": SAMPLE_ROWS, "on_damage": "skip"}
+        return first_values((LogScan(log, *self._ranges[id(log)], [root], **options) for log in self._logs), root)
 
     def _check_kind(self, type: pyarrow.DataType) -> None:
         from pyarrow import types

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -88,8 +88,8 @@ def condition_of(log: Log, options: SourceOptions) -> Selection | None:
         return None
 
     def sample(root: str) -> list[bytes]:
-        scan = LogScan(log, log.start_offset, log.end_offset, [root], batch_rows=SAMPLE_ROWS)
-        return first_values([scan], root)
+        reading: dict[str, Any] = {"batch_rows": SAMPLE_ROWS, "on_damage": options.on_damage}
+        return first_values([LogScan(log, log.start_offset, log.end_offset, [root], **reading)], root)
 
     return selection_of(["offset"], {"where": options.where, **dict(options.decoding)}, sample, log.topic)
 

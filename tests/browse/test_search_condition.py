@@ -1,12 +1,14 @@
 """The browser's search by a condition: the next record that matches, what is a condition and what a key."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import kafkalog
-from kafkalog.browse.search import Search, find_match, parse_search
+from kafkalog.browse.search import Search, find_match, parse_search, predicate_for
 from kafkalog.errors import CorruptRecord, IllegalArgument
+from kafkalog.log.selection import select_matching
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.where import Expression, parse
 
@@ -59,6 +61,23 @@ def test_damage_ends_it(path: Path) -> None:
     assert find_match(view, parse("key == 'k5'"), 0, lambda offset, read: True).offset == 5
     with pytest.raises(CorruptRecord):
         find_match(view, parse("key == 'k1999'"), 0, lambda offset, read: True)
+    view.close()
+
+
+def test_types_are_those_of_values_behind_damage(tmp_path: Path) -> None:
+    """A search that begins behind damage, for a path that needs types of the first values."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for number in range(4):
+            log.append([(b"k", b'{"a.b": %d}' % number)])
+    file = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    data[70] ^= 1
+    file.write_bytes(data)
+    view = LogView(str(tmp_path / "t-0"))
+    wanted = parse_search('value."a.b" > 1', decodes=True)
+    assert isinstance(wanted, Expression)
+    predicate = predicate_for(wanted, partial(select_matching, {"value": "json"}), view)
+    assert find_match(view, predicate, 1, lambda offset, read: True).offset == 2
     view.close()
 
 

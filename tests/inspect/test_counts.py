@@ -143,6 +143,21 @@ def test_damage_is_passed_over_and_listed(tmp_path: Path) -> None:
         assert len(count_by([log], "partition").damage) == 2
 
 
+@pytest.mark.parametrize("where", [None, 'value."a.b" > 1'])
+def test_types_are_those_of_values_behind_damage(tmp_path: Path, where: str | None) -> None:
+    """A path that needs types of the first values, in a log whose first batch is damaged."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for number in range(4):
+            log.append([(b"k", b'{"a.b": %d}' % number)])
+    file = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    data[70] ^= 1
+    file.write_bytes(data)
+    with kafkalog.open(tmp_path / "t-0") as log:
+        found = count_by([log], 'value."a.b"', where=where, value="json")
+    assert [one.value for one in found.top] == ([1, 2, 3] if where is None else [2, 3]) and len(found.damage) == 1
+
+
 def test_sums_are_exact_over_many_batches_and_bounded() -> None:
     tally = ValueTally("value.id", most_values=70_000)
     for n in range(30):

@@ -1,6 +1,7 @@
 """Look-ups by key in logs with transactions, old formats, keys of one hash, large buckets and several blocks."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,8 +28,13 @@ SECRET = bytes(range(16))
 KeyList = st.lists(st.one_of(st.none(), st.integers(0, 12).map(lambda n: b"key-%d" % n)), min_size=1, max_size=200)
 
 
-def built(keys: list[bytes | None]) -> tuple[KeyIndex, KeyMap, dict[bytes, list[int]]]:
-    """An index, a map and the offsets of one batch of records with these keys, base offset 100."""
+def built(
+    keys: list[bytes | None], reading: Callable[[], object] = lambda: None
+) -> tuple[KeyIndex, KeyMap, dict[bytes, list[int]]]:
+    """An index, a map and the offsets of one batch of records with these keys, base offset 100.
+
+    `reading` is called before the index reads a page.
+    """
     data = batch([R(b"v", key) for key in keys], base_offset=100)
     table = scan(data)
     end = 100 + len(keys)
@@ -38,7 +44,7 @@ def built(keys: list[bytes | None]) -> tuple[KeyIndex, KeyMap, dict[bytes, list[
     block, entries, bits, marks = builder.finish()
     pages = [block[at : at + 16384] for at in range(0, len(block), 16384)]
     index = KeyIndex(
-        lambda size, at: block[at : at + size],
+        lambda size, at: (reading(), block[at : at + size])[1],
         pages_at=0, pages_bytes=len(block), blocks=[(entries, bits, marks)],
         checksums=b"".join(crc32c(page).to_bytes(4, "little") for page in pages),
         base_offset=100, next_offset=end, segment_bytes=len(data),
@@ -83,6 +89,47 @@ def test_a_page_that_cannot_be_read_is_told() -> None:
     assert short.find_last(1, 5) == IS_DAMAGED and not short.is_sound()
     with pytest.raises(ValueError, match="do not fit together"):
         KeyIndex(fail, checksums=b"\0" * 8, blocks=[(0, 0, 0)], **sizes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_pages_stay_while_a_search_reads_another(every: bool) -> None:
+    """Another thread, which limits the memory meanwhile, does not take those that the search has looked at."""
+    indexes: list[KeyIndex] = []
+    held: list[bool] = []
+
+    def released() -> None:
+        for index in indexes:
+            before = index.held_bytes
+            index.release()
+            held.append(index.held_bytes == before)
+
+    index, _, model = built([b"key-%d" % number for number in range(20_000)], released)
+    indexes.append(index)
+    for key, offsets in list(model.items())[::50]:
+        hashed = hash_key(SECRET, key)
+        found = index.find_all(hashed, 0, 1 << 40) if every else [index.find_last(hashed, 1 << 40)]
+        assert found == offsets
+    assert len(held) > 10 and all(held)
+    index.release()
+    assert index.held_bytes == 0
+
+
+def test_a_map_that_another_thread_follows_is_not_searched() -> None:
+    """The thread that puts keys into the map distrusts the reader first, and then gives up the GIL."""
+    _, found, _ = built([b"a"])
+
+    class Source:
+        state = "as it was"
+
+        @property
+        def closed(self) -> bool:
+            reader.state = None  # another thread runs while this one asks
+            return False
+
+    source = Source()
+    reader = KeyReader(source, [ReadPart(SECRET, 100, found, lambda position, size: b"", None)], lambda at: None, list)
+    reader.state, reader.start_offset = source.state, 100
+    assert reader.get(b"nobody") is UNDECIDED
 
 
 def test_a_reader_compares_the_key() -> None:

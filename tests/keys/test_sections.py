@@ -149,6 +149,21 @@ def test_a_closed_log_is_closed_for_the_copy_too(log: kafkalog.Log, tmp_path: Pa
         assert [copy.get(key(n)) for n in range(COUNT)] == list(log)
 
 
+def test_copies_belong_to_their_own_batches(tmp_path: Path) -> None:
+    """Also of records whose value ends them: tombstones and empty values."""
+    path = tmp_path / "t-0"
+    rows = [[(b"a", None)], [(b"b", b"")], [(b"c", b"x")], [(b"d", None)]]
+    for number, row in enumerate(rows):
+        kind = ("CreateTime", "LogAppendTime")[number % 2]
+        with kafkalog.open(path, "a", message_timestamp_type=kind) as made:
+            made.append(row)
+    with kafkalog.open(path) as log:
+        records = list(log)
+        assert [record.timestamp_type for record in records] == [0, 1, 0, 1]
+        found = log.get_many([b"a", b"b", b"c", b"d"])
+        assert all(same(one, other) for one, other in zip(found, records, strict=True))
+
+
 def test_memory_is_given_back(log: kafkalog.Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sections count as the pages do, and go with them."""
     assert [log.get(key(n)) for n in range(COUNT)] == list(log)

@@ -162,6 +162,16 @@ def test_a_value_that_does_not_decode_is_no_damage_to_skip(typed: Path) -> None:
     assert [(row["partition"], row["offset"]) for row in rows_of(lenient)] == [(0, 90), (0, 101), (1, 90)]
 
 
+def test_types_are_those_of_values_behind_damage_that_is_skipped(tmp_path: Path) -> None:
+    """A path that needs types of the first values, in a log whose first batch is damaged."""
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        for number in range(4):
+            log.append([(b"k", b'{"a.b": %d}' % number)])
+    flip(first_segment(tmp_path / "data"), 70)
+    options = source_options(tmp_path / "data", where='value."a.b" > 1', value="json", onDamage="skip")
+    assert [row["offset"] for row in rows_of(options)] == [2, 3]
+
+
 def test_wrong_decoders_are_told_before_a_task_runs(typed: Path) -> None:
     with pytest.raises(IllegalArgument, match="value is given without where"):
         source_options(typed, value="json")

@@ -13,12 +13,15 @@ from kafkalog._core.bytes.cursor cimport Cursor
 
 
 cdef int64_t end_of(RecordTable table, const RecordPlace* place) noexcept nogil:
-    """Return where the value of a record of format v2 ends in the chunk, or its headers; -1 for bytes overwritten since."""
+    """Return where a record of format v2 ends in the chunk; -1 for bytes overwritten since.
+
+    The number of its headers is part of it, also without any: `batch_row` needs a byte behind each value.
+    """
     cdef Cursor c
     cdef Header header
     cdef int i
     if place.header_count <= 0:
-        return place.value_at + max(place.value_size, 0)
+        return place.headers_at
     c.p = table.data + place.headers_at
     c.end = table.data + table.view.len
     for i in range(place.header_count):

@@ -38,7 +38,7 @@ cdef class KeyIndex:
     cdef int64_t base_offset
     cdef int64_t span               # offsets that the segment may have
     cdef int64_t segment_bytes
-    cdef int searches               # in progress, without the GIL
+    cdef int searches               # in progress; a page that is read lets others run
     cdef int64_t page_bytes         # of the pages that are held
     cdef readonly SectionTable sections     # of the batches of the segment, by the number of their mark
     cdef readonly object error
@@ -52,6 +52,7 @@ cdef class KeyIndex:
     cdef int64_t count_below(self, const Block* block, uint64_t first, uint64_t last, uint64_t limit) noexcept nogil
     cdef int64_t last_in(self, const Block* block, uint64_t hashed, int64_t below) noexcept nogil
     cdef int64_t last_below(self, uint64_t hashed, int64_t below) noexcept nogil
+    cdef list all_within(self, uint64_t hashed, int64_t start, int64_t stop)
     cdef bint find_group(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef void prefetch(self, const Block* block, const uint64_t* hashes, const int64_t* found, int64_t n) noexcept nogil
     cdef int64_t mark_of(self, int64_t offset, MarkedRange* found) noexcept nogil

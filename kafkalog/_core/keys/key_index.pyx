@@ -238,10 +238,21 @@ cdef class KeyIndex:
 
     def find_last(self, uint64_t hashed, int64_t below) -> int:
         """The last offset below `below` of a record with this hash, -1 where there is none, or IS_DAMAGED."""
-        return self.last_below(hashed, below)
+        cdef int64_t found
+        self.searches += 1
+        found = self.last_below(hashed, below)
+        self.searches -= 1
+        return found
 
     def find_all(self, uint64_t hashed, int64_t start, int64_t stop) -> list[int] | None:
         """The offsets in [start, stop) of the records with this hash, rising; None if the index is damaged."""
+        self.searches += 1
+        try:
+            return self.all_within(hashed, start, stop)
+        finally:
+            self.searches -= 1
+
+    cdef list all_within(self, uint64_t hashed, int64_t start, int64_t stop):
         cdef list found = []
         cdef Py_ssize_t i
         cdef uint64_t first, last, entry

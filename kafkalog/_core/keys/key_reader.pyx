@@ -102,6 +102,8 @@ cdef class KeyReader:
             part = <ReadPart>self.parts[i]
             hashed = hash_of_key(&part.secret, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
             if part.map is not None:
+                if self.state is not state:         # since the look at the source: the map may be growing
+                    return UNDECIDED
                 offset = part.map.last_below(hashed, 0x7FFFFFFFFFFFFFFF)
                 if offset >= self.start_offset:
                     return self.at_end(offset, key)
