@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from kafkalog.cli import common
+from kafkalog.cli.decoder_options import decoder_names, schemas_option, serdes_option
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -46,11 +47,8 @@ _OPTIONS = (
         help="Encoding of the keys given.",
     ),
     click.option("--where", metavar="EXPR", help="Records for which the condition is true (docs/where.md)."),
-    click.option(
-        "-s", "serdes", multiple=True, metavar="[key=|value=]DECODER",
-        help="Decoder for paths of --where, such as value=json; repeatable.",
-    ),
-    common.schemas_option,
+    serdes_option("Decoder for paths of --where, such as value=json; repeatable."),
+    schemas_option,
     click.option(
         "--offsets", multiple=True, metavar="LIST|FILE",
         help="Records at PARTITION:OFFSET, such as 0:17,2:4, or a file of these; repeatable.",
@@ -163,7 +161,6 @@ def _typed(where: str | None, serdes: tuple[str, ...], schemas: str | None) -> d
     """Return the decoders that the condition needs, as keywords of `log.scan`."""
     if where is None:
         return {}
-    from kafkalog.cli.consume_where import decoder_names
     from kafkalog.where import parse
 
     roots = parse(where).typed_roots

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import decoder_names, schemas_option
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, decoder_names, schemas_option, serdes_option
 
 if TYPE_CHECKING:
     from kafkalog.lake.sync import SyncCommit
@@ -46,11 +46,7 @@ def command() -> None:
 @click.argument("target", metavar="TABLE")
 @common.dir_option
 @common.topic_option(required=True)
-@click.option(
-    "-s", "serdes", multiple=True, metavar="SERDES",
-    help="Decode keys and values to typed columns: key=NAME or value=NAME; NAME is json, string, int64 (and the like), "
-    "uuid, avro or protobuf (with --schemas or --schema).",
-)  # fmt: skip
+@serdes_option(f"Decode keys and values to typed columns: key=NAME or value=NAME; NAME is {COLUMN_DECODERS}.")
 @schemas_option
 @click.option("--schema", metavar="SCHEMA", help="Schema of the values: a file, or the id in --schemas.")
 @click.option("--message", metavar="NAME", help="Message of a Protobuf schema.")

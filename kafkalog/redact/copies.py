@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog._core.keys.key_walk import hash_keys
 from kafkalog.errors import NotAPartition
-from kafkalog.keys.build import new_secret
 from kafkalog.records.plain_runs import plain_runs
 from kafkalog.redact.report import Copy
 from kafkalog.redact.wanted import Wanted
+from kafkalog.sidecars.identity import new_secret
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, parse_dir
 from kafkalog.storage.recovery.kept import Kept, list_kept

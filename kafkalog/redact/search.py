@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog._core.keys.key_walk import hash_key, hash_keys
 from kafkalog.errors import CorruptIndex
-from kafkalog.keys.build import new_secret, open_index
+from kafkalog.keys.build import open_index
 from kafkalog.records.plain_runs import PlainRun, plain_runs
 from kafkalog.redact.batches import checked_row, rows_with
 from kafkalog.redact.wanted import Change, Wanted
+from kafkalog.sidecars.identity import new_secret
 from kafkalog.storage.readonly.read import extent_of
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.segment_reader import Chunk, segment_chunks

@@ -127,7 +127,7 @@ def test_a_segment_with_a_key_index_is_read_only_where_the_index_names_the_key(
             log.append([kafkalog.Record(b"v" * 3000, b"k%d" % n, NOW + n) for n in range(base, base + 20)])
             if base % 1000 == 980:
                 log.roll()
-        monkeypatch.setattr("kafkalog.keys.build.SETTLED_NS", -1)  # the files are not changed again
+        monkeypatch.setattr("kafkalog.sidecars.identity.SETTLED_NS", -1)  # the files are not changed again
         log.build_key_index()
     indexed = FaultFS()
     assert redact(tmp_path, "t", keys=[b"k2500"], fs=indexed).records == 1
