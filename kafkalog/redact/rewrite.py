@@ -102,7 +102,7 @@ def _copy(log: UnifiedLog, segment: LogSegment, offsets: array[int], change: Cha
     if read != segment.size:
         raise CorruptRecord(
             f"{segment.size - read} bytes behind the last batch belong to none", path=segment.path, position=read,
-            hint="the segment is unchanged: run `kafkalog repair` first",
+            hint="the segment is unchanged: run `kafkalog repair --excise --apply` first",
         )  # fmt: skip
     return records
 

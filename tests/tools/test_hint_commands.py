@@ -24,7 +24,7 @@ from tests.backup.test_create import Later
 from tests.broker_directory import format_directory
 from tests.damage.test_command_line import exported
 from tests.manager.metadata_files import topic_values, write_metadata
-from tests.storage.test_kept import RECORDS, make, mark_unclean, positions
+from tests.storage.test_kept import RECORDS, make, make_damaged, mark_unclean, positions
 from tests.tools import test_hints
 from tests.tools.hint_sources import named_commands, texts
 
@@ -326,6 +326,16 @@ def too_many_values(shell: Shell, at: Path) -> None:
     assert shell("sql", "--csv", "-d", at / "data", query).split()[-1] == "k7,2"
 
 
+def records_that_recovery_kept(shell: Shell, at: Path) -> None:
+    (at / "data").mkdir()
+    make_damaged(at / "data")
+    kafkalog.open(at / "data" / "orders-0", "a").close()
+    words = ("redact", "-d", at / "data", "-t", "orders", "--offsets", "0:0", "--apply")
+    assert "redact --remove-kept" in named_commands(shell(*words))
+    shell(*words, "--remove-kept")
+    assert not (at / "data" / "orders-0" / "kafkalog-kept").exists()
+
+
 Scenario = Callable[[Shell, Path], None]
 COMMANDS: dict[str, tuple[Scenario, ...]] = {
     "export --format jsonl --on-damage skip": (damaged_directory,),
@@ -351,6 +361,7 @@ COMMANDS: dict[str, tuple[Scenario, ...]] = {
     "offsets reset --execute": (damaged_cursor, cursor_that_lost_its_place),
     "offsets groups": (unknown_cursor,),
     "handover --undo": (handover_to_take_back,),
+    "redact --remove-kept": (records_that_recovery_kept,),
 }
 """The commands that hints name beside those of `test_hints`, with what brings the hint up and then runs the command."""
 
