@@ -26,6 +26,7 @@ cdef object plain(object data, str what):
 
 
 @cython.final
+@cython.freelist(64)                # most records are looked at one after the other, and gone
 cdef class Record:
     """One record: `offset`, `timestamp` (ms, -1 for none), `key`, `value` (bytes or None), `headers`.
 
