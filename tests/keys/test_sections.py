@@ -34,6 +34,7 @@ def log(tmp_path: Path) -> Iterator[kafkalog.Log]:
         for first in range(0, COUNT, COUNT // 2):
             made.append([(key(n), value(n)) for n in range(first, first + COUNT // 2)])
         made.roll()
+        made.flush()  # not later, in the background: that is a change of the log, after which look-ups begin anew
         made.build_key_index()
         yield made
 
@@ -75,6 +76,7 @@ def test_sections_of_batches_behind_gaps(log: kafkalog.Log) -> None:
     """A cleaned segment is read in sections as well: here the first batch is gone, and each second record."""
     log.append([(key(n), b"newer") for n in range(COUNT) if n < 100 or n % 2])
     log.compact(roll=True)
+    log.flush()
     log.build_key_index(rebuild=True)
     records = {record.key: record for record in log}
     for _ in range(3):
