@@ -2,12 +2,15 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 import kafkalog
+from kafkalog.dirs.sidecars import KeyIndexJob
 from kafkalog.errors import IllegalArgument
+from kafkalog.keys import manage
 from kafkalog.sidecars import identity
 
 T = 1_700_000_000_000
@@ -60,6 +63,46 @@ def test_the_job_passes_over_damage(tmp_path: Path) -> None:
     with kafkalog.open_dirs(tmp_path / "data", "a", key_index=True) as dirs:
         wait_for_indexes_of(dirs["orders", 1])
         assert [info.state for info in dirs["orders", 0].key_index()] == ["ok", "missing", "ok"]
+
+
+def test_a_failure_that_passes_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Here a file is where the store should be; it is logged once."""
+    store = tmp_path / "indexes"
+    store.write_bytes(b"")
+    with kafkalog.open(tmp_path / "data" / "t-0", "a") as log:
+        log.append([(b"k", b"v")])
+        log.roll()
+        job = KeyIndexJob(lambda: [log._source], store, lambda log: None)  # type: ignore[list-item]
+        for _ in range(3):
+            job.job.run()
+        assert len([one for one in caplog.records if "cannot build" in one.message]) == 1
+        store.unlink()
+        job.job.run()
+        assert len([*store.rglob("*.keyindex")]) == 1
+
+
+def test_what_was_built_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a roll only the new segment is looked into, and one whose index was removed or that changed."""
+    looked: list[int] = []
+    original = manage.build_index
+
+    def noted(segment: Any, bound: int, *given: Any, **more: Any) -> manage.KeyIndexInfo:
+        looked.append(segment.base_offset)
+        return original(segment, bound, *given, **more)
+
+    monkeypatch.setattr(manage, "build_index", noted)
+    with kafkalog.open(tmp_path / "data" / "t-0", "a") as log:
+        job = KeyIndexJob(lambda: [log._source], True, lambda log: None)  # type: ignore[list-item]
+        for part in range(3):
+            log.append([(b"k%d" % part, b"v")])
+            log.roll()
+            job.job.run()
+        assert looked == [0, 1, 2]
+        next(Path(log.path).glob("*1.keyindex")).unlink()
+        log.append([(b"k", b"v")])
+        log.roll()
+        job.job.run()
+        assert looked == [0, 1, 2, 1, 3] and {info.state for info in log.key_index()} == {"ok"}
 
 
 def wait_for_indexes_of(log: kafkalog.Log) -> None:

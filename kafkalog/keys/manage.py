@@ -17,7 +17,7 @@ from kafkalog.errors import (
 )
 from kafkalog.keys.build import build_segment, open_index
 from kafkalog.keys.format import read_header
-from kafkalog.sidecars.identity import new_secret
+from kafkalog.sidecars.identity import NO_STAMP, FileStamp, new_secret, stamp_of, status_of
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.names import SWAP_SUFFIX
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kafkalog.storage.segments import LogSegments
 
 _LOG: Final = logging.getLogger(__name__)
+Known = dict[int, tuple[FileStamp, FileStamp]]
+"""Stamps of the files of closed segments, and of their indexes, by base offset."""
 
 
 class KeyIndexInfo(NamedTuple):
@@ -68,12 +70,14 @@ def build_indexes(
     *,
     rebuild: bool = False,
     until: Callable[[], bool] = lambda: False,
+    known: Known | None = None,
 ) -> tuple[KeyIndexInfo, ...]:
-    """Build the missing, stale and damaged indexes of the closed segments, all of them with `rebuild`; return all.
+    """Build the missing, stale and damaged indexes of the closed segments, all of them with `rebuild`; return these.
 
     No further segment is begun once `until` returns True. Indexes of segments that are gone are removed. A segment that
-    is damaged gets none: the others are built, and then its error is raised. Raises CorruptRecord, InvalidRecord,
-    StorageError.
+    is damaged gets none: the others are built, and then its error is raised. With `known`, which an earlier call has
+    filled, segments whose files and indexes are as they were then are passed over: they are not read again. Raises
+    CorruptRecord, InvalidRecord, StorageError.
     """
     segments: LogSegments[Any] = source.segments
     place.remove_others(segment.base_offset for segment in segments[:-1])
@@ -83,13 +87,26 @@ def build_indexes(
     for segment, following in zip(segments[:-1], segments[1:], strict=True):
         if until():
             break
+        if known is not None and known.get(segment.base_offset) == _stamps(segment, place):
+            continue
         try:
             infos.append(build_index(segment, following.base_offset, place, secret, rebuild=rebuild))
         except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
             failure = failure or error
+        if known is not None:
+            known[segment.base_offset] = _stamps(segment, place)
     if failure is not None:
         raise failure
     return tuple(infos)
+
+
+def _stamps(segment: Any, place: KeyIndexPlace) -> tuple[FileStamp, FileStamp]:
+    """Return the stamps of a segment and of its index, NO_STAMP without one."""
+    try:
+        index = stamp_of(place.fs.stat(place.path_of(segment.base_offset)))
+    except OSError:
+        index = NO_STAMP
+    return stamp_of(status_of(segment)), index
 
 
 def build_index(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog._core.batch.record import Record
     from kafkalog.keys.latest import LatestRecords
     from kafkalog.keys.lookup import KeyLookup
-    from kafkalog.keys.manage import KeyIndexInfo
+    from kafkalog.keys.manage import KeyIndexInfo, Known
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.log.log import Log
     from kafkalog.log.writable import WritableLog
@@ -247,6 +247,7 @@ def _index_when_rolled(log: Log, opened: WritableLog) -> None:
     if tasks is None:
         return
     alive, place, path = weakref.ref(log), place_of(log), opened.path
+    known: Known = {}
 
     def build() -> None:
         from kafkalog.keys.manage import build_indexes
@@ -255,7 +256,7 @@ def _index_when_rolled(log: Log, opened: WritableLog) -> None:
         if owner is None or owner.closed:
             return
         try:
-            build_indexes(owner._source, place)
+            build_indexes(owner._source, place, known=known)
         except (KafkalogError, OSError, ValueError, MemoryError) as error:
             _LOG.warning("cannot build the key indexes of %s in the background: %s", path, error)
         if owner._keys is not None:
