@@ -215,7 +215,7 @@ class Parts:
     def _set_end_parts(self, active: Any) -> None:
         """Replace the parts of the active segment: what is in the map, and what lies behind it once that is full."""
         self.reader = None
-        closed = [part for part in self._parts if part.bound <= self._tail_base]
+        closed = [part for part in self._parts if part.base_offset < self._tail_base]
         bound = self._covered if self._is_full else LAST_OFFSET
         mapped = Part(active, self._tail_base, bound, self._secret, self._tail)
         behind = [Part(active, bound, LAST_OFFSET, self._secret, None)] if self._is_full else []
@@ -329,6 +329,10 @@ class Parts:
 
     # Searches
 
+    def _drop_index(self, part: Part) -> None:
+        part.drop_index()
+        self.reader = None  # it would read the damaged page again for each key
+
     def search(
         self, part: Part, hashes: bytes, start: int, stop: int, every: bool, skipped: list[Skipped] | None
     ) -> KeyFinder:
@@ -362,8 +366,7 @@ class Parts:
             found = index.find_last(secret_hash, below)
             if found != IS_DAMAGED:
                 return found if found >= start else NOT_FOUND
-            part.drop_index()
-            self.reader = None
+            self._drop_index(part)
         hashes = secret_hash.to_bytes(8, "little")
         finder = self.search(part, hashes, start, below, False, skipped)
         return int.from_bytes(finder.last_offsets, "little", signed=True)
@@ -376,7 +379,7 @@ class Parts:
             found = part.index.find_all(secret_hash, start, min(stop, part.bound))
             if found is not None:
                 return found
-            part.drop_index()
+            self._drop_index(part)
         hashes = secret_hash.to_bytes(8, "little")
         return self.search(part, hashes, start, stop, True, skipped).take_found()
 
@@ -393,7 +396,7 @@ class Parts:
             if index.find_last_many(hashes, below, found):
                 return
             found[:] = before
-            part.drop_index()
+            self._drop_index(part)
         last = self.search(part, hashes, start, below, False, skipped).last_offsets
         numbers, own = memoryview(found).cast("q"), memoryview(last).cast("q")
         for i, offset in enumerate(own):

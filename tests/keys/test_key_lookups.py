@@ -289,3 +289,13 @@ def test_a_wrong_memory_for_keys(tmp_path: Path) -> None:
     for wrong in (-1, "many", True, 1.5):
         with pytest.raises(kafkalog.errors.IllegalArgument, match="key_memory_bytes"):
             kafkalog.open(tmp_path / "t-0", key_memory_bytes=wrong)
+
+
+def test_a_map_without_room_leaves_one_part_behind(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a", key_memory_bytes=0) as log:
+        for _ in range(5):
+            log.append([(b"a", b"1"), (b"b", b"2")])
+            assert log.get(b"b") == log[1]
+            log.truncate_to(0)
+            assert log.get(b"b") is None
+        assert len(log._keys._parts.current()) == 1  # type: ignore[union-attr]
