@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from kafkalog.errors import IllegalState
 from kafkalog.lake.failures import missing_package, store_errors
@@ -224,7 +225,7 @@ class DeltaLakeTable:
                     hint="run OPTIMIZE or REORG ... APPLY (PURGE) in the engine that wrote them",
                 )  # fmt: skip
             actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
-        return [LiveFile(one["path"], one) for one in actions]
+        return [LiveFile(unquote(one["path"]), one) for one in actions]  # paths in Delta's log are URLs
 
     def read_file(self, file: LiveFile, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows of a data file, with the columns of today, those of its partition included."""

@@ -30,7 +30,8 @@ def record(*fields: tuple[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def append(data: Path, schema: dict[str, Any], *rows: dict[str, Any]) -> None:
+def append(data: Path, schema: dict[str, Any], *rows: dict[str, Any], is_keyed: bool = False) -> None:
+    """Append rows, with their numbers as keys if `is_keyed`."""
     import io
 
     parsed = fastavro.parse_schema(schema)
@@ -42,7 +43,7 @@ def append(data: Path, schema: dict[str, Any], *rows: dict[str, Any]) -> None:
     with kafkalog.open_dirs(data, "a") as dirs:
         if "orders" not in dirs.topics:
             dirs.create_topic("orders", 1)
-        dirs["orders", 0].append(values)
+        dirs["orders", 0].append([(b"%d" % n if is_keyed else None, one) for n, one in enumerate(values)])
 
 
 def decimal(precision: int) -> dict[str, Any]:
@@ -72,6 +73,27 @@ def test_fields_are_added_and_widened(tmp_path: Path, lake: Lake, partition_by: 
     first = {**ROW, "parts": [{"x": 1, "y": None}], "by": None}
     assert lake.read()["value"].to_pylist() == [first, WIDE_ROW]
     assert lake.places() == [(0, 0), (0, 1)]
+
+
+def test_an_upsert_finds_the_files_of_partitions_with_special_characters(tmp_path: Path, lake: Lake) -> None:
+    """delta-rs puts the partition's values into the paths of the files that it writes when a column is widened."""
+    data, names = tmp_path / "data", ["a b", "50%", "p+q&r", "a/b", "é#?"]
+    columns = {"key": "key", "partition": "partition", "offset": "offset", "by": "value.by", "id": "value.id"}
+    for kind in ("int", "long"):  # the second run replaces all rows
+        schema = record(("by", "string"), ("id", kind))
+        append(data, schema, *({"by": name, "id": n} for n, name in enumerate(names)), is_keyed=True)
+        sync_topic(
+            data, "orders", lake.target, value="avro", schema=json.dumps(schema), project=columns, upsert=True,
+            partition_by=["by"],
+        )  # fmt: skip
+        with kafkalog.open_dirs(data, "a") as dirs:
+            dirs["orders", 0].delete_before(len(names))
+    append(data, schema, *({"by": name, "id": 100 + n} for n, name in enumerate(names[:2])), is_keyed=True)
+    sync_topic(data, "orders", lake.target, value="avro", schema=json.dumps(schema), project=columns, upsert=True)
+    rows = lake.read().to_pylist()
+    assert [(one["key"], one["by"], one["id"]) for one in rows] == [
+        (b"%d" % n, names[n], 100 + n if n < 2 else n) for n in (2, 3, 4, 0, 1)
+    ]
 
 
 def test_rows_of_an_older_schema_fit_the_wider_table(tmp_path: Path, lake: Lake) -> None:
