@@ -292,10 +292,11 @@ class IcebergTable:
         from pyiceberg.typedef import Record
 
         schema, spec = self._table.schema(), self._table.spec()
+        ids = parquet_path_to_id_mapping(schema)
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=file.footer,
-            stats_columns=compute_statistics_plan(schema, self._table.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+            stats_columns=_known_bounds(compute_statistics_plan(schema, self._table.properties), file.footer, ids),
+            parquet_column_mapping=ids,
         )
         values = [
             partition_record_value(one, value, schema) for one, value in zip(spec.fields, file.partition, strict=True)
@@ -305,6 +306,38 @@ class IcebergTable:
             partition=Record(*values), file_size_in_bytes=file.size, sort_order_id=None, spec_id=spec.spec_id,
             equality_ids=None, key_metadata=None, **statistics.to_serialized_dict(),
         )  # fmt: skip
+
+
+def _known_bounds(plan: Mapping[int, Any], footer: Any, ids: Mapping[str, int]) -> dict[int, Any]:
+    """Return a plan of statistics without the bounds of columns whose bounds some row group does not have.
+
+    Parquet leaves out bounds of more than 4 KiB, and pyiceberg (0.12) would take those of the other row groups for
+    those of the file, so that readers would pass over its rows.
+    """
+    from dataclasses import replace
+
+    from pyiceberg.io.pyarrow import MetricModeTypes, MetricsMode
+
+    found = dict(plan)
+    for group in (footer.row_group(number) for number in range(footer.num_row_groups)):
+        for column in (group.column(number) for number in range(group.num_columns)):
+            one = found[ids[column.path_in_schema]]
+            if one.mode.type != MetricModeTypes.NONE and not _has_bounds(column):
+                found[one.field_id] = replace(one, mode=MetricsMode(MetricModeTypes.COUNTS))
+    return found
+
+
+def _has_bounds(column: Any) -> bool:
+    """Return True if the bounds of a column of a row group are known, or if it has nulls alone."""
+    statistics = column.statistics
+    if statistics is None:
+        return False
+    if not statistics.has_min_max:
+        return bool(statistics.has_null_count and statistics.null_count == column.num_values)
+    try:
+        return statistics.min is not None and statistics.max is not None
+    except OverflowError:  # a time beyond the years of Python
+        return False
 
 
 def _transformed(transform: str, column: pyarrow.Array) -> pyarrow.Array | None:

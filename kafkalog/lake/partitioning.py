@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import MAXYEAR, MINYEAR
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, InvalidRecord
 
 if TYPE_CHECKING:
     import pyarrow
@@ -101,11 +102,23 @@ def type_at(schema: pyarrow.Schema, path: Sequence[str]) -> pyarrow.DataType | N
 
 
 def column_at(batch: pyarrow.RecordBatch, path: Sequence[str]) -> pyarrow.Array:
-    """Return a column, or the values of a nested field, null where what it is in is null."""
+    """Return a column, or the values of a nested field, null where what it is in is null.
+
+    Raises InvalidRecord for a time of which the formats' libraries make no partition.
+    """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     column = batch.column(batch.schema.get_field_index(path[0]))
-    return pc.struct_field(column, [*path[1:]]) if len(path) > 1 else column
+    column = pc.struct_field(column, [*path[1:]]) if len(path) > 1 else column
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        years = pc.min_max(pc.year(column)).as_py()
+        if years["min"] is not None and not MINYEAR <= years["min"] <= years["max"] <= MAXYEAR:
+            raise InvalidRecord(
+                f"a {'.'.join(path)} among {batch.num_rows} records is beyond the years {MINYEAR} to {MAXYEAR}, which "
+                "have partitions", hint="sync into a table that is not partitioned by it",
+            )  # fmt: skip
+    return column
 
 
 def by_partition(
