@@ -32,8 +32,10 @@ PARTITIONING: Final = "kafkalog.partitioning"
 _READ_ROWS: Final = 1 << 20
 _HALVES: Final = ("high", "low")
 _ID: Final = struct.Struct(">qq")
-_STATISTICS: Final = frozenset(("partition", "offset", "timestamp", "schema_id"))
-"""Columns whose least and largest values are kept of each file, besides those of other numbers in it."""
+_BOUNDED: Final = frozenset(("partition", "offset", "timestamp"))
+"""Columns whose least and largest values are kept of each file."""
+STATISTICS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
+"""Property with the columns that have statistics: for all others, readers expect none."""
 
 
 class DeltaLakeTable:
@@ -97,6 +99,10 @@ class DeltaLakeTable:
             if (one.name,) != one.path:
                 schema = schema.append(pa.field(one.name, one.values(rows).type))
         configuration: dict[str, str | None] = dict(properties)
+        by = {one.name for one in fields}
+        bounded = [name for name in _bounded(schema) if name not in by]
+        if bounded:
+            configuration[STATISTICS_COLUMNS] = ",".join(bounded)
         if fields:
             configuration[PARTITIONING] = json.dumps([one.text for one in fields])
         with store_errors("create the table", self.name):
@@ -256,8 +262,11 @@ class DeltaLakeTable:
         from deltalake.transaction import AddAction
 
         now = SYSTEM_CLOCK.milliseconds()
+        listed = [name for name in (self.properties.get(STATISTICS_COLUMNS) or "").split(",") if name]
+        bounded = frozenset(listed) if {*listed} <= {*_bounded(self._file_schema)} else frozenset[str]()
         actions: list[Any] = [
-            AddAction(one.path, one.size, self._written_partition(one), now, True, _statistics(one)) for one in added
+            AddAction(one.path, one.size, self._written_partition(one), now, True, _statistics(one, bounded))
+            for one in added
         ]
         actions += [
             RemoveAction(one.path, True, now, one.entry["size_bytes"], self._live_partition(one)) for one in removed
@@ -307,7 +316,7 @@ def partition_text(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S.%f")
+        return value.replace(tzinfo=None).isoformat(" ", "microseconds")
     if isinstance(value, bytes):
         return value.decode("latin-1")
     return value.isoformat() if isinstance(value, date) else str(value)
@@ -323,19 +332,46 @@ def _id_text(halves: Sequence[int]) -> str:
     return base64.urlsafe_b64encode(_ID.pack(*halves)).decode().rstrip("=")
 
 
-def _statistics(file: WrittenFile) -> str:
-    """Return Delta's statistics of a file: the rows, and the least and largest values of some columns."""
+def _statistics(file: WrittenFile, bounded: frozenset[str]) -> str:
+    """Return Delta's statistics of a file: the rows, and the least and largest values of the columns `bounded`.
+
+    They have all of these columns or none, and none that has nulls: delta-rs' datasets (1.6) take a missing bound for
+    one that no row is within, and pass over nulls in a column that has bounds.
+    """
     least: dict[str, Any] = {}
     largest: dict[str, Any] = {}
+    unknown = set()
     for group in (file.footer.row_group(number) for number in range(file.footer.num_row_groups)):
         for column in (group.column(number) for number in range(group.num_columns)):
             name, found = column.path_in_schema, column.statistics
-            if name in _STATISTICS and found is not None and found.has_min_max:
-                least[name] = min(least.get(name, found.min), found.min)
-                largest[name] = max(largest.get(name, found.max), found.max)
-    values = {"minValues": least, "maxValues": largest}
-    return json.dumps({"numRecords": file.rows, **values}, default=_time_text)
+            if name not in bounded:
+                continue
+            if found is None or not found.has_min_max or found.null_count:
+                unknown.add(name)
+                continue
+            try:
+                low, high = found.min, found.max
+            except OverflowError:  # a time beyond the years of Python
+                unknown.add(name)
+                continue
+            least[name] = min(least.get(name, low), low)
+            largest[name] = max(largest.get(name, high), high)
+    bounds = {"minValues": least, "maxValues": largest} if bounded and least.keys() - unknown == bounded else {}
+    return json.dumps({"numRecords": file.rows, **bounds}, default=_time_text)
 
 
-def _time_text(value: Any) -> str:
-    return str(value.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+def _bounded(schema: pyarrow.Schema) -> list[str]:
+    """Return the columns of a file whose bounds are kept, if they have the types that the log's own columns have."""
+    import pyarrow as pa
+
+    types = pa.types
+    return [
+        one.name
+        for one in schema
+        if one.name in _BOUNDED
+        and (types.is_integer(one.type) or (types.is_timestamp(one.type) and one.type.tz is not None))
+    ]
+
+
+def _time_text(value: datetime) -> str:
+    return f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

@@ -145,10 +145,16 @@ def piece_bytes(file_bytes: int) -> int:
 
 def layout(schema: pyarrow.Schema) -> dict[str, object]:
     """Return how the columns of a file are stored, as arguments of a ParquetWriter."""
+    import pyarrow as pa
+
+    types = pa.types
+    plain = {
+        one.name for one in schema if one.name in PLAIN and (types.is_integer(one.type) or types.is_timestamp(one.type))
+    }  # a projection may give the names to columns of other types
     return {
         "compression": "zstd",
-        "use_dictionary": [path for one in schema for path in _paths(one) if path not in PLAIN],
-        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in schema.names if name in PLAIN},
+        "use_dictionary": [path for one in schema for path in _paths(one) if path not in plain],
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in plain},
         "store_schema": False,
     }
 

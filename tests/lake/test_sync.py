@@ -1,5 +1,6 @@
 """`sync_topic`: every record of a topic is in the table once, with its columns, however often it runs."""
 
+import io
 import json
 import random
 import threading
@@ -7,8 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +29,7 @@ from kafkalog.lake.failures import TableMismatch
 from kafkalog.lake.sync import follow_topic, sync_topic
 from tests.commands import kafkalog as command
 from tests.commands import ok
-from tests.lake.tables import FORMATS, Lake, logged, query, write
+from tests.lake.tables import FORMATS, Lake, T, logged, query, write
 from tests.tiny_disk import run_on_tiny_disk
 from tests.transactional import made
 
@@ -175,6 +179,55 @@ def test_partitions_of_the_table(tmp_path: Path, lake: Lake, words: list[str]) -
     elif words[0] == "day(timestamp)":
         rows = lake.loaded().to_pyarrow_table(filters=[("timestamp_day", "=", day)])
         assert rows.num_rows == sum(row[4] == day for row in kept)
+
+
+def test_times_beyond_the_years_of_python(tmp_path: Path, lake: Lake) -> None:
+    """A producer gave microseconds as milliseconds."""
+    data, far = tmp_path / "data", T * 1000
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.create_topic("orders", 1, {"message.timestamp.after.max.ms": 2**63 - 1, "retention.ms": -1})
+        dirs["orders", 0].append([kafkalog.Record(b"v", b"k", one) for one in (T, far, T + 1)])
+    for by in ("hour(timestamp)", "day(timestamp)", "timestamp"):
+        with pytest.raises(InvalidRecord, match="a timestamp among 3 records is beyond the years 1 to 9999"):
+            sync_topic(data, "orders", Lake(tmp_path / by, lake.format).target, partition_by=[by])
+    sync_topic(data, "orders", lake.target)
+    times = lake.read()["timestamp"].cast(pa.int64()).to_pylist()
+    assert times == [T * 1000, far * 1000, (T + 1) * 1000]
+
+
+@pytest.mark.parametrize("kind", ["string", "double", "boolean", "bytes"])
+def test_projected_columns_have_any_type_by_any_name(tmp_path: Path, lake: Lake, kind: str) -> None:
+    data, given = tmp_path / "data", {"string": "x", "double": 0.5, "boolean": True, "bytes": b"\xff"}[kind]
+    schema = {"type": "record", "name": "One", "fields": [{"name": "x", "type": kind}]}
+    names = ("partition", "offset", "timestamp", "schema_id")
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, {"x": given})
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.create_topic("orders", 1)
+        dirs["orders", 0].append([out.getvalue()])
+    project = dict.fromkeys(names, "value.x")
+    sync_topic(data, "orders", lake.target, value="avro", schema=json.dumps(schema), project=project)
+    assert lake.read_files().to_pylist() == [dict.fromkeys(names, given)]
+    if lake.format == "delta":
+        assert DeltaTable(lake.directory / "orders").to_pyarrow_table(filters=[("offset", "=", given)]).num_rows == 1
+
+
+def test_a_long_value_is_found_by_a_condition(tmp_path: Path, lake: Lake) -> None:
+    """Parquet has no bounds of row groups with a value of more than 4 KiB."""
+    data = tmp_path / "data"
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.create_topic("orders", 1)
+        for part in range(3):
+            rows = [(b"a%d" % n, b"v" * 200) for n in range(2000)]
+            dirs["orders", 0].append([*rows, (b"z" * 5000, b"")] if part == 1 else rows)
+    sync_topic(data, "orders", lake.target, key="string", target_file_bytes=100_000)
+    found = (
+        lake.loaded().scan(row_filter="key > 'b'").to_arrow()
+        if lake.format == "iceberg"
+        else lake.loaded().to_pyarrow_table(filters=[("key", ">", "b")])
+    )
+    assert found["key"].to_pylist() == ["z" * 5000]
+    assert max(pq.read_metadata(one).num_row_groups for one in lake.stored()) > 1
 
 
 def test_values_that_do_not_decode(tmp_path: Path, lake: Lake) -> None:
