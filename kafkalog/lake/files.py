@@ -154,7 +154,7 @@ def layout(schema: pyarrow.Schema) -> dict[str, object]:
     return {
         "compression": "zstd",
         "use_dictionary": [path for one in schema for path in _paths(one) if path not in plain],
-        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in plain},
+        "column_encoding": dict.fromkeys(plain, "DELTA_BINARY_PACKED"),
         "store_schema": False,
     }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.cursors.place import record_checksum
 from kafkalog.dirs.open import open_dirs
-from kafkalog.errors import IllegalArgument, MissingPackage
+from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage
 from kafkalog.lake.evolution import Evolution, lake_schema, plan_evolution
 from kafkalog.lake.failures import TableChanged
 from kafkalog.lake.files import FILE_BYTES, LEAST_FILE_BYTES, TableFiles, piece_bytes
@@ -302,7 +302,8 @@ class _Sync:
                 break
             except CommitConflict as error:
                 conflicts += 1
-                self._reload()
+                if self._reload(files, positions):
+                    break
                 if conflicts == MOST_CONFLICTS or self._table.file_schema != schema:
                     raise CommitConflict(str(error)) from None  # the files are of other columns: they are made again
                 _pause(conflicts)
@@ -333,13 +334,34 @@ class _Sync:
                 hint="run the sync again: it continues where the other one stopped",
             )  # fmt: skip
 
-    def _reload(self) -> None:
-        """Load the newest snapshot after a conflict."""
-        if not self._table.load():
+    def _reload(self, files: TableFiles, positions: Positions) -> bool:
+        """Load the newest snapshot after a conflict; return True if it has this very commit.
+
+        A store that repeats a request whose answer was lost finds its own commit, and calls that a conflict. Files
+        that may be part of a commit stay.
+        """
+        written = {one.path for one in files.finished}
+        found, live = None, set[str]()
+        try:
+            exists = self._table.load()
+            found = self._table.positions([*self._logs]) if exists else None
+            if found is not None and found.next_offsets != self._positions.next_offsets:
+                live = {one.path for one in self._table.live_files()}
+        except IllegalState:  # files with deleted rows, by another writer
+            files.take()
+        except BaseException:
+            files.take()
+            raise
+        if not exists:
             raise TableChanged(
                 "the table was dropped meanwhile", path=self._table.name, before=self._snapshot, after="none",
                 hint="run the sync again: it creates the table",
             )  # fmt: skip
+        if written and written <= live and found == positions:
+            return True
+        if written & live:  # another commit followed
+            files.take()
+        return False
 
     # Upserts
 
@@ -372,7 +394,8 @@ class _Sync:
                 return self._committed(files, latest.rows, positions, rows, len(removed))
             except CommitConflict as error:
                 conflicts += 1
-                self._reload()
+                if self._reload(files, positions):
+                    return self._committed(files, latest.rows, positions, rows, len(removed))
                 if conflicts == MOST_CONFLICTS or self._table.schema != schema:
                     raise CommitConflict(str(error)) from None
                 _pause(conflicts)

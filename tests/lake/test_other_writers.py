@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 
 from kafkalog.errors import StorageError
 from kafkalog.lake.failures import TableChanged
@@ -143,5 +145,30 @@ def test_an_answer_that_is_lost_after_a_commit_costs_no_file(
         broken.setattr(made, name, lost)
         with pytest.raises(StorageError, match="cannot commit to the table"):
             sync_topic(data, "orders", lake.target, upsert=upsert)
+    assert lake.places() == [(0, n) for n in (range(10, 15) if upsert else range(15))]
+    assert sync_topic(data, "orders", lake.target, upsert=upsert) == []
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_a_commit_that_the_store_repeats_is_not_taken_for_that_of_another(
+    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, upsert: bool
+) -> None:
+    """The answer is lost, and the store's client sends the commit again: it finds its own, and reports a conflict."""
+    data = tmp_path / "data"
+    write(data, {0: 10})
+    sync_topic(data, "orders", lake.target, upsert=upsert)
+    write(data, {0: 5}, first=10)
+    made, name = (SqlCatalog, "commit_table") if lake.format == "iceberg" else (DeltaTable, "create_write_transaction")
+    conflict = CommitFailedException if lake.format == "iceberg" else CommitFailedError
+    commit = getattr(made, name)
+
+    def repeated(*arguments: Any, **options: Any) -> None:
+        commit(*arguments, **options)
+        raise conflict("the version exists")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(made, name, repeated)
+        (done,) = sync_topic(data, "orders", lake.target, upsert=upsert)
+    assert (done.records, done.next_offsets) == (5, {0: 15})
     assert lake.places() == [(0, n) for n in (range(10, 15) if upsert else range(15))]
     assert sync_topic(data, "orders", lake.target, upsert=upsert) == []
