@@ -9,10 +9,11 @@ import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from kafkalog.errors import IllegalState
+from kafkalog.errors import IllegalState, InvalidRecord
 from kafkalog.lake.failures import missing_package, store_errors
 from kafkalog.lake.partitioning import PartitionField, parse_partitioning
 from kafkalog.lake.positions import Positions
@@ -190,8 +191,12 @@ class DeltaLakeTable:
         )  # fmt: skip
 
     def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
-        """Return the values of the partition columns of rows."""
-        return [one.values(batch) for one in self._fields]
+        """Return the values of the partition columns of rows; raise InvalidRecord for one that Delta cannot store."""
+        found = [one.values(batch) for one in self._fields]
+        for one, values in zip(self._fields, found, strict=True):
+            if (one.name,) == one.path:  # the column is in no file: its values are those of the partitions alone
+                _check_storable(one.name, values)
+        return found
 
     def rows_of_file(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
         """Return rows without the partition columns."""
@@ -305,6 +310,30 @@ class DeltaLakeTable:
         return {name: partition_text(file.entry[f"partition.{name}"]) for name in self._partition_columns}
 
 
+def _check_storable(name: str, values: pyarrow.Array) -> None:
+    """Raise InvalidRecord for empty text, which is null in Delta's log, and for bytes that are no text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_bytes = pa.types.is_binary(values.type)
+    if not is_bytes and not pa.types.is_string(values.type):
+        return
+    lengths = pc.binary_length(values)
+    if len(values) > values.null_count and pc.min(lengths).as_py() == 0:
+        raise InvalidRecord(
+            f"a {name} is empty, and a Delta table has null for it in a partition",
+            hint="partition the table by another column",
+        )
+    if is_bytes:
+        try:
+            values.cast(pa.string())
+        except pa.ArrowInvalid:
+            raise InvalidRecord(
+                f"a {name} is not UTF-8, and a Delta table has text for it in a partition",
+                hint="partition the table by another column",
+            ) from None
+
+
 def partition_text(value: object) -> str | None:
     """Return the value of a partition column as Delta's protocol writes it.
 
@@ -318,7 +347,9 @@ def partition_text(value: object) -> str | None:
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(" ", "microseconds")
     if isinstance(value, bytes):
-        return value.decode("latin-1")
+        return value.decode()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return value.isoformat() if isinstance(value, date) else str(value)
 
 

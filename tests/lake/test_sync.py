@@ -181,6 +181,24 @@ def test_partitions_of_the_table(tmp_path: Path, lake: Lake, words: list[str]) -
         assert rows.num_rows == sum(row[4] == day for row in kept)
 
 
+@pytest.mark.parametrize(("key", "kind", "reason"), [
+    (b"\xe9\x00", None, "is not UTF-8"), (b"", None, "is empty"), (b"", "string", "is empty"),
+    ("a/b=%c é\n".encode(), None, None), ("a/b=%c é\n".encode(), "string", None), (None, None, None),
+])  # fmt: skip
+def test_partitions_of_any_text(tmp_path: Path, lake: Lake, key: bytes | None, kind: str | None, reason: str) -> None:
+    """A Delta table has the values of its partitions as text alone, and empty text is null: other ones are refused."""
+    data = tmp_path / "data"
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.create_topic("orders", 1)
+        dirs["orders", 0].append([(key, b"v")])
+    if lake.format == "delta" and reason is not None:
+        with pytest.raises(InvalidRecord, match=f"a key {reason}"):
+            sync_topic(data, "orders", lake.target, key=kind, partition_by=["key"])
+        return
+    sync_topic(data, "orders", lake.target, key=kind, partition_by=["key"])
+    assert lake.read()["key"].to_pylist() == [key.decode() if kind and key is not None else key]
+
+
 def test_times_beyond_the_years_of_python(tmp_path: Path, lake: Lake) -> None:
     """A producer gave microseconds as milliseconds."""
     data, far = tmp_path / "data", T * 1000
