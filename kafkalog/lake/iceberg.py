@@ -365,7 +365,13 @@ def _catalog(target: IcebergTarget) -> Any:
     if target.warehouse is None:
         from pyiceberg.catalog import load_catalog
 
-        return load_catalog(target.catalog, **target.options)
+        try:
+            return load_catalog(target.catalog, **target.options)
+        except ValueError:  # its text may have the password of an address
+            raise IllegalArgument(
+                f"catalog {target.catalog!r} has no settings, or wrong ones",
+                hint="describe it in .pyiceberg.yaml, or by properties: -X uri=http://..., -X type=rest or type=sql",
+            ) from None
     try:
         from pyiceberg.catalog.sql import SqlCatalog
     except ImportError as error:

@@ -14,6 +14,7 @@ from pyiceberg.catalog import load_catalog
 import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.lake.sync import sync_topic
+from tests.commands import kafkalog as command
 from tests.commands import ok
 from tests.remote.test_remote import SERVER
 
@@ -80,3 +81,14 @@ def test_a_store_that_is_gone(data: Path) -> None:
     options = {**KEYS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "max_retries": "0"}
     with pytest.raises(StorageError, match="cannot load the table"):
         sync_topic(data, "orders", "s3://bucket/orders", options=options)
+
+
+@pytest.mark.parametrize("properties", [[], ["uri=foo://user:secret@host"], ["type=none"]])
+def test_a_catalog_that_is_not_described(data: Path, properties: list[str]) -> None:
+    flags = [word for one in properties for word in ("-X", one)]
+    done = command("table", "sync", "-d", data, "-t", "orders", *flags, "iceberg://nowhere/shop.orders")
+    assert done.returncode != 0
+    text = done.stderr.decode()
+    assert "catalog 'nowhere' has no settings, or wrong ones" in text
+    assert "secret" not in text
+    assert "Traceback" not in text
