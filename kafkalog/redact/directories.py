@@ -87,6 +87,12 @@ def redact(
     1 record in 1 segment of 1 partition, ... bytes to rewrite, with empty: nothing was changed, give --apply
     """
     wanted = Wanted.of(keys, offsets or {}, where, typed or {})
+    outside = sorted(wanted.offsets.keys() - {*partitions}) if partitions else []
+    if outside:
+        raise IllegalArgument(
+            f"offsets of partition {outside[0]} are named, but partition {outside[0]} is not searched",
+            hint="omit the partitions, or include it",
+        )
     survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)
     config = survey.config_of(topic)
     is_known = survey.known.settings_of(topic) is not None
