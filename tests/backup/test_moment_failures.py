@@ -12,7 +12,9 @@ import pytest
 
 import kafkalog
 from kafkalog.backup import create_backup, restore_backup, restore_directories
+from kafkalog.backup.store import BackupStore
 from kafkalog.errors import CorruptBackup, CorruptRecord, DirectoryLocked, IllegalArgument, StorageError
+from kafkalog.util.clock import MockClock
 from tests.backup.logs import files, fill
 from tests.faults import WRITING_CALLS, FaultFS
 
@@ -191,3 +193,15 @@ def test_the_first_backup_after_the_moment_is_used(where: Path) -> None:
         break
     with pytest.raises(IllegalArgument, match="no backup was made at or after"):
         restore_backup(where / "backups", [where / "x", where / "y"], first.id, at=first.created_ms + 1)
+
+
+def test_the_newest_backup_before_a_moment_may_have_an_id_after_it(where: Path) -> None:
+    """An id has whole seconds, and is above all others: that of the second backup within a second is later."""
+    made = [
+        create_backup(where / "one", where / "quick", clock=MockClock(1_700_000_000_000 + ms)).manifest
+        for ms in (100, 200, 900)
+    ]
+    store = BackupStore(where / "quick")
+    for at_ms, wanted in ((150, made[0]), (201, made[1]), (950, made[2]), (5000, made[2])):
+        assert store.newest_before(1_700_000_000_000 + at_ms) == wanted
+    assert store.newest_before(made[0].created_ms) is None
