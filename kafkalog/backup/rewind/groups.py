@@ -31,6 +31,7 @@ from kafkalog.util.fileio import FileSystem
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _VERSIONS: Final = {0: 0, 1: 3}
 """Versions of the values that are written for the types of committed offsets."""
+_VERSION_WITH_EPOCH: Final = 3
 _MAX_NOTES: Final = 20
 _RECORDS_PER_APPEND: Final = 500
 _SHORT: Final = struct.Struct(">h")
@@ -57,8 +58,8 @@ class Commit(NamedTuple):
 
     def with_offset(self, offset: int, at_ms: int) -> tuple[bytes, bytes]:
         """Return key and value of a record that commits another offset in its place, at `at_ms` if this one deletes."""
-        value = {**(self.value or {"leaderEpoch": -1, "metadata": "", "commitTimestamp": at_ms}), "offset": offset}
-        if "leaderEpoch" in value:
+        value = {**(self.value or {"metadata": "", "commitTimestamp": at_ms}), "offset": offset}
+        if self.version >= _VERSION_WITH_EPOCH:
             value["leaderEpoch"] = -1
         return self.key, _SHORT.pack(self.version) + encoded(VALUES[self.type], value, self.version)
 
