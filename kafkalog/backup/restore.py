@@ -22,7 +22,7 @@ from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, Store
 from kafkalog.backup.rewind.directories import Rewind
 from kafkalog.backup.rewind.plan import Moment
 from kafkalog.backup.store import LATEST, MARKER, BackupStore
-from kafkalog.errors import CorruptBackup, IllegalArgument, KafkalogError, StorageError
+from kafkalog.errors import CorruptBackup, DirectoryLocked, IllegalArgument, KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.names import LOCK_FILE, META_PROPERTIES
 from kafkalog.storage.remote import refuse_urls
@@ -126,23 +126,34 @@ def restore_directories(
     for place in places:
         check_places(paths, place)
     store = places[0] + _STORE
+    has_copies = fs.exists(os.path.join(store, MARKER))
     try:
         which = _left_backup(store, paths, moment, fs) or create_backup(given, store, tell=tell, fs=fs).manifest.id
         restored = restore_backup(store, places, which, at=moment.at_ms, by=by, fs=fs)
     except (KafkalogError, OSError) as error:
-        if not isinstance(error, StorageError) and fs.exists(os.path.join(store, MARKER)):
-            shutil.rmtree(store, ignore_errors=True)  # else the next run continues from the copies
+        needs_copies = isinstance(error, StorageError | DirectoryLocked)  # the next run, or one that goes on now
+        needs_copies |= has_copies and isinstance(error, IllegalArgument)  # the run that left them
+        if not needs_copies and fs.exists(os.path.join(store, MARKER)):
+            shutil.rmtree(store, ignore_errors=True)
         raise
     shutil.rmtree(store, ignore_errors=True)
     return restored
 
 
-def _left_backup(store: str, sources: Sequence[str], moment: Moment, fs: FileSystem) -> str | None:
-    """Return the id of the copies that a killed restore of these directories left, if they can be used."""
-    found = BackupStore(store, fs=fs).newest() if fs.exists(os.path.join(store, MARKER)) else None
-    if found is None or [one.source for one in found.directories] != sources or found.created_ms < moment.at_ms:
+def _left_backup(path: str, sources: Sequence[str], moment: Moment, fs: FileSystem) -> str | None:
+    """Return the id of the copies that a killed restore of these directories left, if they can be used.
+
+    The oldest: a restore that is published in part goes on from no other, and others may have been refused since.
+    """
+    if not fs.exists(os.path.join(path, MARKER)):
         return None
-    return found.id
+    store = BackupStore(path, fs=fs)
+    for one in store.ids():
+        with suppress(CorruptBackup):
+            found = store.manifest(one)
+            if [each.source for each in found.directories] == sources and found.created_ms >= moment.at_ms:
+                return found.id
+    return None
 
 
 def _restore(

@@ -107,12 +107,11 @@ class BackupStore:
 
     def newest_before(self, at_ms: int) -> Manifest | None:
         """Return the manifest of the newest readable backup made before `at_ms`; None if there is none."""
-        for name in reversed(self.ids()):
-            if _ms_of(name) < at_ms:
-                with suppress(CorruptBackup):
-                    found = read_manifest(os.path.join(self.path, name), self._fs)
-                    if found.created_ms < at_ms:
-                        return found
+        for name in reversed(self.ids()):  # the time in an id may be later than that of the backup: `new_id`
+            with suppress(CorruptBackup):
+                found = self.manifest(name)
+                if found.created_ms < at_ms:
+                    return found
         return None
 
     def manifest(self, which: str = LATEST) -> Manifest:

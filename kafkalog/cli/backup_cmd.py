@@ -190,6 +190,8 @@ def restore(
         raise click.UsageError("Give either TARGET, a directory of backups, or --from DIR.")
     if sources and at is None:
         raise click.UsageError("--from needs --at TIME; to copy a directory as it is now, use `kafkalog backup`.")
+    if sources and which != _LATEST:
+        raise click.UsageError("--id names a backup of TARGET; --from has none.")
     if by == "time" and at is None:
         raise click.UsageError("--by needs --at TIME.")
     at_ms = None if at is None else common.parse_time(at, "--at")

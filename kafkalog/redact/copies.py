@@ -21,8 +21,9 @@ from kafkalog.tools.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.tools.directories import PartitionPath
-    from kafkalog.util.fileio import FileSystem
+    from kafkalog.util.fileio import File, FileSystem
 
+_PIECE_BYTES = 1 << 20
 _LEFTOVERS = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)
 
 
@@ -44,7 +45,10 @@ def copies_of(place: PartitionPath, wanted: Wanted, fs: FileSystem, *, remove: b
 
 
 def _may_hold(kept: Kept, wanted: Wanted, fs: FileSystem) -> bool:
-    """Return True if kept files have a record with a key that is wanted; they are not searched for anything else."""
+    """Return True if kept files may have a record with a key that is wanted; they are not searched for anything else.
+
+    Damaged bytes between their sound batches may hold any key.
+    """
     if wanted.where is not None or any(wanted.offsets.values()):
         return True
     secret = new_secret()
@@ -52,7 +56,12 @@ def _may_hold(kept: Kept, wanted: Wanted, fs: FileSystem) -> bool:
     for one in kept.files:
         path = os.path.join(kept.path, one.name)
         with os_errors("read the kept records", path), fs.open_file(path, "r") as file:
-            for run in sound_runs(file, 0, file.size(), one.base_offset):
+            runs = list(sound_runs(file, 0, file.size(), one.base_offset))
+            ends = [0, *(run.end for run in runs)]
+            starts = [*(run.start for run in runs), file.size()]
+            if not all(_is_blank(file, end, start) for end, start in zip(ends, starts, strict=True)):
+                return True
+            for run in runs:
                 finder = KeyFinder(secret, hashes, 0, 2**63 - 1, True)
                 for data, table in FileSlice(file, run.start, run.end - run.start).scanned():
                     for plain in plain_runs(data, table, base_position=table.position(0)):
@@ -60,6 +69,12 @@ def _may_hold(kept: Kept, wanted: Wanted, fs: FileSystem) -> bool:
                         if plain.failed or finder.status or finder.take_found():
                             return True
     return False
+
+
+def _is_blank(file: File, start: int, stop: int) -> bool:
+    """Return True if a part of a file has only zeros, as space that was never written."""
+    pieces = (file.pread(min(_PIECE_BYTES, stop - at), at) for at in range(start, stop, _PIECE_BYTES))
+    return not any(piece.strip(b"\0") for piece in pieces)
 
 
 def _other_directories(place: PartitionPath, fs: FileSystem) -> list[Copy]:

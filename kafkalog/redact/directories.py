@@ -87,6 +87,7 @@ def redact(
     1 record in 1 segment of 1 partition, ... bytes to rewrite, with empty: nothing was changed, give --apply
     """
     wanted = Wanted.of(keys, offsets or {}, where, typed or {})
+    _check_offsets(wanted, partitions)
     survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)
     config = survey.config_of(topic)
     is_known = survey.known.settings_of(topic) is not None
@@ -131,6 +132,15 @@ def change_of(name: str | None, erase_key: bool, config: LogConfig, is_known: bo
         )
     value = MODES[name] if name is not None else TOMBSTONE if config.compact else EMPTY
     return Change(value, erase_key)
+
+
+def _check_offsets(wanted: Wanted, partitions: Sequence[int]) -> None:
+    outside = sorted(wanted.offsets.keys() - {*partitions}) if partitions else []
+    if outside:
+        raise IllegalArgument(
+            f"offsets of partition {outside[0]} are named, but partition {outside[0]} is not searched",
+            hint="omit the partitions, or include it",
+        )
 
 
 def _check_partitions(topic: str, existing: set[int], named: set[int]) -> None:

@@ -35,9 +35,9 @@ class Wanted:
         where: str | None,
         typed: Mapping[str, Any],
     ) -> Wanted:
-        """Check and return what is wanted; IllegalArgument for nothing, and for a condition that is none."""
-        own = frozenset(bytes(key) for key in keys)
-        rising = {partition: tuple(sorted({*found})) for partition, found in offsets.items()}
+        """Check and return what is wanted; IllegalArgument for nothing, or for something that is invalid."""
+        own = frozenset(_key(key) for key in keys)
+        rising = {partition: tuple(sorted({_offset(one) for one in found})) for partition, found in offsets.items()}
         if not own and not any(rising.values()) and where is None:
             raise IllegalArgument("no records are named", hint="give keys, offsets or a condition")
         if where is not None:
@@ -53,6 +53,18 @@ class Wanted:
         sizes = {"value": "size", "key": "key_size"}
         held = [f"({name} != 0 or {name} is null)" for root, name in sizes.items() if root in roots & self.typed.keys()]
         return " and ".join([*held, f"({self.where})"])
+
+
+def _key(given: object) -> bytes:
+    if not isinstance(given, bytes | bytearray | memoryview):
+        raise IllegalArgument(f"{given!r} is no key", hint='give a list of bytes, such as [b"user-1"]')
+    return bytes(given)
+
+
+def _offset(given: object) -> int:
+    if not isinstance(given, int) or not 0 <= given < 1 << 63:
+        raise IllegalArgument(f"{given!r} is no offset", hint="give numbers from 0 on, such as {0: [17, 18]}")
+    return given
 
 
 @dataclass(frozen=True)

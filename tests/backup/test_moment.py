@@ -148,3 +148,17 @@ def test_what_was_empty_then_stays_and_is_noted(tmp_path: Path) -> None:
     assert [(one.start_offset, one.end_offset) for one in found.partitions if one.topic == "cut"] == [(25, 27)]
     with kafkalog.open(tmp_path / "within" / "cut-0") as log:
         assert [record.offset for record in log.records()] == [25, 26]
+
+
+@pytest.mark.parametrize("by", ["append", "time"])
+def test_a_batch_that_is_larger_than_a_segment_may_be_today(tmp_path: Path, by: str) -> None:
+    events = [Event(PLAIN, 0, (1000,)), Event(PLAIN, 0, tuple(range(1001, 1101))), Event(PLAIN, 0, (1200,))]
+    log = TimedLog(events)
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("orders", 1)
+        for batch in log.batches:
+            dirs["orders", 0].replicate(batch)
+        dirs.alter_topic("orders", {"internal.segment.bytes": 1000})
+    create_backup(tmp_path / "data", tmp_path / "backups")
+    restore_backup(tmp_path / "backups", tmp_path / "restored", at=1099, by=by)
+    check(log, tmp_path / "restored" / "orders-0", 1099, by)

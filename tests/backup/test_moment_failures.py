@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kafkalog
 from kafkalog.backup import create_backup, restore_backup, restore_directories
-from kafkalog.errors import CorruptBackup, CorruptRecord, IllegalArgument, StorageError
+from kafkalog.backup.store import BackupStore
+from kafkalog.errors import CorruptBackup, CorruptRecord, DirectoryLocked, IllegalArgument, StorageError
+from kafkalog.util.clock import MockClock
 from tests.backup.logs import files, fill
 from tests.faults import WRITING_CALLS, FaultFS
 
@@ -101,20 +104,45 @@ def test_a_failing_disk_leaves_nothing(where: Path) -> None:
     assert nth > 80 and values(where / "restored0" / "left-0") == [b"value %d" % n for n in range(301)]
 
 
-def test_another_moment_does_not_continue_a_restore(where: Path) -> None:
+@pytest.mark.parametrize("source", ["backup", "live"])
+def test_another_moment_does_not_continue_a_restore(where: Path, source: str) -> None:
+    """It is refused, and then the restore that was interrupted can still be continued."""
+    restore, given = (restore_backup, where / "backups") if source == "backup" else (
+        restore_directories, [where / "one", where / "two"]
+    )  # fmt: skip
     places = [where / "restored0", where / "restored1"]
     nth = 1
     while not is_visible(places[0]):
         fs = FaultFS()
         fs.fail("rename", path=str(places[1]), nth=nth, code=errno.EIO)
         with pytest.raises(StorageError):
-            restore_backup(where / "backups", places, at=AT, fs=fs)
+            restore(given, places, at=AT, fs=fs)
         nth += 1
     assert not is_visible(places[1])
     with pytest.raises(IllegalArgument, match="the directory has|interrupted here"):
-        restore_backup(where / "backups", places, at=AT + 50)
-    restore_backup(where / "backups", places, at=AT)
+        restore(given, places, at=AT + 50)
+    if source == "live":
+        with pytest.raises(IllegalArgument, match="the directory has"):
+            restore(given[::-1], places, at=AT)
+    restore(given, places, at=AT)
     assert [len(values(place / name)) for place, name in zip(places, ("left-0", "right-0"), strict=True)] == [301, 301]
+    assert not (where / "restored0.kafkalog-restore").exists()
+
+
+def test_a_second_restore_into_the_same_place_leaves_the_copies_of_the_first(where: Path) -> None:
+    refused = []
+
+    class SecondMeanwhile(FaultFS):
+        def _check(self, op: str, path: str, write: Any = None) -> None:
+            super()._check(op, path, write)
+            if not refused and "restored0/kafkalog-restore.partial" in path:
+                refused.append(path)
+                with pytest.raises(DirectoryLocked):
+                    restore_directories(where / "one", where / "restored0", at=AT)
+
+    restore_directories(where / "one", where / "restored0", at=AT, fs=SecondMeanwhile())
+    assert refused and len(values(where / "restored0" / "left-0")) == 301
+    assert not (where / "restored0.kafkalog-restore").exists()
 
 
 def test_a_missing_piece_of_the_backup(where: Path) -> None:
@@ -165,3 +193,15 @@ def test_the_first_backup_after_the_moment_is_used(where: Path) -> None:
         break
     with pytest.raises(IllegalArgument, match="no backup was made at or after"):
         restore_backup(where / "backups", [where / "x", where / "y"], first.id, at=first.created_ms + 1)
+
+
+def test_the_newest_backup_before_a_moment_may_have_an_id_after_it(where: Path) -> None:
+    """An id has whole seconds, and is above all others: that of the second backup within a second is later."""
+    made = [
+        create_backup(where / "one", where / "quick", clock=MockClock(1_700_000_000_000 + ms)).manifest
+        for ms in (100, 200, 900)
+    ]
+    store = BackupStore(where / "quick")
+    for at_ms, wanted in ((150, made[0]), (201, made[1]), (950, made[2]), (5000, made[2])):
+        assert store.newest_before(1_700_000_000_000 + at_ms) == wanted
+    assert store.newest_before(made[0].created_ms) is None

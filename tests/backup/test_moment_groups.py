@@ -1,5 +1,6 @@
 """Groups and transactions of a restore at a moment: as they were then, on our server that serves the restored files."""
 
+import struct
 import time
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,16 @@ import pytest
 
 import kafkalog
 from kafkalog.backup import create_backup, restore_backup, restore_directories
+from kafkalog.backup.rewind.groups import Commit
 from kafkalog.cli.backup_cmd import committed
 from kafkalog.cli.group_rows import read_groups
+from kafkalog.records.encoder import encoded
+from kafkalog.records.internal import coordinator_record
+from kafkalog.records.schemas.groups import KEYS, VALUES
+from kafkalog.server.groups.records import offset_record
+from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.testing import kafka_server
+from kafkalog.types import TopicPartition
 from tests.backup.load import TIMEOUT_S
 from tests.backup.test_transactions import producer, read_committed, send
 
@@ -117,3 +125,60 @@ def test_no_group_is_ahead_of_its_log(tmp_path: Path) -> None:
     assert committed_in(tmp_path / "by-time") == 5
     with kafkalog.open(tmp_path / "by-time" / "left-0") as log:
         assert [record.offset for record in log.records()] == [0, 1, 3, 4]
+
+
+def write_offsets(data: Path, *offsets: int | None) -> None:
+    """Commit offsets of `readers`, as a server would; None deletes. A record of another key is always replaced."""
+    with kafkalog.open(data / "__consumer_offsets-0", "a", cleanup_policy="compact") as log:
+        for offset in offsets:
+            key, value = offset_record("readers", "left", 0, CommittedOffset(offset or 0, -1, "", 0))
+            other, own = offset_record("others", "left", 0, CommittedOffset(0, -1, "", 0))
+            log.append([(other, own), (key, value if offset is not None else None)])
+            time.sleep(0.02)
+
+
+def clean(data: Path) -> None:
+    with kafkalog.open(data / "__consumer_offsets-0", "a", cleanup_policy="compact") as log:
+        log.compact(roll=True, from_start=True)
+
+
+def test_an_offset_deleted_before_the_moment_stays_deleted(tmp_path: Path) -> None:
+    """The backup before still has it, but the log says that it was deleted since."""
+    data, backups = tmp_path / "data", tmp_path / "backups"
+    write_offsets(data, 1)
+    create_backup(data, backups, committed=committed)
+    time.sleep(1)
+    write_offsets(data, None)
+    clean(data)
+    at = now_ms()
+    write_offsets(data, 5)
+    create_backup(data, backups, committed=committed)
+    manifest = restore_backup(backups, tmp_path / "restored", at=at)
+    assert committed_in(tmp_path / "restored") is None and manifest.groups == {"others": {"left": {0: 0}}}
+
+
+def test_an_offset_deleted_after_the_moment_comes_from_the_backup_before(tmp_path: Path) -> None:
+    data, backups = tmp_path / "data", tmp_path / "backups"
+    write_offsets(data, 1)
+    create_backup(data, backups, committed=committed)
+    time.sleep(1)
+    at = now_ms()
+    write_offsets(data, None)
+    clean(data)
+    create_backup(data, backups, committed=committed)
+    manifest = restore_backup(backups, tmp_path / "restored", at=at)
+    assert committed_in(tmp_path / "restored") == 1 and manifest.groups["readers"] == {"left": {0: 1}}
+    assert any("'readers'" in note and "set to 1, by the backup" in note for note in manifest.notes)
+
+
+@pytest.mark.parametrize(("kind", "version"), [(0, 0), (1, 3)])
+def test_an_offset_is_written_in_the_version_of_its_record(kind: int, version: int) -> None:
+    """Also for a key of the oldest kind, whose value has no leader epoch."""
+    key = struct.pack(">h", kind) + encoded(KEYS[kind], {"group": "readers", "topic": "left", "partition": 0}, 0)
+    deleted = Commit(key, 9, "readers", TopicPartition("left", 0), kind, version, None)
+    _, value = deleted.with_offset(5, 1000)
+    found = coordinator_record(key, value, KEYS, VALUES)
+    assert found.version == version and found.value is not None
+    assert (found.value["offset"], found.value["commitTimestamp"]) == (5, 1000)
+    again = coordinator_record(*deleted._replace(value=found.value).with_offset(6, 2000), KEYS, VALUES).value
+    assert again == {**found.value, "offset": 6}

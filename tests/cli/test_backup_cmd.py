@@ -81,6 +81,10 @@ def test_damage_is_status_1(data: Path, tmp_path: Path) -> None:
         (["restore", "-d", "there"], 2, "either TARGET"),
         (["restore", "missing", "--from", "data", "--at", "1", "-d", "there"], 2, "either TARGET"),
         (["restore", "missing", "--by", "time", "-d", "there"], 2, "--by needs --at TIME"),
+        (
+            ["restore", "--from", "data", "--at", "2026-11-01T12:00Z", "--id", "20261101T120000Z", "-d", "there"],
+            2, "--from has none",
+        ),
         (["restore", "--from", "data", "-d", "there"], 2, "--from needs --at TIME"),
         (["restore", "missing", "--at", "noon", "-d", "there"], 2, "is not a time"),
         (["restore", "--from", "data", "--at", "2100-01-01T00:00Z", "-d", "there"], 2, "is still to come"),

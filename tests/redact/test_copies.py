@@ -4,13 +4,14 @@ from pathlib import Path
 
 import kafkalog
 from kafkalog.redact.directories import redact
-from tests.storage.test_kept import make_damaged
+from tests.redact.test_redact import make
+from tests.storage.test_kept import BATCHES, flip_bits, make_damaged, mark_unclean, positions
 
 
 def test_kept_records_are_reported_and_removed_on_request(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    make_damaged(data)
+    make_damaged(data, batch=BATCHES - 1)  # all of what is kept is sound
     kafkalog.open(data / "orders-0", "a").close()
     assert not redact(data, "orders", keys=[b"none"]).copies
     report = redact(data, "orders", offsets={0: [0]}, apply=True)
@@ -31,3 +32,14 @@ def test_leftovers_are_removed_and_other_directories_are_named(tmp_path: Path) -
     assert [one.what for one in report.copies] == ["a file to be deleted", "the partition's delete directory"]
     report = redact(tmp_path, "t", keys=[b"k"], apply=True)
     assert [one.what for one in report.copies] == ["the partition's delete directory"] and not left.exists()
+
+
+def test_kept_records_with_damage_between_them_may_hold_any_key(tmp_path: Path) -> None:
+    make(tmp_path / "t-0", count=20, per_segment=20)  # offset 15 has the key k7
+    segment = tmp_path / "t-0" / f"{0:020d}.log"
+    for number in (10, 15):
+        flip_bits(segment, positions(segment)[number] + 70)
+    mark_unclean(tmp_path / "t-0")
+    kafkalog.open(tmp_path / "t-0", "a").close()
+    (copy,) = redact(tmp_path, "t", keys=[b"k7"], apply=True, remove_kept=True).copies
+    assert copy.removed and not (tmp_path / "t-0" / "kafkalog-kept").exists()

@@ -238,6 +238,17 @@ def test_bad_calls(tmp_path: Path) -> None:
         redact(tmp_path, "other", keys=[b"a"])
     with pytest.raises(UnknownTopicOrPartition, match="no partition 3"):
         redact(tmp_path, "t", offsets={3: [1]})
+    make(tmp_path / "t-1")
+    with pytest.raises(IllegalArgument, match="partition 0 is not searched") as caught:
+        redact(tmp_path, "t", offsets={0: [1]}, partitions=[1])
+    assert caught.value.hint == "omit the partitions, or include it"
+    wrong: dict[str, Any]
+    for wrong in (
+        {"keys": b"k1"}, {"keys": ["k1"]}, {"keys": [5]}, {"offsets": {0: [1 << 63]}}, {"offsets": {0: [-1]}},
+        {"offsets": {0: ["1"]}},
+    ):  # fmt: skip
+        with pytest.raises(IllegalArgument, match="is no (key|offset)"):
+            redact(tmp_path, "t", **wrong)
     with pytest.raises(IllegalArgument, match="'nulls'"):
         redact(tmp_path, "t", keys=[b"a"], change="nulls")
     with pytest.raises(IllegalArgument):

@@ -29,14 +29,19 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-_OFFSET_TYPES: Final = frozenset({0, 1})
+_VERSIONS: Final = {0: 0, 1: 3}
+"""Versions of the values that are written for the types of committed offsets."""
+_VERSION_WITH_EPOCH: Final = 3
 _MAX_NOTES: Final = 20
 _RECORDS_PER_APPEND: Final = 500
 _SHORT: Final = struct.Struct(">h")
 
 
 class Commit(NamedTuple):
-    """A committed offset: its record's key and offset, the group, the partition, and the value's version and fields."""
+    """A committed offset: its record's key and offset, the group, the partition, and the value's version and fields.
+
+    `value` is None where the group's offset is deleted.
+    """
 
     key: bytes
     at: int
@@ -44,17 +49,17 @@ class Commit(NamedTuple):
     topic_partition: TopicPartition
     type: int
     version: int
-    value: Message
+    value: Message | None
 
     @property
     def offset(self) -> int:
-        """The committed offset."""
-        return int(self.value["offset"])
+        """The committed offset, -1 where it is deleted."""
+        return -1 if self.value is None else int(self.value["offset"])
 
-    def with_offset(self, offset: int) -> tuple[bytes, bytes]:
-        """Return key and value of a record that commits another offset in its place."""
-        value = {**self.value, "offset": offset}
-        if "leaderEpoch" in value:
+    def with_offset(self, offset: int, at_ms: int) -> tuple[bytes, bytes]:
+        """Return key and value of a record that commits another offset in its place, at `at_ms` if this one deletes."""
+        value = {**(self.value or {"metadata": "", "commitTimestamp": at_ms}), "offset": offset}
+        if self.version >= _VERSION_WITH_EPOCH:
             value["leaderEpoch"] = -1
         return self.key, _SHORT.pack(self.version) + encoded(VALUES[self.type], value, self.version)
 
@@ -63,40 +68,32 @@ def restored_offsets(dirs: Iterable[str], fs: FileSystem) -> Offsets:
     """Return the committed offsets of groups in restored data directories. CorruptRecord, StorageError."""
     found: Offsets = {}
     for _, path in partitions(dirs, topic=OFFSETS_TOPIC, fs=fs):
-        for one in last_commits(path, 0, fs).values():
+        for one in last_commits(path, fs).values():
             topic, partition = one.topic_partition
-            found.setdefault(one.group, {}).setdefault(topic, {})[partition] = one.offset
+            if one.value is not None:
+                found.setdefault(one.group, {}).setdefault(topic, {})[partition] = one.offset
     return found
 
 
-def last_commits(path: str, first_offset: int, fs: FileSystem) -> dict[bytes, Commit]:
-    """Return the last commit of each key in a partition of `__consumer_offsets`, from an offset on."""
-    found: dict[bytes, Commit] = {}
-    for key, one in _commits(path, first_offset, fs):
-        if one is None:
-            found.pop(key, None)
-        else:
-            found[key] = one
-    return found
+def last_commits(path: str, fs: FileSystem) -> dict[bytes, Commit]:
+    """Return the last commit, or delete, of each key in a partition of `__consumer_offsets`."""
+    return {one.key: one for one in _commits(path, 0, fs)}
 
 
-def _commits(path: str, first_offset: int, fs: FileSystem) -> Iterator[tuple[bytes, Commit | None]]:
-    """Yield each committed offset of a partition, None for one that is deleted; records of other kinds are left out."""
+def _commits(path: str, first_offset: int, fs: FileSystem) -> Iterator[Commit]:
+    """Yield each committed or deleted offset of a partition, from an offset on; other records are left out."""
     with LogView(path, fs=fs) as view:
         for record in records(view, max(first_offset, view.log_start_offset), view.last_stable_offset, committed=True):
             key = record.key
-            if key is None or len(key) < _SHORT.size or _SHORT.unpack_from(key)[0] not in _OFFSET_TYPES:
+            if key is None or len(key) < _SHORT.size or _SHORT.unpack_from(key)[0] not in _VERSIONS:
                 continue
             try:
                 found = coordinator_record(key, record.value, KEYS, VALUES)
             except MessageError:  # of a later version: it stays as it is
                 continue
-            if found.value is None or found.version is None:
-                yield key, None
-            else:
-                where = TopicPartition(found.key["topic"], found.key["partition"])
-                group = found.key["group"]
-                yield key, Commit(key, record.offset, group, where, found.type, found.version, found.value)
+            where = TopicPartition(found.key["topic"], found.key["partition"])
+            version = _VERSIONS[found.type] if found.version is None else found.version
+            yield Commit(key, record.offset, found.key["group"], where, found.type, version, found.value)
 
 
 def _has_gap(path: str, stop: int, fs: FileSystem) -> bool:
@@ -133,9 +130,9 @@ class GroupsRewind:
     ) -> None:
         """Write what the cut partition in the staged `directory` lacks; `original` is the backup's directory of it."""
         key = plan.stored.topic_partition
-        known = last_commits(os.path.join(directory, str(key)), 0, self._fs)
+        known = last_commits(os.path.join(directory, str(key)), self._fs)
         lost = {} if plan.later is None else self._lost(original, plan, known)
-        changes = [*self._from_earlier(lost.values()), *self._beyond_end(known.values())]
+        changes = [*self._from_earlier(lost.values(), at_ms), *self._beyond_end(known.values(), at_ms)]
         if not changes:
             return
         with open_staged(directory, key, config, self._fs) as log:
@@ -147,14 +144,14 @@ class GroupsRewind:
             log.flush()
 
     def _lost(self, original: str, plan: PartitionPlan, known: Mapping[bytes, Commit]) -> dict[bytes, Commit]:
-        """Return the first later commits of keys without an earlier one, if the log lacks offsets before them."""
+        """Return the first later commits, or deletes, of keys without an earlier one, if the log lacks offsets then."""
         lost: dict[bytes, Commit] = {}
-        for record_key, one in _commits(original, plan.later or 0, self._fs):
-            if one is not None and record_key not in known:
-                lost.setdefault(record_key, one)
+        for one in _commits(original, plan.later or 0, self._fs):
+            if one.key not in known:
+                lost.setdefault(one.key, one)
         return lost if lost and _has_gap(original, plan.later or 0, self._fs) else {}
 
-    def _from_earlier(self, lost: Iterable[Commit]) -> Iterator[tuple[bytes, bytes]]:
+    def _from_earlier(self, lost: Iterable[Commit], at_ms: int) -> Iterator[tuple[bytes, bytes]]:
         groups = {} if self._earlier is None else self._earlier.groups
         for one in lost:
             topic, partition = one.topic_partition
@@ -165,9 +162,9 @@ class GroupsRewind:
                 continue
             end = self._ends.get(one.topic_partition, offset)
             self._notes.append(f"{what}; set to {min(offset, end)}, by the backup {self._earlier.id}")
-            yield one.with_offset(min(offset, end))
+            yield one.with_offset(min(offset, end), at_ms)
 
-    def _beyond_end(self, known: Iterable[Commit]) -> Iterator[tuple[bytes, bytes]]:
+    def _beyond_end(self, known: Iterable[Commit], at_ms: int) -> Iterator[tuple[bytes, bytes]]:
         for one in known:
             end = self._ends.get(one.topic_partition)
             if end is not None and one.offset > end:
@@ -175,5 +172,5 @@ class GroupsRewind:
                     f"group {ascii(one.group)}, {one.topic_partition}: its offset of then, {one.offset}, is set to the "
                     f"end of the restored log, {end}"
                 )
-                yield one.with_offset(end)
+                yield one.with_offset(end, at_ms)
 

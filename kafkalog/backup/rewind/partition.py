@@ -105,9 +105,20 @@ def _cut(
         is_kept, piece_bytes = by_append if is_append else by_time, min(_PIECE_BYTES, int(log.config.segment_size))
         for found in kept_batches(view, first, at_ms, is_kept, piece_bytes, first_only=is_append):
             if isinstance(found, bytes):
-                log.append_as_follower(found, _ANY_EPOCH)
+                _append(log, found)
             elif plan.by == "time":
                 decided.end_late(found)
+
+
+def _append(log: UnifiedLog, batches: bytes) -> None:
+    """Append kept batches; one that is older than a smaller `segment.bytes` gets a segment of its size."""
+    config = log.config
+    if len(batches) > config.segment_size:
+        log.config = config.replace(**{"internal.segment.bytes": len(batches)})
+    try:
+        log.append_as_follower(batches, _ANY_EPOCH)
+    finally:
+        log.config = config
 
 
 def epoch_for_append(log: UnifiedLog) -> int:
