@@ -17,6 +17,7 @@ from kafkalog.redact.report import Copy, RedactedSegment, RedactReport
 from kafkalog.redact.rewrite import Rewritten, redact_log
 from kafkalog.redact.search import Advance, Result, search, where_offsets
 from kafkalog.redact.wanted import MODES, Change, Wanted
+from kafkalog.storage.names import INTERNAL_TOPICS
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import Path
 from kafkalog.tools.offline_partition import OfflinePlan, in_locked_directories, open_offline
@@ -78,14 +79,20 @@ def redact(
     segment with such records is replaced: an error or a crash leaves every record as it was or redacted, and another
     call completes the rest.
 
-    IllegalArgument if nothing is named, for unknown settings of the topic without `change`, and for `erase_key` in a
-    compacted topic; UnknownTopicOrPartition, PartitionNotFound; InvalidRecord for a value that `where` cannot decode;
-    CorruptRecord for damage, before the segment is changed; with `apply` DirectoryLocked, StorageError.
+    IllegalArgument if nothing is named, for an internal topic, for unknown settings of the topic without `change`, and
+    for `erase_key` in a compacted topic; UnknownTopicOrPartition, PartitionNotFound; InvalidRecord for a value that
+    `where` cannot decode; CorruptRecord for damage, before the segment is changed; with `apply` DirectoryLocked,
+    StorageError.
 
     >>> from kafkalog.redact import redact
     >>> print(redact(log.path, "orders", keys=[b"u-1"], change="empty").summary())
     1 record in 1 segment of 1 partition, ... bytes to rewrite, with empty: nothing was changed, give --apply
     """
+    if topic in INTERNAL_TOPICS:
+        raise IllegalArgument(
+            f"{topic} has the state of groups or transactions, which a broker could not read with emptied records",
+            hint="delete the group, or name a topic of records",
+        )
     wanted = Wanted.of(keys, offsets or {}, where, typed or {})
     _check_offsets(wanted, partitions)
     survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)

@@ -9,13 +9,11 @@ from typing import Final
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.spark.offsets import parse_assignment
-from kafkalog.storage.names import validate_topic
+from kafkalog.storage.names import INTERNAL_TOPICS, validate_topic
 from kafkalog.types import TopicPartition
 
 __all__ = ["Assign", "Subscribe", "SubscribePattern", "Subscription", "subscription_of"]
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics that a pattern never matches; they can be read by name."""
 _KINDS: Final = ("assign", "subscribe", "subscribePattern")
 
 
@@ -34,6 +32,7 @@ class SubscribePattern:
 
     def matches(self, topic: str) -> bool:
         """Return True if the topic is one of them."""
+        # internal topics are read by name only
         return topic not in INTERNAL_TOPICS and re.search(self.pattern, topic) is not None
 
 

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from kafkalog.errors import IllegalArgument, InvalidTopic, NotAPartition
 from kafkalog.types import TopicPartition
 
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics in which brokers keep the state of groups and transactions."""
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"

@@ -236,6 +236,8 @@ def test_bad_calls(tmp_path: Path) -> None:
         redact(tmp_path, "t")
     with pytest.raises(UnknownTopicOrPartition):
         redact(tmp_path, "other", keys=[b"a"])
+    with pytest.raises(IllegalArgument, match="state of groups or transactions"):
+        redact(tmp_path, "__transaction_state", keys=[b"a"])
     with pytest.raises(UnknownTopicOrPartition, match="no partition 3"):
         redact(tmp_path, "t", offsets={3: [1]})
     make(tmp_path / "t-1")
