@@ -79,20 +79,15 @@ def redact(
     segment with such records is replaced: an error or a crash leaves every record as it was or redacted, and another
     call completes the rest.
 
-    IllegalArgument if nothing is named, for an internal topic, for unknown settings of the topic without `change`, and
-    for `erase_key` in a compacted topic; UnknownTopicOrPartition, PartitionNotFound; InvalidRecord for a value that
-    `where` cannot decode; CorruptRecord for damage, before the segment is changed; with `apply` DirectoryLocked,
-    StorageError.
+    IllegalArgument for no records, an internal topic, unknown settings without `change`, and `erase_key` in a compacted
+    topic; UnknownTopicOrPartition, PartitionNotFound; InvalidRecord for a value that `where` cannot decode;
+    CorruptRecord for damage, before the segment is changed; with `apply` DirectoryLocked, StorageError.
 
     >>> from kafkalog.redact import redact
     >>> print(redact(log.path, "orders", keys=[b"u-1"], change="empty").summary())
     1 record in 1 segment of 1 partition, ... bytes to rewrite, with empty: nothing was changed, give --apply
     """
-    if topic in INTERNAL_TOPICS:
-        raise IllegalArgument(
-            f"{topic} has the state of groups or transactions, which a broker could not read with emptied records",
-            hint="delete the group, or name a topic of records",
-        )
+    _check_topic(topic)
     wanted = Wanted.of(keys, offsets or {}, where, typed or {})
     _check_offsets(wanted, partitions)
     survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)
@@ -139,6 +134,15 @@ def change_of(name: str | None, erase_key: bool, config: LogConfig, is_known: bo
         )
     value = MODES[name] if name is not None else TOMBSTONE if config.compact else EMPTY
     return Change(value, erase_key)
+
+
+def _check_topic(topic: str) -> None:
+    """Raise IllegalArgument for an internal topic."""
+    if topic in INTERNAL_TOPICS:
+        raise IllegalArgument(
+            f"{topic} has the state of groups or transactions, which a broker could not read with emptied records",
+            hint="delete the group, or name a topic of records",
+        )
 
 
 def _check_offsets(wanted: Wanted, partitions: Sequence[int]) -> None:

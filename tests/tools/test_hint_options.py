@@ -252,6 +252,7 @@ ELSEWHERE = {
     "--undo", "--execute",  # in commands: test_hint_commands
     "--partitions",  # more than 10,000: tests/exchange/test_export_import.py
     "--entry",  # tests/tools/test_kept.py
+    "-X",  # tests/lake/test_stores.py
     "--force", "--metadata-dir",  # tests/server/replicated, tests/tools/test_handover_refused.py
     "-N", "-f", "-n", "-v",  # a number, of the shell's ulimit, of every command
 }  # fmt: skip
