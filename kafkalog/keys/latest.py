@@ -220,7 +220,7 @@ class LatestInMemory(LatestRecords):
             yield chunk
 
     def _is_same(self) -> bool:
-        """Return False if what was read is not there any more: another process cut the log and wrote it again."""
+        """Return False if what was read is gone: another process cut the log and wrote it again."""
         source, last = self._source, self._last
         if not isinstance(source, LogView) or source.state is self._view_state:
             return True

@@ -36,11 +36,11 @@ NEAR_OFFSETS: Final = 512
 
 
 class _Changed(Exception):
-    """The log was changed below a look-up: a record that was found is not there any more."""
+    """The log was changed below a look-up: a record that was found is gone."""
 
 
 PASSING: Final = _Changed, OffsetOutOfRange, StorageError
-"""Errors among which those are that `is_passing` tells."""
+"""Errors that `is_passing` looks into."""
 
 
 def is_passing(error: Exception) -> bool:

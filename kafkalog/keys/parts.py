@@ -309,7 +309,7 @@ class Parts:
             self._view_end.note(chunk)
 
     def _is_same_log(self, segments: LogSegments[Any]) -> bool:
-        """Return False if another process cut the active segment: what the map was made of is not there any more."""
+        """Return False if another process cut the active segment: what the map was made of is gone."""
         is_same = self._view_end is None or self._view_end.is_same()
         if self._last_batch is None or not is_same:
             return is_same

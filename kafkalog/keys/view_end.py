@@ -23,7 +23,7 @@ class ViewEnd:
         self.forget()
 
     def forget(self) -> None:
-        """Begin again: what was read is not used any more."""
+        """Begin again: what was read is out of use."""
         self._digest = SegmentDigest(self._secret)
         self._path: str | None = None
         self._first = self._end = -1
@@ -41,7 +41,7 @@ class ViewEnd:
     def is_same(self) -> bool:
         """Return False if batches that were read are others by now.
 
-        A file that grew since the last call is taken to have been appended to: only its last batch tells more.
+        A file that grew since the last call is taken to have been appended to: only its last batch shows more.
         """
         active = self._view.state.active
         stat = active.stat()

@@ -215,7 +215,7 @@ def selection_of(
 ) -> Selection:
     """Return the selection of a scan's typed keywords (`TYPED_OPTIONS`); raise IllegalArgument for wrong ones.
 
-    `sample` returns the first keys or values, for types that nothing else tells. Schemas of a registry are those of the
+    `sample` returns the first keys or values, for types that nothing else gives. Schemas of a registry are those of the
     subjects of `topic`, unless others are named.
     """
     lenient = given.get("on_undecodable") or "raise"

@@ -81,7 +81,7 @@ def _batches_of_log(
 def condition_of(log: Log, options: SourceOptions) -> Selection | None:
     """Return the selection of the records that the option `where` asks for; None without it.
 
-    Types of JSON that nothing else tells are those of the log's first values. Raises IllegalArgument for a condition
+    Types of JSON that nothing else gives are those of the log's first values. Raises IllegalArgument for a condition
     or decoders that do not fit.
     """
     if options.where is None:

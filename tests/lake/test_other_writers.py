@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,12 @@ def test_positions_outlive_checkpoints_of_the_delta_log(tmp_path: Path) -> None:
     assert lake.places() == [(0, n) for n in range(15)]
 
 
+def commit_call(lake: Lake) -> tuple[type, str, Callable[..., None]]:
+    """Return the call of the table's library that commits: its class, its name, and itself."""
+    made, name = (SqlCatalog, "commit_table") if lake.format == "iceberg" else (DeltaTable, "create_write_transaction")
+    return made, name, getattr(made, name)
+
+
 @pytest.mark.parametrize("upsert", [False, True])
 def test_an_answer_that_is_lost_after_a_commit_costs_no_file(
     tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, upsert: bool
@@ -134,8 +141,7 @@ def test_an_answer_that_is_lost_after_a_commit_costs_no_file(
     write(data, {0: 10})
     sync_topic(data, "orders", lake.target, upsert=upsert)
     write(data, {0: 5}, first=10)
-    made, name = (SqlCatalog, "commit_table") if lake.format == "iceberg" else (DeltaTable, "create_write_transaction")
-    commit = getattr(made, name)
+    made, name, commit = commit_call(lake)
 
     def lost(*arguments: Any, **options: Any) -> None:
         commit(*arguments, **options)
@@ -158,9 +164,8 @@ def test_a_commit_that_the_store_repeats_is_not_taken_for_that_of_another(
     write(data, {0: 10})
     sync_topic(data, "orders", lake.target, upsert=upsert)
     write(data, {0: 5}, first=10)
-    made, name = (SqlCatalog, "commit_table") if lake.format == "iceberg" else (DeltaTable, "create_write_transaction")
+    made, name, commit = commit_call(lake)
     conflict = CommitFailedException if lake.format == "iceberg" else CommitFailedError
-    commit = getattr(made, name)
 
     def repeated(*arguments: Any, **options: Any) -> None:
         commit(*arguments, **options)

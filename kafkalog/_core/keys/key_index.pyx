@@ -111,7 +111,7 @@ cdef class KeyIndex:
         return self.page_bytes + self.sections.held_bytes
 
     def release(self) -> None:
-        """Gives back the pages and sections, unless a search that let others run uses them."""
+        """Frees the pages and sections, unless a search that let others run uses them."""
         if self.searches == 0:
             self.drop_pages()
             self.sections.clear()

@@ -5,7 +5,7 @@ hash, a record that is not where the index says.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memset
 from posix.types cimport off_t
 
@@ -93,6 +93,7 @@ cdef class KeyReader:
         cdef ReadPart part
         cdef object state = self.state
         cdef int64_t offset = NO_OFFSET
+        cdef uint64_t hashed
         self.calls += 1
         if not self.calls & CALLS_BETWEEN_CHECKS:
             self.limit()
