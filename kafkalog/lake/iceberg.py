@@ -32,6 +32,7 @@ _READ_ROWS: Final = 1 << 20
 _FIELD_ID: Final = b"PARQUET:field_id"
 _DROPPED: Final = "\x00dropped: "
 _HOUR_US: Final = 3_600_000_000
+_CATALOG_TABLES: Final = 2
 _LOCK_TIMEOUT_S: Final = 60
 _MERGES: Final = "commit.manifest-merge.enabled"
 
@@ -85,7 +86,7 @@ class IcebergTable:
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         with store_errors("create the table", self.name):
-            self._catalog.create_namespace_if_not_exists(self._target.identifier.rpartition(".")[0])
+            self._create_namespace(self._target.identifier.rpartition(".")[0])
             try:
                 with self._catalog.create_table_transaction(
                     self._target.identifier, schema, properties=dict(properties)
@@ -98,6 +99,13 @@ class IcebergTable:
                 pass
         if not self.load():
             raise IllegalState("the table was created, and is gone", path=self.name, hint="run the sync again")
+
+    def _create_namespace(self, namespace: str) -> None:
+        try:
+            self._catalog.create_namespace_if_not_exists(namespace)
+        except Exception:  # an SQL catalog fails where another writer created it between its check and its insert
+            if not self._catalog.namespace_exists(namespace):
+                raise
 
     @property
     def snapshot(self) -> str:
@@ -374,6 +382,7 @@ def _catalog(target: IcebergTarget) -> Any:
             ) from None
     try:
         from pyiceberg.catalog.sql import SqlCatalog
+        from sqlalchemy.exc import OperationalError
     except ImportError as error:
         raise missing_package("local Iceberg catalogs", error) from None
     if "://" in target.warehouse:
@@ -387,7 +396,13 @@ def _catalog(target: IcebergTarget) -> Any:
         "uri": f"sqlite:///{os.path.join(directory, LOCAL_CATALOG)}?timeout={_LOCK_TIMEOUT_S}",
         "warehouse": f"file://{directory}",
     }
-    return SqlCatalog(CATALOG_NAME, **{**properties, **target.options})
+    properties |= target.options
+    for _ in range(_CATALOG_TABLES):
+        try:
+            return SqlCatalog(CATALOG_NAME, **properties)
+        except OperationalError:  # another process created a table of the catalog between its check and its creation
+            continue
+    return SqlCatalog(CATALOG_NAME, **properties)
 
 
 def _plain_schema(schema: pyarrow.Schema) -> pyarrow.Schema:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import CommitFailedException
+from sqlalchemy import event
 
 from kafkalog.errors import StorageError
 from kafkalog.lake.failures import TableChanged
@@ -83,6 +84,48 @@ def test_many_syncs_at_once_write_each_record_once(tmp_path: Path, lake: Lake) -
     assert all(status == 0 or "committed meanwhile" in text or "could:" in text for text, status in outcomes), outcomes
     assert any(status == 0 for _, status in outcomes) or sync_topic(data, "orders", lake.target)
     assert lake.places() == [(p, n) for p in range(2) for n in range(6000)]
+
+
+@pytest.mark.parametrize("place", ["iceberg_tables", "iceberg_namespace_properties"])
+def test_a_catalog_that_two_create_at_once_is_one(tmp_path: Path, place: str) -> None:
+    """Another sync creates the catalog between this one's look at it and its own creation."""
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "iceberg")
+    write(data, {0: 10})
+    table = SqlCatalogBaseTable.metadata.tables[place]
+    others = []
+
+    def meanwhile(*_: object, **__: object) -> None:
+        if not others:
+            others.append(True)
+            sync_topic(data, "orders", lake.target)
+
+    event.listen(table, "before_create", meanwhile)
+    try:
+        sync_topic(data, "orders", lake.target)
+    finally:
+        event.remove(table, "before_create", meanwhile)
+    assert others
+    assert lake.places() == [(0, n) for n in range(10)]
+
+
+def test_a_namespace_that_two_create_at_once_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "iceberg")
+    write(data, {0: 10})
+    exists = SqlCatalog.namespace_exists
+    others = []
+
+    def ask(catalog: SqlCatalog, namespace: str) -> bool:
+        answer = exists(catalog, namespace)
+        if not others:
+            others.append(answer)
+            sync_topic(data, "orders", lake.target)
+        return answer
+
+    monkeypatch.setattr(SqlCatalog, "namespace_exists", ask)
+    with pytest.raises(TableChanged, match="another sync of orders committed meanwhile"):
+        sync_topic(data, "orders", lake.target)
+    assert others == [False]
+    assert lake.places() == [(0, n) for n in range(10)]
 
 
 def test_a_table_that_was_rolled_back_gets_the_rows_again(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import StorageError
+from kafkalog.errors import LogClosed, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS
@@ -72,6 +73,51 @@ def test_segments_that_come_and_go_under_a_flush(tmp_path: Path, action: str, su
     again = log(tmp_path)
     assert (again.log_end_offset, bases(again)) == (a_log.log_end_offset, bases(a_log))
     again.close()
+
+
+def delete_directory(a_log: UnifiedLog) -> None:
+    """Do what the deletion of a topic does with a log's directory."""
+    a_log.stop_writes(StorageError("the partition was deleted"))
+    a_log.rename_dir("topic-0.0123-delete")
+    a_log.close_handlers()
+    shutil.rmtree(a_log.path)
+
+
+GONE: dict[str, Callable[[UnifiedLog], object]] = {
+    "the directory": delete_directory,
+    "segments, then the directory": lambda a_log: (a_log.delete_before(-1), delete_directory(a_log)),
+    "cut, then the directory": lambda a_log: (a_log.truncate_to(a_log.log_end_offset - 1), delete_directory(a_log)),
+}
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+@pytest.mark.parametrize("deleted", GONE)
+def test_a_log_deleted_under_a_flush_is_no_failure_of_the_disk(tmp_path: Path, deleted: str, suffix: str) -> None:
+    """LOG-52: the flush says that the log is closed; its data directory stays online, the background task is silent."""
+    for is_in_background in (False, True):
+        fs, failures = SyncHook(), list[BaseException]()
+        a_log = log(tmp_path, fs=fs, internal_segment_bytes=1000, index_interval_bytes=100)
+        a_log._core.health.report = failures.append
+        append_batches(a_log, times=25)
+        fs.arm(suffix, lambda: GONE[deleted](a_log))  # noqa: B023 - called in this turn
+        if is_in_background:
+            a_log._flusher._flush_if_usable(a_log.log_end_offset)
+        else:
+            with pytest.raises(LogClosed):
+                a_log.flush()
+        assert (fs.action, failures) == (None, [])
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_file_that_is_missing_when_a_log_closes_is_reported(tmp_path: Path, suffix: str) -> None:
+    fs, failures = SyncHook(), list[BaseException]()
+    a_log = log(tmp_path, fs=fs, internal_segment_bytes=1000, index_interval_bytes=100)
+    a_log._core.health.report = failures.append
+    append_batches(a_log, times=25)
+    fs.arm(suffix, lambda: shutil.rmtree(a_log.path))
+    with pytest.raises(StorageError):
+        a_log.close()
+    assert len(failures) == 1
 
 
 def test_a_disk_error_while_segments_go_poisons_all_the_same(tmp_path: Path) -> None:

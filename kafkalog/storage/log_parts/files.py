@@ -81,7 +81,7 @@ class LogFiles:
                 core.health.close()  # before the flush: later appends would not be on disk
             try:
                 if failure is None:
-                    self._flusher.flush_files()
+                    self._flusher.flush_files(is_closing=True)
                     core.producers.map_end_offset = core.state.log_end_offset
                     core.producers.take_snapshot()
             except BaseException as error:

@@ -7,6 +7,7 @@ meanwhile. A failed sync is never retried; the log rejects further writes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from errno import ENOENT
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -82,14 +83,15 @@ class LogFlusher:
             self._core.scheduler.schedule("flush-log", lambda: self._flush_if_usable(offset))
 
     def _flush_if_usable(self, offset: int) -> None:
-        """Flush, unless the log was closed or deleted while the task was pending."""
+        """Flush, unless the log was closed or deleted while the task was pending or running."""
         if self._core.health.cause is None:
-            self.flush(offset)
+            with suppress(LogClosed):
+                self.flush(offset)
 
-    def flush_files(self, offset: int | None = None) -> None:
-        """Flush as `flush` does, even if the log rejects writes."""
+    def flush_files(self, offset: int | None = None, *, is_closing: bool = False) -> None:
+        """Flush as `flush` does, even if the log rejects writes; `is_closing`: the caller has closed it."""
         core = self._core
-        done, covered = self._synced(lambda run: self._sync_files(run, offset))
+        done, covered = self._synced(lambda run: self._sync_files(run, offset), is_closing)
         end = done.state.log_end_offset if offset is None else min(offset, done.state.log_end_offset)
         seconds = 0.0
         with core.lock:
@@ -113,7 +115,7 @@ class LogFlusher:
         self._core.metrics.flushes.add(seconds)
         return seconds
 
-    def _synced(self, sync: Callable[[SyncRun], T]) -> tuple[SyncRun, T]:
+    def _synced(self, sync: Callable[[SyncRun], T], is_closing: bool = False) -> tuple[SyncRun, T]:
         """Call `sync` without the lock and return the state it began with and its result; retry if files were lost."""
         core = self._core
         while True:
@@ -124,7 +126,7 @@ class LogFlusher:
             try:
                 return run, sync(run)
             except BaseException as error:
-                self._flush_failed(error, run.state, truncations)
+                self._flush_failed(error, run.state, truncations, is_closing)
 
     def _sync_files(self, run: SyncRun, offset: int | None) -> tuple[LogSegment, ...]:
         """Sync the segments up to `offset` (None: all) and all other unsynced files; return the segments."""
@@ -181,19 +183,22 @@ class LogFlusher:
         except BaseException as error:
             self._flush_failed(error, state, truncations)
 
-    def _flush_failed(self, error: BaseException, state: State, truncations: int) -> None:
-        """Poison the log and raise, unless the unsynced file was deleted, truncated or renamed meanwhile (LOG-52)."""
+    def _flush_failed(self, error: BaseException, state: State, truncations: int, is_closing: bool = False) -> None:
+        """Poison the log and raise, unless the unsynced file was deleted, truncated or renamed meanwhile (LOG-52).
+
+        A log that was closed meanwhile, as a deleted one is before its files go, raises LogClosed.
+        """
         core = self._core
         with core.lock:
             is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
-            if is_gone and not core.health.closed:
+            if is_gone:
                 segments = core.state.segments
                 if truncations != core.truncation_count:
                     return
                 if any(segments.get(segment.base_offset) is not segment for segment in state.segments):
                     return
-            if isinstance(error, LogClosed):
-                core.health.check()
+                if isinstance(error, LogClosed) or core.health.closed and not is_closing:
+                    core.health.check()
             if isinstance(error, OSError) and error.errno not in TOO_MANY_FILES:  # else nothing was synced or lost
                 core.health.poison(error)
             core.metrics.flush_failures += 1
