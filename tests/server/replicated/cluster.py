@@ -195,13 +195,6 @@ class Cluster:
         partitions = self._partitions(leader, topics) if leader else []
         return min((len(one.isr_nodes) for one in partitions), default=0)
 
-    def leads_for(self, node: int, topic: str) -> set[int]:
-        """Return the leaders of a topic's partitions that a node names to its clients; none while it does not answer.
-
-        A node knows the set's leader a moment before its partitions follow it.
-        """
-        return {one.leader_id for one in self._partitions(node, [topic])}
-
     def _partitions(self, node: int, topics: Iterable[str]) -> list[Any]:
         try:
             return asyncio.run(asyncio.wait_for(self._metadata(node, topics), ASK_S))
