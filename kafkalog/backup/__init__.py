@@ -5,11 +5,12 @@ from kafkalog.backup.create import create_backup as create_backup
 from kafkalog.backup.create import delete_backups as delete_backups
 from kafkalog.backup.create import list_backups as list_backups
 from kafkalog.backup.manifest import Manifest as Manifest
+from kafkalog.backup.remote.backups import RemoteBackups as RemoteBackups
 from kafkalog.backup.restore import restore_backup as restore_backup
 from kafkalog.backup.restore import restore_directories as restore_directories
 from kafkalog.backup.verify import verify_backup as verify_backup
 
 __all__ = [
-    "BackupReport", "Manifest", "create_backup", "delete_backups", "list_backups", "restore_backup",
+    "BackupReport", "Manifest", "RemoteBackups", "create_backup", "delete_backups", "list_backups", "restore_backup",
     "restore_directories", "verify_backup",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from kafkalog.backup.in_progress import BackupInProgress
 from kafkalog.backup.manifest import Manifest, Offsets, StoredPartition
 from kafkalog.backup.moment import Ending, Key, one_moment
 from kafkalog.backup.partition import Copied, PartitionCopy
+from kafkalog.backup.remote.backups import RemoteBackups, remote_backups
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import IllegalArgument, KafkalogError, PartitionNotFound
 from kafkalog.manager.known_topics import read_known_topics
@@ -32,6 +33,8 @@ from kafkalog.util.fileio import OS, FileSystem
 
 COPIED_FIRST: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 MAX_DIRECTORIES: Final = 1000
+_STAGING: Final = ".kafkalog-backup"
+"""Suffix of the directory beside the first data directory in which a backup for an object store is prepared."""
 Committed = Callable[[Sequence[str]], Offsets]
 """Reads the committed offsets of groups from the data directories."""
 
@@ -48,7 +51,7 @@ class BackupReport(NamedTuple):
 
 def create_backup(
     dirs: Path | Iterable[Path],
-    target: Path,
+    target: Path | RemoteBackups,
     *,
     full: bool = False,
     committed: Committed | None = None,
@@ -57,6 +60,9 @@ def create_backup(
     clock: Clock = SYSTEM_CLOCK,
 ) -> BackupReport:
     """Create a backup of data directories in the directory of backups `target`, which is created if missing.
+
+    `target` may also be a URL or RemoteBackups: then the backup is prepared in a local directory, which takes room for
+    what is new, and uploaded. The report's path is then the URL.
 
     A broker, a server or a writer may use them meanwhile. Files that the last backup has are not copied again, unless
     `full` is set. Damaged bytes are copied as they are, and noted in the manifest. `committed` reads the offsets of
@@ -74,10 +80,37 @@ def create_backup(
     given = path_list(dirs)
     refuse_urls(*given)
     paths = [os.path.realpath(one) for one in given]
-    check_places(paths, os.path.realpath(target))
+    remote = remote_backups(target)
+    if remote is None:
+        check_places(paths, os.path.realpath(os.fspath(target)))  # type: ignore[arg-type]
+        return _create(paths, os.fspath(target), full, committed, tell, fs, clock)  # type: ignore[arg-type]
+    if not paths:
+        raise IllegalArgument("no data directory is given")
+    remote.objects.create()
+    with remote.mirrored(paths[0] + _STAGING, fs) as mirror:
+        check_places(paths, mirror.path)
+        for left in mirror.prepared():
+            mirror.upload(left, tell)
+        stored = remote.objects.sums()
+        report = _create(paths, mirror.path, full, committed, tell, fs, clock, stored)
+        mirror.upload(report.manifest.id, tell)
+    return report._replace(path=remote.url)
+
+
+def _create(
+    paths: Sequence[str],
+    target: str,
+    full: bool,
+    committed: Committed | None,
+    tell: Tell | None,
+    fs: FileSystem,
+    clock: Clock,
+    elsewhere: Collection[str] = (),
+) -> BackupReport:
     with StoreLock(target, create=True, fs=fs) as store:
         known = {} if full else store.known()
-        with BackupInProgress(store, known, clock.milliseconds(), fs=fs, tell=tell) as backup:
+        now_ms = clock.milliseconds()
+        with BackupInProgress(store, known, now_ms, fs=fs, tell=tell, elsewhere=elsewhere) as backup:
             run = BackupRun(backup, paths, fs, clock, earlier=None if full else store.newest())
             manifest = run.run(clock.milliseconds(), committed)
             backup.commit(manifest)
@@ -86,7 +119,7 @@ def create_backup(
     return BackupReport(manifest, path, backup.linked, backup.copier.cloned, backup.copier.copied)
 
 
-def delete_backups(target: Path, ids: Iterable[str], *, fs: FileSystem = OS) -> None:
+def delete_backups(target: Path | RemoteBackups, ids: Iterable[str], *, fs: FileSystem = OS) -> None:
     """Delete backups by their ids, and leftovers of killed backups. PartitionNotFound, DirectoryLocked, StorageError.
 
     >>> made = create_backup("data", "backups")    # of `log`
@@ -94,7 +127,11 @@ def delete_backups(target: Path, ids: Iterable[str], *, fs: FileSystem = OS) -> 
     >>> list_backups("backups")
     []
     """
-    with StoreLock(target, fs=fs) as store:
+    remote = remote_backups(target)
+    if remote is not None:
+        remote.delete(ids)
+        return
+    with StoreLock(target, fs=fs) as store:  # type: ignore[arg-type]
         requested = list(ids)
         for one in requested:
             store.find(one)
@@ -103,15 +140,20 @@ def delete_backups(target: Path, ids: Iterable[str], *, fs: FileSystem = OS) -> 
         store.sweep()
 
 
-def list_backups(target: Path, *, fs: FileSystem = OS) -> list[Manifest]:
+def list_backups(target: Path | RemoteBackups, *, fs: FileSystem = OS) -> list[Manifest]:
     """Return the manifests of the backups, oldest first. CorruptBackup, PartitionNotFound, StorageError.
 
     >>> made = create_backup("data", "backups")    # of `log`
     >>> list_backups("backups") == [made.manifest]
     True
     """
-    store = BackupStore(target, fs=fs)
+    store = backups_of(target, fs)
     return [store.manifest(one) for one in store.ids()]
+
+
+def backups_of(target: Path | RemoteBackups, fs: FileSystem = OS) -> BackupStore | RemoteBackups:
+    """Return the backups in a directory or in an object store, to find and to describe them."""
+    return remote_backups(target) or BackupStore(target, fs=fs)  # type: ignore[arg-type]
 
 
 def check_places(paths: Sequence[str], target: str) -> None:

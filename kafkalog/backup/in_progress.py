@@ -25,7 +25,7 @@ from kafkalog.backup.manifest import (
 )
 from kafkalog.backup.store import JOURNAL, PARTIAL, BackupStore, Known, KnownFile
 from kafkalog.errors import StorageError
-from kafkalog.storage.names import LOCK_FILE
+from kafkalog.storage.names import INDEX_SUFFIXES, LOCK_FILE, LOG_SUFFIX
 from kafkalog.util.fileio import File, FileSystem, make_directories
 
 RACY_NS: Final = 2_000_000_000
@@ -35,6 +35,9 @@ _CANNOT_LINK: Final = frozenset(
 )
 """Errors for a file that can have no further name, a system without links, or a missing file."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SEGMENT_FILES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
+_GROUPS: Final = "__consumer_offsets"
+"""The topic whose records are read for the manifest."""
 _OTHERS_MAY_READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
@@ -52,15 +55,28 @@ def open_listed(fs: FileSystem, path: str) -> File:
         raise StorageError.from_os(error, "open the file to back up", path=path) from error
 
 
+def _is_read_here(name: str) -> bool:
+    """Return True for a file of a backup that is read while the backup is created."""
+    return not name.endswith(_SEGMENT_FILES) or f"/{_GROUPS}-" in name
+
+
 class BackupInProgress:
     """The directory of a backup being created; `commit` completes it, leaving the block without it does not.
 
     A full disk removes the partial backup, so that others find room again; after any other error, or a kill, it stays
-    for the next backup to continue from. `linked` counts bytes that earlier backups had. Threads: one at a time.
+    for the next backup to continue from. `linked` counts bytes that earlier backups had. Segments of an earlier backup
+    whose SHA-256 sums are in `elsewhere` need not be here: then nothing is linked. Threads: one at a time.
     """
 
     def __init__(
-        self, store: BackupStore, known: Known, now_ms: int, *, fs: FileSystem, tell: Tell | None = None
+        self,
+        store: BackupStore,
+        known: Known,
+        now_ms: int,
+        *,
+        fs: FileSystem,
+        tell: Tell | None = None,
+        elsewhere: Collection[str] = (),
     ) -> None:
         self.id = store.new_id(now_ms)
         self.path = os.path.join(store.path, self.id + PARTIAL)
@@ -68,6 +84,7 @@ class BackupInProgress:
         self.copier = Copier(fs, tell)
         self._store = store
         self._known = known
+        self._elsewhere = elsewhere
         self._now_ns = now_ms * 1_000_000
         self._fs = fs
         self._tell = tell
@@ -237,9 +254,10 @@ class BackupInProgress:
             self._fs.rename(target + PARTIAL, target)
             self._fs.unlink_if_exists(target + PARTIAL)  # a rename leaves it if both are names of one file
         except OSError as error:
-            if error.errno in _CANNOT_LINK:
+            if error.errno not in _CANNOT_LINK:
+                raise StorageError.from_os(error, "link to the earlier backup", path=known.path) from error
+            if error.errno != errno.ENOENT or known.file.sha256 not in self._elsewhere or _is_read_here(name):
                 return None
-            raise StorageError.from_os(error, "link to the earlier backup", path=known.path) from error
         self.linked += known.file.size
         if known.is_on_disk:
             self._links.add(name)

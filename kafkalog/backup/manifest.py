@@ -153,6 +153,11 @@ def is_id(name: str) -> bool:
     return _ID.fullmatch(name) is not None
 
 
+def is_sum(name: str) -> bool:
+    """Return True if the name is a SHA-256 sum."""
+    return _SUM.fullmatch(name) is not None
+
+
 def read_manifest(directory: str, fs: FileSystem) -> Manifest:
     """Read the manifest of the backup in `directory`; CorruptBackup, StorageError."""
     path = os.path.join(directory, MANIFEST)
@@ -240,7 +245,7 @@ def _offsets(document: Any) -> dict[str, dict[int, int]]:
 
 def _file(document: Any) -> StoredFile:
     checksum = _text(document["sha256"])
-    if _SUM.fullmatch(checksum) is None:
+    if not is_sum(checksum):
         raise ValueError(f"{checksum[:80]!r} is not a SHA-256 sum")
     identity = document["identity"]
     return StoredFile(

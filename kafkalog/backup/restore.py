@@ -19,6 +19,7 @@ from kafkalog.backup.copying import Copier, Tell, sync_files
 from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
+from kafkalog.backup.remote.backups import RemoteBackups, remote_backups
 from kafkalog.backup.rewind.directories import Rewind
 from kafkalog.backup.rewind.plan import Moment
 from kafkalog.backup.store import LATEST, MARKER, BackupStore
@@ -43,7 +44,7 @@ _HINT: Final = "`kafkalog backup verify` reports all damage; restore another bac
 
 
 def restore_backup(
-    target: Path,
+    target: Path | RemoteBackups,
     dirs: Path | Iterable[Path],
     which: str = LATEST,
     *,
@@ -58,6 +59,9 @@ def restore_backup(
     its first later record with `by` "append", without all later records with "time". Transactions that were not
     decided then are aborted, and groups have their offsets of then. The default backup is the first one made at or
     after the moment. The manifest returned then describes what was restored, with notes (docs/backup.md).
+
+    If `target` is a URL or RemoteBackups, the backup is first downloaded to a directory beside the first of `dirs`,
+    which takes room for a second copy.
 
     Every file is compared with its checksum while it is copied. Files are copies of their own, or share blocks with the
     backup if the file system supports that: later writes to them do not reach the backup.
@@ -74,10 +78,28 @@ def restore_backup(
     >>> restore_backup("backups", "as-it-was", at=made.manifest.created_ms).partitions[0].end_offset
     2
     """
-    store = BackupStore(target, fs=fs)
     if at is None and by != "append":
         raise IllegalArgument(f"by is {by!r}, but there is no moment", hint="give `at` as well")
     moment = None if at is None else Moment.of(at, by)
+    remote = remote_backups(target)
+    if remote is None:
+        return _restore_local(os.fspath(target), dirs, which, moment, tell, fs)  # type: ignore[arg-type]
+    places = path_list(dirs)
+    refuse_urls(*places)
+    if not places:
+        raise IllegalArgument("no directory to restore into is given")
+    found = remote.find(which)
+    with remote.mirrored(os.path.realpath(places[0]) + _STORE, fs) as mirror:
+        if moment is not None:
+            found = os.path.basename(BackupStore(mirror.path, fs=fs).find_since(moment.at_ms, which))
+        mirror.download(found, tell)
+        return _restore_local(mirror.path, dirs, found, moment, None, fs)
+
+
+def _restore_local(
+    target: str, dirs: Path | Iterable[Path], which: str, moment: Moment | None, tell: Tell | None, fs: FileSystem
+) -> Manifest:
+    store = BackupStore(target, fs=fs)
     path = store.find(which) if moment is None else store.find_since(moment.at_ms, which)
     manifest = read_manifest(path, fs)
     given = path_list(dirs)

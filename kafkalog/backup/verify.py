@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from kafkalog.backup.copying import Tell, sum_of
 from kafkalog.backup.manifest import MANIFEST, SUMS, Manifest, StoredFile, read_manifest, sums_of
+from kafkalog.backup.remote.backups import RemoteBackups, remote_backups
 from kafkalog.backup.store import LATEST, BackupStore
-from kafkalog.errors import CorruptBackup, StorageError
+from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
 from kafkalog.storage.names import LOCK_FILE, LOG_SUFFIX
 from kafkalog.tools.directories import Path
 from kafkalog.tools.verify.directories import verify
@@ -19,19 +20,32 @@ _ANOTHER = "restore another backup, and create the next one with --full, so that
 
 
 def verify_backup(
-    target: Path, which: str = LATEST, *, deep: bool = False, tell: Tell | None = None, fs: FileSystem = OS
+    target: Path | RemoteBackups,
+    which: str = LATEST,
+    *,
+    deep: bool = False,
+    tell: Tell | None = None,
+    fs: FileSystem = OS,
 ) -> Report:
     """Compare every file of a backup with its recorded length and SHA-256 sum.
 
     `deep` also verifies the logs in it, as `kafkalog.verify` does: that finds damage from before the backup. `tell` is
     called with the number of bytes as they are read. Damage is in the report; PartitionNotFound if there is no such
-    backup, IllegalArgument for a directory that holds no backups.
+    backup, IllegalArgument for a directory that holds no backups, or for `deep` with an object store.
 
     >>> made = kafkalog.backup.create_backup("data", "backups")    # of `log`
     >>> verify_backup("backups").ok
     True
     """
-    path = BackupStore(target, fs=fs).find(which)
+    remote = remote_backups(target)
+    if remote is not None:
+        if deep:
+            raise IllegalArgument(
+                "logs in an object store of backups are not verified", path=remote.url,
+                hint="restore the backup, and verify the restored directories",
+            )  # fmt: skip
+        return remote.verify(which, tell)
+    path = BackupStore(target, fs=fs).find(which)  # type: ignore[arg-type]
     sums = Sums()
     findings: list[Finding] = []
     try:

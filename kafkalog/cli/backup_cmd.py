@@ -13,11 +13,36 @@ from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
+    from kafkalog.backup import RemoteBackups
     from kafkalog.backup.manifest import Manifest, Offsets
 
 _LATEST = "latest"
 _target_argument = click.argument("target", type=click.Path(), metavar="TARGET")
 _id_option = click.option("--id", "which", default=_LATEST, metavar="ID", help="Backup to use. Default: the last one.")
+_recipient_option = click.option(
+    "--recipient", "recipients", multiple=True, metavar="KEY",
+    help="Encrypt for this age or SSH public key, or those in this file; repeatable. Needs a URL as TARGET.",
+)  # fmt: skip
+_identity_option = click.option(
+    "--identity", "identities", multiple=True, type=click.Path(), metavar="FILE",
+    help="Decrypt with the private key in this file; repeatable.",
+)  # fmt: skip
+_staging_option = click.option(
+    "--staging", type=click.Path(), metavar="DIR",
+    help="With a URL: prepare the files in this directory. Default: one beside the first data directory.",
+)  # fmt: skip
+
+
+def _backups(
+    target: str, recipients: Sequence[str] = (), identities: Sequence[str] = (), staging: str | None = None
+) -> str | RemoteBackups:
+    """Return the target of backups with these options, which need a URL."""
+    from kafkalog.backup import RemoteBackups
+    from kafkalog.storage.remote import is_url
+
+    if is_url(target) or recipients or identities or staging is not None:
+        return RemoteBackups(target, recipients=recipients, identities=identities, staging=staging)
+    return target
 
 
 class _Group(click.Group):
@@ -34,7 +59,8 @@ def command() -> None:
     """Back up data directories, even while a broker writes to them: `kafkalog backup -d DIR TARGET`.
 
     TARGET gets one directory for each backup. It holds all data directories as they were, and every command can read
-    them there. Files that have not changed since the last backup are linked, not copied. docs/backup.md describes the
+    them there. Files that have not changed since the last backup are linked, not copied. If TARGET is a URL
+    (s3://BUCKET/PATH), the backups are kept in that object store, encrypted on request. docs/backup.md describes the
     contents of a backup and of a restored log.
     """
 
@@ -44,30 +70,38 @@ def command() -> None:
 @_target_argument
 @click.option("--full", is_flag=True, help="Copy all files, as if there were no earlier backup.")
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Afterwards, delete all but the last N backups.")
+@_recipient_option
+@_identity_option
+@_staging_option
 @common.json_option("Print one JSON object for the backup.")
 @common.quiet_options
 def create(
-    dirs: tuple[str, ...], target: str, full: bool, keep: int | None, as_json: bool, quiet: bool, verbose: int
-) -> int:
+    dirs: tuple[str, ...], target: str, full: bool, keep: int | None, recipients: tuple[str, ...],
+    identities: tuple[str, ...], staging: str | None, as_json: bool, quiet: bool, verbose: int,
+) -> int:  # fmt: skip
     """Back up the data directories to TARGET; the word `create` is optional.
 
     Bytes are copied unchanged. Damage in segments is reported, even with -q, and recorded in the backup's manifest.
 
     Example: kafkalog backup create -d data /backups/kafka --keep 7
 
+    Example: kafkalog backup create -d data s3://bucket/kafka --recipient age1...
+
     Exit status: 0 created, 1 not created, or created from a log that has damage, 2 wrong usage.
     """
     from kafkalog.backup import create_backup, delete_backups
+    from kafkalog.backup.create import backups_of
     from kafkalog.backup.damage import DAMAGED
-    from kafkalog.backup.store import BackupStore
     from kafkalog.tools.verify.directories import total_bytes
 
     common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
-    with Meter("backup", total_bytes(where) if sys.stderr.isatty() else None, quiet=quiet) as meter:
-        report = create_backup(where, target, full=full, committed=committed, tell=meter.add)
+    backups = _backups(target, recipients, identities, staging)
+    total = total_bytes(where) if sys.stderr.isatty() and isinstance(backups, str) else None
+    with Meter("backup", total, quiet=quiet) as meter:
+        report = create_backup(where, backups, full=full, committed=committed, tell=meter.add)
     if keep is not None:
-        delete_backups(target, BackupStore(target).ids()[:-keep])
+        delete_backups(backups, backups_of(backups).ids()[:-keep])
     manifest = report.manifest
     damaged = [text for text in manifest.notes if text.startswith(DAMAGED)]
     for text in manifest.notes:
@@ -88,18 +122,19 @@ def create(
 
 @command.command("list")
 @_target_argument
+@_identity_option
 @common.json_option("Print one JSON object for each backup.")
-def list_(target: str, as_json: bool) -> int:
+def list_(target: str, identities: tuple[str, ...], as_json: bool) -> int:
     """List the backups in TARGET, oldest first.
 
     Example: kafkalog backup list /backups/kafka
 
     Exit status: 0 listed, 1 a backup cannot be read or the directory is missing, 2 wrong usage.
     """
-    from kafkalog.backup.store import BackupStore
+    from kafkalog.backup.create import backups_of
     from kafkalog.errors import CorruptBackup
 
-    store = BackupStore(target)
+    store = backups_of(_backups(target, identities=identities))
     status = 0
     for one in store.ids():
         try:
@@ -117,11 +152,13 @@ def list_(target: str, as_json: bool) -> int:
 @_id_option
 @click.option("--all", "everything", is_flag=True, help="Verify all backups.")
 @click.option("--deep", is_flag=True, help="Also verify the logs in the backup, including every record.")
+@_identity_option
 @common.json_option("Print one JSON object for each finding, and one for the report.")
 @common.quiet_options
 def verify(
-    target: str, which: str, everything: bool, deep: bool, as_json: bool, quiet: bool, verbose: int
-) -> int:
+    target: str, which: str, everything: bool, deep: bool, identities: tuple[str, ...], as_json: bool, quiet: bool,
+    verbose: int,
+) -> int:  # fmt: skip
     """Compare every file of a backup with its stored checksum.
 
     Example: kafkalog backup verify /backups/kafka --all --deep
@@ -129,14 +166,15 @@ def verify(
     Exit status: 0 unchanged, 1 damaged or unreadable, 2 wrong usage.
     """
     from kafkalog.backup import verify_backup
-    from kafkalog.backup.store import BackupStore
+    from kafkalog.backup.create import backups_of
 
     common.set_verbosity(quiet, verbose)
-    ids = BackupStore(target).ids() if everything else [which]
+    backups = _backups(target, identities=identities)
+    ids = backups_of(backups).ids() if everything else [which]
     status = 0
     with Meter("verify", None, quiet=quiet) as meter:
         for one in ids:
-            report = verify_backup(target, one, deep=deep, tell=meter.add)
+            report = verify_backup(backups, one, deep=deep, tell=meter.add)
             if everything and not as_json:
                 print(one)
             for line in report.json_lines() if as_json else report.lines(with_notes=not quiet):
@@ -158,11 +196,13 @@ def verify(
     "--from", "sources", multiple=True, type=click.Path(), metavar="DIR",
     help="With --at: restore from this data directory, which may be in use, and not from a TARGET; repeatable.",
 )
+@_identity_option
+@_staging_option
 @common.json_option("Print one JSON object for the restored backup.")
 @common.quiet_options
 def restore(
     target: str | None, dirs: tuple[str, ...], which: str, at: str | None, by: str, sources: tuple[str, ...],
-    as_json: bool, quiet: bool, verbose: int,
+    identities: tuple[str, ...], staging: str | None, as_json: bool, quiet: bool, verbose: int,
 ) -> int:  # fmt: skip
     """Restore a backup of TARGET into missing or empty data directories.
 
@@ -194,12 +234,15 @@ def restore(
         raise click.UsageError("--id names a backup of TARGET; --from has none.")
     if by == "time" and at is None:
         raise click.UsageError("--by needs --at TIME.")
+    if sources and (identities or staging is not None):
+        raise click.UsageError("--identity and --staging need TARGET, the URL of an object store.")
     at_ms = None if at is None else common.parse_time(at, "--at")
     with Meter("restore", None, quiet=quiet) as meter:
         if target is None:
             manifest = restore_directories(sources, where, at=at_ms or 0, by=by, tell=meter.add)
         else:
-            manifest = restore_backup(target, where, which, at=at_ms, by=by, tell=meter.add)
+            backups = _backups(target, identities=identities, staging=staging)
+            manifest = restore_backup(backups, where, which, at=at_ms, by=by, tell=meter.add)
     if at_ms is not None:
         for text in manifest.notes:
             common.note(f"kafkalog: note: {text}", quiet=quiet)
@@ -213,7 +256,8 @@ def restore(
 @command.command("delete")
 @_target_argument
 @click.argument("ids", nargs=-1, metavar="ID...")
-def delete(target: str, ids: tuple[str, ...]) -> int:
+@_identity_option
+def delete(target: str, ids: tuple[str, ...], identities: tuple[str, ...]) -> int:
     """Delete backups; the other backups stay complete.
 
     Without an ID, only the leftovers of killed runs are removed.
@@ -224,7 +268,7 @@ def delete(target: str, ids: tuple[str, ...]) -> int:
     """
     from kafkalog.backup import delete_backups
 
-    delete_backups(target, ids)
+    delete_backups(_backups(target, identities=identities), ids)
     return 0
 
 

@@ -80,7 +80,7 @@ class RemoteFileSystem(FileSystem):
             self.remote.invalidate_cache(where)
             listed = self.remote.ls(where, detail=True)
         except Exception as error:
-            raise _as_os_error(error, path) from error
+            raise as_os_error(error, path) from error
         found = {}
         for one in listed:
             name = str(one["name"]).rstrip("/").rpartition("/")[2]
@@ -94,7 +94,7 @@ class RemoteFileSystem(FileSystem):
         try:
             return _parse_info(self.remote.info(self.remote_path(path)))
         except Exception as error:
-            raise _as_os_error(error, path) from error
+            raise as_os_error(error, path) from error
 
     # The calls
 
@@ -155,7 +155,7 @@ class RemoteFileSystem(FileSystem):
         try:
             data = bytes(self.remote.cat_file(self.remote_path(path), start=start, end=stop))
         except Exception as error:
-            raise _as_os_error(error, path) from error
+            raise as_os_error(error, path) from error
         if len(data) != stop - start:
             raise OSError(f"the store returned {len(data)} of {stop - start} requested bytes")
         return data
@@ -200,7 +200,7 @@ def _refuse(*arguments: object, **named: object) -> NoReturn:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
-def _as_os_error(error: Exception, path: str) -> OSError:
+def as_os_error(error: Exception, path: str) -> OSError:
     """Return an error of the store as an OSError."""
     if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EISDIR):
         return type(error)(error.errno, os.strerror(error.errno), path)

@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +29,7 @@ from kafkalog.storage.remote import locate, view_of
 from kafkalog.util.remote_files import BLOCK_BYTES, RemoteFileSystem
 from tests import commands
 from tests.raw_batches import batches, write_segment
+from tests.remote.s3 import s3_server
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
 ID = "oAtiIQ95REujbuzNd_lkLQ"
@@ -262,42 +261,18 @@ def test_an_export_from_a_store_that_fails_goes_on(
             assert content(log) == content(here)
 
 
-SERVER = """
-import sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-server.start()
-print(server._server.server_port, flush=True)
-sys.stdin.read()
-"""
-
-
 def test_a_log_in_s3(data: Path) -> None:
-    pytest.importorskip("s3fs", reason="s3fs is not installed: pip install kafkalog[test]")
-    pytest.importorskip("moto.server", reason="moto is not installed: pip install kafkalog[test]")
-    keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env=os.environ | keys, text=True,
-    ) as server:  # fmt: skip
-        try:
-            assert server.stdout is not None
-            port = next(int(line) for line in server.stdout if line.strip().isdigit())
-            endpoint = f"http://127.0.0.1:{port}"
-            once = {"retries": {"max_attempts": 0}, "connect_timeout": 2}
-            options = {"key": "testing", "secret": "testing", "endpoint_url": endpoint, "config_kwargs": once}
-            store = fsspec.filesystem("s3", **options)
-            store.mkdir("bucket")
-            store.put(str(data), "bucket/data", recursive=True)
-            with kafkalog.Log(view_of("s3://bucket/data/orders-0", options), None) as log:
-                with kafkalog.open(data / "orders-0") as here:
-                    assert content(log) == content(here)
-            server.kill()
-            server.wait()
-            with pytest.raises(StorageError, match="the store failed"):
-                view_of("s3://bucket/data/orders-0", options)
-        finally:
-            server.kill()
+    with s3_server() as (server, options):
+        store = fsspec.filesystem("s3", **options)
+        store.mkdir("bucket")
+        store.put(str(data), "bucket/data", recursive=True)
+        with kafkalog.Log(view_of("s3://bucket/data/orders-0", options), None) as log:
+            with kafkalog.open(data / "orders-0") as here:
+                assert content(log) == content(here)
+        server.kill()
+        server.wait()
+        with pytest.raises(StorageError, match="the store failed"):
+            view_of("s3://bucket/data/orders-0", options)
 
 
 def test_a_log_there_is_verified(data: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,8 +302,7 @@ def test_the_command_verifies_a_url(data: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "backup -d memory://x backups", "backup -d data s3://bucket/backups", "backup list s3://bucket/backups",
-        "backup verify s3://bucket/backups", "backup delete s3://bucket/backups", "restore s3://bucket/backups -d new",
+        "backup -d memory://x backups", "backup -d memory://x file:///backups", "restore file:///backups -d memory://x",
         "restore backups -d memory://x", "export -d data memory://x", "export --format kafka-dir -d data memory://x",
         "export --format kafka-dir -d memory://x out", "import --format kafka-dir memory://x -d new",
         "import --format kafka-dir data -d memory://x", "import memory://x.jsonl -d new",

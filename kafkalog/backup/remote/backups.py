@@ -1,0 +1,154 @@
+"""`RemoteBackups`: the target of backups that are kept in an object store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from kafkalog.backup.copying import Tell
+from kafkalog.backup.manifest import Manifest
+from kafkalog.backup.remote.encryption import Encryption
+from kafkalog.backup.remote.mirror import Mirror
+from kafkalog.backup.remote.objects import ObjectStore
+from kafkalog.errors import (
+    CorruptBackup,
+    DirectoryLocked,
+    IllegalArgument,
+    KafkalogError,
+    PartitionNotFound,
+    StorageError,
+)
+from kafkalog.storage.remote import is_url
+from kafkalog.tools.directories import Path
+from kafkalog.tools.verify.report import Finding, Report, Severity, Sums
+from kafkalog.util.fileio import FileSystem
+
+LATEST: Final = "latest"
+_ANOTHER: Final = "restore another backup; delete this one, so that the next one uploads these files again"
+
+
+class RemoteBackups:
+    """Backups in the object store at `url`, for the functions of `kafkalog.backup`; a URL alone is the same.
+
+    With `recipients` (age public keys, or files of them) new backups are encrypted; `identities` are files with the
+    private keys for reading. `options` are those of the store in fsspec. Backups are prepared, and restored, in the
+    local directory `staging`; by default it lies beside the first data directory. See docs/backup.md.
+
+    >>> from kafkalog.backup import create_backup, list_backups
+    >>> target = RemoteBackups("memory://shop/backups")
+    >>> made = create_backup("data", target)    # of `log`
+    >>> [one.id for one in list_backups(target)] == [made.manifest.id]
+    True
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        recipients: Iterable[str] = (),
+        identities: Iterable[str | os.PathLike[str]] = (),
+        staging: str | os.PathLike[str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        """IllegalArgument for keys or a URL that are none; MissingPackage, StorageError."""
+        if not is_url(url):
+            raise IllegalArgument(
+                "backups can be encrypted, or have options, only in an object store", path=url,
+                hint="give a URL: s3://BUCKET/PATH, or file:///PATH",
+            )  # fmt: skip
+        self.objects = ObjectStore(url, Encryption(recipients, identities), options)
+        self._staging = None if staging is None else os.path.realpath(staging)
+
+    @property
+    def url(self) -> str:
+        """URL of the store."""
+        return self.objects.url
+
+    def ids(self) -> list[str]:
+        """Return the ids of the backups, oldest first. PartitionNotFound, StorageError."""
+        return self.objects.ids()
+
+    def find(self, which: str = LATEST) -> str:
+        """Return the id of a backup, or of the last one. PartitionNotFound names existing ones; StorageError."""
+        ids = self.ids()
+        if which == LATEST and ids:
+            return ids[-1]
+        if which not in ids:
+            hint = f"latest: {', '.join(ids[-5:])}" if ids else "create one: `kafkalog backup`"
+            raise PartitionNotFound(f"there is no backup {ascii(which)}", path=self.url, hint=hint)
+        return which
+
+    def manifest(self, which: str = LATEST) -> Manifest:
+        """Return the manifest of a backup. CorruptBackup, IllegalArgument, PartitionNotFound, StorageError."""
+        return self.objects.manifest(self.find(which))
+
+    @contextmanager
+    def mirrored(self, default_staging: str, fs: FileSystem) -> Iterator[Mirror]:
+        """Provide the local mirror for the block; it is removed afterwards.
+
+        After a StorageError, or a kill, it stays, and the next run continues from it. Errors as for `Mirror.refresh`.
+        """
+        mirror = Mirror(self._staging or default_staging, self.objects, fs)
+        mirror.refresh()
+        try:
+            yield mirror
+        except KafkalogError as error:
+            if not isinstance(error, StorageError | DirectoryLocked):
+                mirror.remove()
+            raise
+        mirror.remove()
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Delete backups, and the contents that no other backup has.
+
+        PartitionNotFound, StorageError. CorruptBackup, IllegalArgument: the manifest of a backup that stays cannot be
+        read, so that nothing is deleted.
+        """
+        doomed = [self.find(one) for one in ids]
+        kept = [self.objects.manifest(one) for one in self.ids() if one not in doomed]
+        for one in doomed:
+            self.objects.delete(one)
+        needed = {file.sha256 for manifest in kept for file in manifest.files}
+        for checksum in self.objects.all_sums() - needed:
+            self.objects.delete_content(checksum)
+
+    def verify(self, which: str, tell: Tell | None) -> Report:
+        """Read every file of a backup from the store and compare its checksum. PartitionNotFound, IllegalArgument."""
+        found = self.find(which)
+        sums, findings = Sums(), list[Finding]()
+        try:
+            manifest = self.objects.manifest(found)
+        except CorruptBackup as error:
+            return Report((_finding(Severity.DAMAGE, error.path or self.url, error.message),))
+        for file in manifest.files:
+            try:
+                self.objects.get(file, _Nowhere(), tell)
+            except CorruptBackup as error:
+                findings.append(_finding(Severity.DAMAGE, error.path or self.url, f"{file.path}: {error.message}"))
+            except StorageError as error:
+                findings.append(_finding(Severity.UNREADABLE, error.path or self.url, f"{file.path}: {error.message}"))
+            sums.files += 1
+        sums.partitions = len(manifest.partitions)
+        sums.segments = sum(one.segments for one in manifest.partitions)
+        sums.bytes = sum(one.size for one in manifest.partitions)
+        return Report(tuple(findings), sums)
+
+
+class _Nowhere:
+    """A file that drops what is written."""
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+
+def _finding(severity: Severity, path: str, what: str) -> Finding:
+    return Finding(severity, "object", path, what, hint=_ANOTHER)
+
+
+def remote_backups(target: Path | RemoteBackups) -> RemoteBackups | None:
+    """Return the object store that `target` names; None for a directory."""
+    if isinstance(target, RemoteBackups):
+        return target
+    return RemoteBackups(str(target)) if is_url(target) else None

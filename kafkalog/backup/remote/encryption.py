@@ -1,0 +1,146 @@
+"""Encryption of objects with age (age-encryption.org), whose own tools can decrypt them too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, Final
+
+from kafkalog.errors import CorruptBackup, IllegalArgument, MissingPackage, StorageError
+
+SUFFIX: Final = ".age"
+"""Suffix of the names of encrypted objects."""
+_MAX_KEY_FILE_BYTES: Final = 1 << 20
+
+
+class Encryption:
+    """Encrypts for `recipients`, which are public keys; decrypts with the private keys in the files `identities`.
+
+    A recipient is `age1...`, an SSH public key, or a file with some of these, one a line. An identity file has lines
+    `AGE-SECRET-KEY-1...`, as `age-keygen` writes it, or is an SSH private key. IllegalArgument, MissingPackage,
+    StorageError. Threads: any.
+    """
+
+    def __init__(
+        self, recipients: Iterable[str] = (), identities: Iterable[str | os.PathLike[str]] = ()
+    ) -> None:
+        given, files = tuple(recipients), tuple(identities)
+        age = _age() if given or files else None
+        self._recipients = [key for one in given for key in _recipients(age, one)]
+        self._identities = [key for one in files for key in _identities(age, os.fspath(one))]
+        self.encrypts = bool(given)
+
+    def encrypt(self, source: IO[bytes], target: IO[bytes]) -> None:
+        """Write what `source` has to `target`, encrypted. Errors of either."""
+        first, second = _Watched(source), _Watched(target)
+        try:
+            _age().encrypt_io(first, second, self._recipients)
+        except OSError as error:
+            raise first.failure or second.failure or error from None
+
+    def decrypt(self, source: IO[bytes], target: IO[bytes], url: str) -> None:
+        """Write what the object `source` at `url` has to `target`, decrypted.
+
+        CorruptBackup for an object that was changed, or is for other keys; IllegalArgument without identities.
+        """
+        if not self._identities:
+            raise IllegalArgument("the object is encrypted", path=url, hint=_NEEDS_IDENTITY)
+        first, second = _Watched(source), _Watched(target)
+        try:
+            _age().decrypt_io(first, second, self._identities)
+        except _age().DecryptError as error:
+            raise CorruptBackup(f"the object cannot be decrypted: {error}", path=url, hint=_OTHER_KEY) from None
+        except OSError as error:
+            failure = first.failure or second.failure
+            if failure is not None:
+                raise failure from None
+            raise CorruptBackup(f"the object was changed or cut off: {error}", path=url, hint=_OTHER_BACKUP) from None
+
+
+class _Watched:
+    """A file that keeps the error of a failed call, which age would turn into one of its own."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.failure: BaseException | None = None
+
+    def read(self, size: int = -1) -> bytes:
+        with self._watched():
+            return self._file.read(size)
+
+    def write(self, data: bytes) -> int:
+        with self._watched():
+            return self._file.write(data)
+
+    def flush(self) -> None:
+        with self._watched():
+            self._file.flush()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.failure = error
+            raise
+
+
+_NEEDS_IDENTITY: Final = "give the private key: --identity FILE"
+_OTHER_KEY: Final = "give the private key of one of the backup's recipients: --identity FILE"
+_OTHER_BACKUP: Final = "use another backup: `kafkalog backup list` shows them"
+
+
+def _age() -> Any:
+    try:
+        import pyrage
+    except ImportError as error:
+        raise MissingPackage(
+            f"encrypted backups need more packages ({error})", hint="pip install 'kafkalog[encryption]'"
+        ) from None
+    return pyrage
+
+
+def _recipients(age: Any, given: str) -> Sequence[Any]:
+    """Return the public keys of a recipient, or of a file of recipients."""
+    if given.startswith(("age1", "ssh-")):
+        return [_recipient(age, given)]
+    text = _read(given, "recipients").decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines()]
+    found = [_recipient(age, line) for line in lines if line and not line.startswith("#")]
+    if not found:
+        raise IllegalArgument("the file has no recipient", path=given, hint="give age1..., or a file with such lines")
+    return found
+
+
+def _recipient(age: Any, text: str) -> Any:
+    kind = age.ssh.Recipient if text.startswith("ssh-") else age.x25519.Recipient
+    try:
+        return kind.from_str(text)
+    except age.RecipientError as error:
+        raise IllegalArgument(
+            f"{ascii(text[:80])} is not a recipient: {error}", hint="give age1..., or an SSH public key"
+        ) from None
+
+
+def _identities(age: Any, path: str) -> Sequence[Any]:
+    """Return the private keys of a file. No error has a part of its content."""
+    data = _read(path, "identity")
+    lines = [line.strip() for line in data.decode(errors="replace").splitlines()]
+    try:
+        if any("PRIVATE KEY-----" in line for line in lines):
+            return [age.ssh.Identity.from_buffer(data)]
+        found = [age.x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#")]
+    except (age.IdentityError, ValueError):
+        found = []
+    if not found:
+        raise IllegalArgument("the file has no private key", path=path, hint="create one: age-keygen -o FILE")
+    return found
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MAX_KEY_FILE_BYTES)
+    except OSError as error:
+        raise StorageError.from_os(error, f"read the {what}", path=path) from error

@@ -1,0 +1,140 @@
+"""A local directory of backups that stands for an object store: new backups are prepared, old ones restored in it.
+
+It has the manifests of the backups in the store, and files only where they are needed. A killed run leaves it, and the
+next one continues from it: files that are there are not copied, uploaded or downloaded again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from kafkalog.backup.copying import Tell, create, sum_of
+from kafkalog.backup.manifest import MANIFEST, SUMS, StoredFile, read_manifest
+from kafkalog.backup.remote.objects import ObjectStore
+from kafkalog.backup.store import BackupStore, StoreLock
+from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
+from kafkalog.util.fileio import FileSystem, make_directories
+from kafkalog.util.side_by_side import side_by_side
+
+TRANSFERS: Final = 4
+"""Files that are uploaded or downloaded at the same time."""
+_PARTIAL: Final = ".partial"
+
+
+class Mirror:
+    """The mirror of `objects` in the directory `path`. Threads: one at a time."""
+
+    def __init__(self, path: str, objects: ObjectStore, fs: FileSystem) -> None:
+        self.path = path
+        self._objects = objects
+        self._fs = fs
+
+    def refresh(self) -> None:
+        """Create the directory, and let it have the manifests of the store's backups.
+
+        A backup that a killed run prepared and did not upload stays; anything else that is not in the store goes. The
+        manifest of a backup that cannot be read is left out. IllegalArgument if something else is in the directory,
+        DirectoryLocked while another run uses it; StorageError.
+        """
+        with StoreLock(self.path, create=True, fs=self._fs) as store:
+            self._fs.chmod(self.path, 0o700)  # it has private files, and those of encrypted backups
+            stored = self._objects.ids()
+            for which in store.ids():
+                if which not in stored and not self._is_prepared(which):
+                    shutil.rmtree(os.path.join(self.path, which))
+            for which in stored:
+                self._write_manifest(which)
+
+    def _is_prepared(self, which: str) -> bool:
+        return self._fs.exists(os.path.join(self.path, which, SUMS))
+
+    def _write_manifest(self, which: str) -> None:
+        directory = os.path.join(self.path, which)
+        try:
+            make_directories(self._fs, directory)
+            path = os.path.join(directory, MANIFEST)
+            if self._fs.exists(path):
+                return
+            with suppress(CorruptBackup, IllegalArgument):
+                content = self._objects.manifest_content(which)
+                with create(self._fs, path + _PARTIAL) as file:
+                    file.pwrite(content, 0)
+                self._fs.rename(path + _PARTIAL, path)
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError.from_os(error, "prepare the backup", path=directory) from error
+
+    def prepared(self) -> list[str]:
+        """Return the ids of complete backups that are not in the store, oldest first."""
+        stored = self._objects.ids()
+        return [one for one in BackupStore(self.path, fs=self._fs).ids() if one not in stored]
+
+    def upload(self, which: str, tell: Tell | None = None) -> None:
+        """Upload a backup: contents that the store lacks, then the manifest. StorageError, CorruptBackup.
+
+        StorageError if contents were deleted from the store meanwhile, so that the backup is not complete.
+        """
+        directory = os.path.join(self.path, which)
+        manifest = read_manifest(directory, self._fs)
+        stored = self._objects.sums()
+        missing = {file.sha256: file for file in manifest.files if file.sha256 not in stored}
+        _transfer(
+            partial(self._objects.put, file, os.path.join(directory, file.path), tell) for file in missing.values()
+        )
+        if not {file.sha256 for file in manifest.files} <= self._objects.sums():
+            raise StorageError(
+                "files of the new backup were deleted from the store meanwhile", path=self._objects.url,
+                hint="create it again when no backups are being deleted there",
+            )  # fmt: skip
+        self._objects.put_manifest(manifest)
+
+    def download(self, which: str, tell: Tell | None = None) -> None:
+        """Download the files of a backup and compare their checksums. CorruptBackup names the object; StorageError."""
+        directory = os.path.join(self.path, which)
+        manifest = self._objects.manifest(which)
+        for folder in {os.path.dirname(file.path) for file in manifest.files}:
+            try:
+                make_directories(self._fs, os.path.join(directory, folder))
+            except OSError as error:
+                raise StorageError.from_os(error, "prepare the restore", path=directory) from error
+        _transfer(partial(self._download_file, directory, file, tell) for file in manifest.files)
+
+    def _download_file(self, directory: str, file: StoredFile, tell: Tell | None) -> None:
+        path = os.path.join(directory, file.path)
+        if self._fs.exists(path) and sum_of(self._fs, path) == (file.size, file.sha256):
+            return
+        try:
+            with open(path + _PARTIAL, "wb") as target:
+                self._objects.get(file, target, tell)
+            self._fs.rename(path + _PARTIAL, path)
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError.from_os(error, "download", path=path) from error
+
+    def remove(self) -> None:
+        """Remove the directory."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _transfer(tasks: Iterable[Callable[[], None]]) -> None:
+    """Run the tasks, some at the same time; raise the first error, after which no further task begins."""
+    has_failed = threading.Event()
+
+    def run(task: Callable[[], None]) -> None:
+        if has_failed.is_set():
+            return
+        try:
+            task()
+        except BaseException:
+            has_failed.set()
+            raise
+
+    side_by_side(run, tasks, TRANSFERS, "kafkalog-backup")

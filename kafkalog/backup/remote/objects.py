@@ -1,0 +1,294 @@
+"""Objects below a URL: a marker, one manifest for each backup, and one object for each content of a file."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any, Final, Protocol
+
+from kafkalog.backup.copying import COPY_BYTES, Tell
+from kafkalog.backup.manifest import MAX_BYTES, Manifest, StoredFile, encode_manifest, is_id, is_sum, parse_manifest
+from kafkalog.backup.remote.encryption import SUFFIX, Encryption
+from kafkalog.errors import CorruptBackup, IllegalArgument, IllegalState, PartitionNotFound, StorageError
+from kafkalog.storage.remote import locate
+from kafkalog.util.remote_files import as_os_error
+
+MARKER: Final = "kafkalog.backups"
+_CONTENT: Final = b"kafkalog backups of objects, version 1\n"
+_MANIFESTS: Final = "manifests"
+_FILES: Final = "files"
+_JSON: Final = ".json"
+_PARTIAL: Final = ".partial"
+_OTHER_BACKUP: Final = "use another backup: `kafkalog backup list` shows them"
+
+
+class Sink(Protocol):
+    """Receives the bytes of a content."""
+
+    def write(self, data: bytes, /) -> int:
+        """Write the bytes and return their number."""
+
+
+class ObjectStore:
+    """The objects of backups below `url`. Threads: any; one at a time creates or deletes backups.
+
+    MissingPackage, IllegalArgument, StorageError.
+    """
+
+    def __init__(self, url: str, encryption: Encryption, options: Mapping[str, object] | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._encryption = encryption
+        found, path = locate(self.url, options)
+        self._fs = found.remote
+        self._root = found.remote_path(path)
+        self._is_local = found.root in ("/file:", "/local:")
+
+    def url_of(self, name: str) -> str:
+        """Return the URL of an object."""
+        return f"{self.url}/{name}"
+
+    # Contents of the store
+
+    def create(self) -> None:
+        """Create the store if nothing is there. IllegalArgument if something else is; StorageError."""
+        if MARKER in self._names(""):
+            return
+        if self._names(""):
+            raise IllegalArgument(
+                "something that is not a store of backups lies there", path=self.url, hint="choose another URL"
+            )
+        self._write(MARKER, lambda target: target.write(_CONTENT))
+
+    def ids(self) -> list[str]:
+        """Return the ids of the backups, oldest first. PartitionNotFound if there is no store; StorageError."""
+        if MARKER not in self._names(""):
+            raise PartitionNotFound(
+                "no backups were created at this URL", path=self.url, hint="create one: `kafkalog backup`"
+            )
+        return sorted(self._manifests())
+
+    def manifest(self, which: str) -> Manifest:
+        """Read a backup's manifest. CorruptBackup, IllegalArgument (it is encrypted, without identities)."""
+        content = self.manifest_content(which)
+        return parse_manifest(content, self.url_of(f"{_MANIFESTS}/{which}"))
+
+    def manifest_content(self, which: str) -> bytes:
+        """Return the bytes of a backup's manifest; errors as for `manifest`."""
+        found = self._manifests().get(which)
+        if found is None:
+            raise CorruptBackup("the backup's manifest is missing", path=self.url, hint=_OTHER_BACKUP)
+        name = f"{_MANIFESTS}/{found}"
+        content = io.BytesIO()
+        self._read(name, _Bounded(content, MAX_BYTES, self.url_of(name)))
+        if sha256(content.getvalue()).hexdigest() not in name:
+            raise CorruptBackup("the manifest differs from what was stored", path=self.url_of(name), hint=_OTHER_BACKUP)
+        return content.getvalue()
+
+    def _manifests(self) -> dict[str, str]:
+        """Return the names of the manifests by the ids of their backups."""
+        found = {}
+        for name in self._names(_MANIFESTS):
+            which, _, rest = name.removesuffix(SUFFIX).removesuffix(_JSON).partition(".")
+            if is_id(which) and is_sum(rest):
+                found[which] = name
+        return found
+
+    def sums(self) -> set[str]:
+        """Return the SHA-256 sums of the stored contents: encrypted ones if this store encrypts, else plain ones."""
+        suffix = SUFFIX if self._encryption.encrypts else ""
+        names = (name.removesuffix(suffix) for name in self._names(_FILES) if name.endswith(suffix))
+        return {name for name in names if is_sum(name)}
+
+    # Backups
+
+    def put(self, file: StoredFile, path: str, tell: Tell | None) -> None:
+        """Upload the content of a file of a backup, which lies at the local `path`. StorageError.
+
+        CorruptBackup if the content is not what its entry says, for instance since someone changed it.
+        """
+        try:
+            source = open(path, "rb")
+        except OSError as error:
+            raise StorageError.from_os(error, "read", path=path) from error
+        with source:
+            reading = _Hashed(source, tell)
+            self._write_sealed(f"{_FILES}/{file.sha256}", reading, lambda: reading.check(file, path))
+
+    def put_manifest(self, manifest: Manifest) -> None:
+        """Upload a backup's manifest, which completes the backup. StorageError; IllegalState if its id is taken."""
+        if manifest.id in self._manifests():
+            raise IllegalState(
+                "another backup of the same second was uploaded meanwhile", path=self.url, hint="create it again"
+            )
+        content = encode_manifest(manifest)
+        name = f"{_MANIFESTS}/{manifest.id}.{sha256(content).hexdigest()}{_JSON}"
+        self._write_sealed(name, io.BytesIO(content))
+
+    def get(self, file: StoredFile, target: Sink, tell: Tell | None) -> None:
+        """Write the content of a file to `target`. CorruptBackup if it is missing or not what was stored."""
+        name = self._find(file.sha256)
+        writing = _Hashed(_Bounded(target, file.size, self.url_of(name)), tell)
+        self._read(name, writing)
+        writing.check(file, self.url_of(name))
+
+    def delete(self, which: str) -> None:
+        """Delete a backup's manifest: from then on the backup does not exist. StorageError."""
+        self._remove(f"{_MANIFESTS}/{self._manifests()[which]}")
+
+    def delete_content(self, checksum: str) -> None:
+        """Delete a content that no backup has. StorageError."""
+        for name in (checksum, checksum + SUFFIX):
+            self._remove(f"{_FILES}/{name}")
+
+    def all_sums(self) -> set[str]:
+        """Return the SHA-256 sums of all stored contents, encrypted or not."""
+        return {name for one in self._names(_FILES) if is_sum(name := one.removesuffix(SUFFIX))}
+
+    # Objects
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def _names(self, below: str) -> set[str]:
+        path = self._path(below)
+        try:
+            self._fs.invalidate_cache(path)
+            listed = self._fs.ls(path, detail=False)
+        except FileNotFoundError:
+            return set()
+        except Exception as error:
+            raise self._failed(error, "list the objects", below) from error
+        return {str(one).rstrip("/").rpartition("/")[2] for one in listed if str(one).strip("/") != path.strip("/")}
+
+    def _find(self, checksum: str) -> str:
+        """Return the name of a content's object, encrypted or not. CorruptBackup if there is none; StorageError."""
+        for found in (f"{_FILES}/{checksum}{SUFFIX}", f"{_FILES}/{checksum}"):
+            try:
+                self._fs.info(self._path(found))
+            except FileNotFoundError:
+                continue
+            except Exception as error:
+                raise self._failed(error, "read", found) from error
+            return found
+        url = self.url_of(f"{_FILES}/{checksum}")
+        raise CorruptBackup("an object of the backup is missing", path=url, hint=_OTHER_BACKUP)
+
+    def _read(self, name: str, target: Any) -> None:
+        try:
+            with self._fs.open(self._path(name), "rb") as source:
+                if name.endswith(SUFFIX):
+                    self._encryption.decrypt(source, target, self.url_of(name))
+                    return
+                while data := source.read(COPY_BYTES):
+                    target.write(data)
+        except (CorruptBackup, IllegalArgument, StorageError):
+            raise
+        except Exception as error:
+            raise self._failed(error, "read", name) from error
+
+    def _write_sealed(self, name: str, source: Any, check: Callable[[], object] = lambda: None) -> None:
+        """Write an object, encrypted if the store encrypts; `check` may raise before it becomes visible."""
+
+        def fill(target: Any) -> None:
+            if self._encryption.encrypts:
+                self._encryption.encrypt(source, target)
+            else:
+                while data := source.read(COPY_BYTES):
+                    target.write(data)
+            check()
+
+        self._write(f"{name}{SUFFIX}" if self._encryption.encrypts else name, fill)
+
+    def _write(self, name: str, fill: Callable[[Any], object]) -> None:
+        """Create an object, which becomes visible whole."""
+        path = self._path(name)
+        try:
+            if self._is_local:
+                self._write_locally(path, fill)
+                return
+            target = self._fs.open(path, "wb", autocommit=False)
+            try:
+                fill(target)
+                target.close()
+            except BaseException:
+                with suppress(Exception):
+                    target.discard()
+                raise
+            target.commit()
+        except (CorruptBackup, StorageError):
+            raise
+        except Exception as error:
+            raise self._failed(error, "write", name) from error
+
+    def _write_locally(self, path: str, fill: Callable[[Any], object]) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path + _PARTIAL, "wb") as target:
+            fill(target)
+            target.flush()
+            os.fsync(target.fileno())
+        os.replace(path + _PARTIAL, path)
+
+    def _remove(self, name: str) -> None:
+        """Delete an object, if it is there."""
+        try:
+            self._fs.rm_file(self._path(name))
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            raise self._failed(error, "delete", name) from error
+
+    def _failed(self, error: Exception, doing: str, name: str) -> StorageError:
+        url = self.url_of(name)
+        return StorageError.from_os(as_os_error(error, url), doing, path=url)
+
+
+class _Hashed:
+    """A file whose bytes are hashed as they are read or written."""
+
+    def __init__(self, file: Any, tell: Tell | None) -> None:
+        self._file = file
+        self._tell = tell
+        self._sums = sha256()
+        self._size = 0
+
+    def read(self, size: int = -1) -> bytes:
+        return self._seen(self._file.read(size))
+
+    def write(self, data: bytes) -> int:
+        self._file.write(self._seen(data))
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+    def _seen(self, data: bytes) -> bytes:
+        self._sums.update(data)
+        self._size += len(data)
+        if self._tell is not None:
+            self._tell(len(data))
+        return data
+
+    def check(self, file: StoredFile, path: str) -> None:
+        if (self._size, self._sums.hexdigest()) != (file.size, file.sha256):
+            raise CorruptBackup("the content differs from what was stored", path=path, hint=_OTHER_BACKUP)
+
+
+class _Bounded:
+    """A file to which at most `most` bytes may be written."""
+
+    def __init__(self, file: Any, most: int, url: str) -> None:
+        self._file = file
+        self._left = most
+        self._url = url
+
+    def write(self, data: bytes) -> int:
+        self._left -= len(data)
+        if self._left < 0:
+            raise CorruptBackup("the object is longer than what was stored", path=self._url, hint=_OTHER_BACKUP)
+        return int(self._file.write(data))
+
+    def flush(self) -> None:
+        pass
