@@ -84,11 +84,11 @@ def create_backup(
     if remote is None:
         check_places(paths, os.path.realpath(os.fspath(target)))  # type: ignore[arg-type]
         return _create(paths, os.fspath(target), full, committed, tell, fs, clock)  # type: ignore[arg-type]
-    if not paths:
-        raise IllegalArgument("no data directory is given")
+    staging = remote.staging_for((paths or [""])[0] + _STAGING)
+    for place in filter(None, (staging, remote.objects.local_path)):
+        check_places(paths, place)
     remote.objects.create()
-    with remote.mirrored(paths[0] + _STAGING, fs) as mirror:
-        check_places(paths, mirror.path)
+    with remote.mirrored(staging, fs) as mirror:
         for left in mirror.prepared():
             mirror.upload(left, tell)
         stored = remote.objects.sums()

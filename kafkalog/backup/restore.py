@@ -34,6 +34,8 @@ from kafkalog.util.times import Time, time_text
 
 _STORE: Final = ".kafkalog-restore"
 """Suffix of the directory beside the restored one in which data directories in use are copied first."""
+_DOWNLOADS: Final = ".kafkalog-download"
+"""Suffix of the directory beside the restored one to which a backup in an object store is downloaded first."""
 STAGING: Final = "kafkalog-restore.partial"
 READY: Final = "kafkalog-restore.ready"
 """Name of the file that records which directory of which backup is staged completely and on disk."""
@@ -84,12 +86,15 @@ def restore_backup(
     remote = remote_backups(target)
     if remote is None:
         return _restore_local(os.fspath(target), dirs, which, moment, tell, fs)  # type: ignore[arg-type]
-    places = path_list(dirs)
-    refuse_urls(*places)
+    given = path_list(dirs)
+    refuse_urls(*given)
+    places = [os.path.realpath(one) for one in given]
     if not places:
         raise IllegalArgument("no directory to restore into is given")
+    staging = remote.staging_for(places[0] + _DOWNLOADS)
+    check_places(places, staging)
     found = remote.find(which)
-    with remote.mirrored(os.path.realpath(places[0]) + _STORE, fs) as mirror:
+    with remote.mirrored(staging, fs) as mirror:
         if moment is not None:
             found = os.path.basename(BackupStore(mirror.path, fs=fs).find_since(moment.at_ms, which))
         mirror.download(found, tell)

@@ -21,6 +21,7 @@ from kafkalog.backup import (
 )
 from kafkalog.cli.backup_cmd import committed
 from kafkalog.errors import CorruptBackup, IllegalArgument, NotAPartition, PartitionNotFound, StorageError
+from kafkalog.util.fileio import OS
 from tests import commands
 from tests.backup.logs import append, files, fill, offsets
 from tests.backup.test_create import Later
@@ -250,6 +251,35 @@ def test_something_else_is_never_taken_for_a_store(data: Path, tmp_path: Path, u
     with pytest.raises(IllegalArgument, match=r"mine\.txt"):
         create_backup(data, f"{url}/other")
     assert (tmp_path / "data.kafkalog-backup" / "mine.txt").read_text() == "mine"
+    create_backup(data, tmp_path / "backups")
+    for inside in (RemoteBackups(f"{url}/other", staging=data / "here"), f"file://{data}/store"):
+        with pytest.raises(IllegalArgument, match="overlap"):
+            create_backup(data, inside)
+    with pytest.raises(IllegalArgument, match="not a staging directory"):
+        create_backup(data, RemoteBackups(f"{url}/other", staging=tmp_path / "backups"))
+    assert verify_backup(tmp_path / "backups").ok and not {"here", "store"} & set(os.listdir(data))
+
+
+def test_what_was_prepared_for_another_store_is_not_uploaded(data: Path, tmp_path: Path) -> None:
+    """A run that was killed before its upload left a whole backup."""
+    urls = [f"file://{tmp_path}/{name}" for name in ("first", "second")]
+    target = RemoteBackups(urls[0])
+    target.objects.create()
+    clock = Later()
+    with pytest.raises(StorageError), target.mirrored(f"{data}.kafkalog-backup", OS) as mirror:
+        create_backup(data, mirror.path, clock=clock)
+        raise StorageError("killed")
+    clock.hours += 1
+    prepared = create_backup(data, target, clock=clock)
+    assert len(target.ids()) == 2 and all(verify_backup(target, one).ok for one in target.ids())
+    with pytest.raises(StorageError), target.mirrored(f"{data}.kafkalog-backup", OS) as mirror:
+        clock.hours += 1
+        create_backup(data, mirror.path, clock=clock)
+        raise StorageError("killed")
+    clock.hours += 1
+    made = create_backup(data, urls[1], clock=clock)
+    assert RemoteBackups(urls[1]).ids() == [made.manifest.id] and prepared.manifest.id != made.manifest.id
+    assert verify_backup(urls[1]).ok and left(tmp_path) == []
 
 
 def test_keys_that_are_none_are_refused(tmp_path: Path, keys: Keys) -> None:

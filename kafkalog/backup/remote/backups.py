@@ -84,13 +84,17 @@ class RemoteBackups:
         """Return the manifest of a backup. CorruptBackup, IllegalArgument, PartitionNotFound, StorageError."""
         return self.objects.manifest(self.find(which))
 
+    def staging_for(self, default: str) -> str:
+        """Return the local directory in which backups are prepared."""
+        return self._staging or default
+
     @contextmanager
-    def mirrored(self, default_staging: str, fs: FileSystem) -> Iterator[Mirror]:
+    def mirrored(self, staging: str, fs: FileSystem) -> Iterator[Mirror]:
         """Provide the local mirror for the block; it is removed afterwards.
 
         After a StorageError, or a kill, it stays, and the next run continues from it. Errors as for `Mirror.refresh`.
         """
-        mirror = Mirror(self._staging or default_staging, self.objects, fs)
+        mirror = Mirror(staging, self.objects, fs)
         mirror.refresh()
         try:
             yield mirror

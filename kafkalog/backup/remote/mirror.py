@@ -19,11 +19,14 @@ from kafkalog.backup.manifest import MANIFEST, SUMS, StoredFile, read_manifest
 from kafkalog.backup.remote.objects import ObjectStore
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
-from kafkalog.util.fileio import FileSystem, make_directories
+from kafkalog.util.fileio import FileSystem, atomic_write, make_directories
 from kafkalog.util.side_by_side import side_by_side
 
 TRANSFERS: Final = 4
 """Files that are uploaded or downloaded at the same time."""
+NOTE: Final = "kafkalog.mirror"
+"""Name of the file with the URL of the store whose mirror the directory is."""
+_MAX_NOTE_BYTES: Final = 1 << 16
 _PARTIAL: Final = ".partial"
 
 
@@ -38,18 +41,37 @@ class Mirror:
     def refresh(self) -> None:
         """Create the directory, and let it have the manifests of the store's backups.
 
-        A backup that a killed run prepared and did not upload stays; anything else that is not in the store goes. The
-        manifest of a backup that cannot be read is left out. IllegalArgument if something else is in the directory,
-        DirectoryLocked while another run uses it; StorageError.
+        A backup that a killed run prepared for this store and did not upload stays; anything else that is not in the
+        store goes. The manifest of a backup that cannot be read is left out. IllegalArgument if something else is in
+        the directory, also backups of the user's own; DirectoryLocked while another run uses it; StorageError.
         """
         with StoreLock(self.path, create=True, fs=self._fs) as store:
-            self._fs.chmod(self.path, 0o700)  # it has private files, and those of encrypted backups
+            is_of_store = self._claim(store)
             stored = self._objects.ids()
             for which in store.ids():
-                if which not in stored and not self._is_prepared(which):
+                if which not in stored and not (is_of_store and self._is_prepared(which)):
                     shutil.rmtree(os.path.join(self.path, which))
             for which in stored:
                 self._write_manifest(which)
+
+    def _claim(self, store: BackupStore) -> bool:
+        """Note in the directory whose mirror it is; return True if it was this store's before."""
+        note = os.path.join(self.path, NOTE)
+        url = self._objects.url.encode()
+        try:
+            is_mirror = self._fs.exists(note)
+            if not is_mirror and (store.ids() or store.unfinished()):
+                raise IllegalArgument(
+                    "the directory has backups and is not a staging directory", path=self.path,
+                    hint="choose another staging directory",
+                )  # fmt: skip
+            if is_mirror and self._fs.read_file(note, _MAX_NOTE_BYTES) == url:
+                return True
+            self._fs.chmod(self.path, 0o700)  # it has private files, and those of encrypted backups
+            atomic_write(self._fs, note, url)
+        except OSError as error:
+            raise StorageError.from_os(error, "prepare the staging directory", path=self.path) from error
+        return False
 
     def _is_prepared(self, which: str) -> bool:
         return self._fs.exists(os.path.join(self.path, which, SUMS))
@@ -85,8 +107,9 @@ class Mirror:
         manifest = read_manifest(directory, self._fs)
         stored = self._objects.sums()
         missing = {file.sha256: file for file in manifest.files if file.sha256 not in stored}
+        count = _one_at_a_time(tell)
         _transfer(
-            partial(self._objects.put, file, os.path.join(directory, file.path), tell) for file in missing.values()
+            partial(self._objects.put, file, os.path.join(directory, file.path), count) for file in missing.values()
         )
         if not {file.sha256 for file in manifest.files} <= self._objects.sums():
             raise StorageError(
@@ -104,7 +127,8 @@ class Mirror:
                 make_directories(self._fs, os.path.join(directory, folder))
             except OSError as error:
                 raise StorageError.from_os(error, "prepare the restore", path=directory) from error
-        _transfer(partial(self._download_file, directory, file, tell) for file in manifest.files)
+        count = _one_at_a_time(tell)
+        _transfer(partial(self._download_file, directory, file, count) for file in manifest.files)
 
     def _download_file(self, directory: str, file: StoredFile, tell: Tell | None) -> None:
         path = os.path.join(directory, file.path)
@@ -122,6 +146,18 @@ class Mirror:
     def remove(self) -> None:
         """Remove the directory."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _one_at_a_time(tell: Tell | None) -> Tell | None:
+    """Return `tell` for callers in several threads."""
+    lock = threading.Lock()
+
+    def call(size: int) -> None:
+        if tell is not None:
+            with lock:
+                tell(size)
+
+    return None if tell is None else call
 
 
 def _transfer(tasks: Iterable[Callable[[], None]]) -> None:

@@ -45,6 +45,7 @@ class ObjectStore:
         self._fs = found.remote
         self._root = found.remote_path(path)
         self._is_local = found.root in ("/file:", "/local:")
+        self.local_path = self._root if self._is_local else None
 
     def url_of(self, name: str) -> str:
         """Return the URL of an object."""
