@@ -162,15 +162,16 @@ def _one_at_a_time(tell: Tell | None) -> Tell | None:
 
 def _transfer(tasks: Iterable[Callable[[], None]]) -> None:
     """Run the tasks, some at the same time; raise the first error, after which no further task begins."""
-    has_failed = threading.Event()
+    has_failed = False
 
     def run(task: Callable[[], None]) -> None:
-        if has_failed.is_set():
+        nonlocal has_failed
+        if has_failed:
             return
         try:
             task()
         except BaseException:
-            has_failed.set()
+            has_failed = True
             raise
 
     side_by_side(run, tasks, TRANSFERS, "kafkalog-backup")
