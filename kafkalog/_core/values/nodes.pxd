@@ -15,9 +15,8 @@ A decoder goes through a row in the order of its bytes:
         elif not row_failed(builder, status, text):     # cuts the row out of every node and makes it null
             break                                       # the limit is for all rows: the caller raises
 
-- A struct: put a value into every child, then `end_struct`. `open_fields(node)` says whether a child has no value yet
-  (`child.count == node.count`), for formats whose fields come in any order; `cut(child, node.count)` takes back a value
-  that a later one replaces.
+- A struct: put a value into every child, then `end_struct`. A child that has no value yet has `child.count ==
+  node.count`; `cut(child, node.count)` takes back a value that a later one replaces.
 - A list or a map: put any number of items into `node.children[0]` (a map's item is a struct of key and value), then
   `end_list`. Until then the items belong to no row, so they may come in several parts.
 - `put_null` works for every node. A null struct puts a null into each child.
@@ -306,15 +305,6 @@ cdef inline int end_struct(Node* n) noexcept nogil:
     mark_valid(n)
     n.count += 1
     return PUT_OK
-
-
-cdef inline bint open_fields(const Node* n) noexcept nogil:
-    """True where a child of a struct has no value for the row that is being put."""
-    cdef int i
-    for i in range(n.child_count):
-        if n.children[i].count == n.count:
-            return True
-    return False
 
 
 cdef inline void cut(Node* n, int64_t count) noexcept nogil:
