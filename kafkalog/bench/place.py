@@ -18,8 +18,6 @@ from kafkalog.util.fileio import OS, TMP_SUFFIX
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.paths import real_path
 
-__all__ = ["Place"]
-
 _FILES: Final = frozenset((
     LOCK_FILE, CLEAN_SHUTDOWN_FILE, TOPICS_FILE, PRODUCER_IDS_FILE,
     CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE,

@@ -34,8 +34,6 @@ from kafkalog.util.checkpoint import OffsetCheckpoint
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 
-__all__ = ["EXPORT_FILE", "export_directory", "import_directory", "is_exported"]
-
 EXPORT_FILE: Final = "kafkalog.export.json"
 _STORE: Final = ".kafkalog-export"
 _MAX_BYTES: Final = 1 << 30

@@ -10,8 +10,6 @@ import pyarrow as pa
 from kafkalog.errors import FormatError, StorageError
 from kafkalog.tools.produce.json_lines import JsonRecord, parse_record
 
-__all__ = ["line_record", "line_table", "line_tables", "read_lines"]
-
 GROUP_LINES: Final = 10_000
 GROUP_BYTES: Final = 8 << 20
 MAX_LINE_BYTES: Final = 1 << 30

@@ -27,8 +27,6 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
 
-__all__ = ["ExportDirectory", "ExportSettings", "ExportedFile", "ExportedRange", "is_export"]
-
 VERSION: Final = 1
 OWN: Final = "_kafkalog_export"
 MANIFEST: Final = "manifest.jsonl"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "LogPlot", "plot"]
-
 _MAX_COLUMNS: Final = 400
 _MAX_KEYS: Final = 10
 _A, _B, _C, _DIM = "#2f6fde", "#0d8a7f", "#c2620a", "#8a94a3"

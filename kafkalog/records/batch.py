@@ -27,8 +27,6 @@ from kafkalog.records.table import Table
 from kafkalog.records.tables import batch_table
 from kafkalog.util.text import human_size
 
-__all__ = ["RecordBatch", "RecordSizes"]
-
 BATCH_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 """Columns of a single batch, which does not know its topic and partition."""
 

@@ -8,26 +8,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-__all__ = [
-    "BATCH_OVERHEAD_BYTES",
-    "CODEC_MASK",
-    "CONTROL_BIT",
-    "DELETE_HORIZON_BIT",
-    "LOG_OVERHEAD_BYTES",
-    "MAGIC_V0",
-    "MAGIC_V1",
-    "MAGIC_V2",
-    "NO_PRODUCER_EPOCH",
-    "NO_PRODUCER_ID",
-    "NO_SEQUENCE",
-    "NO_TIMESTAMP",
-    "TIMESTAMP_TYPE_BIT",
-    "TRANSACTIONAL_BIT",
-    "CompressionType",
-    "TimestampType",
-    "codec_name",
-]
-
 MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
 MAGIC_V2: Final = 2

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
     from kafkalog.storage.segments import AnySegment
 
-__all__ = ["damage_locator"]
-
 
 def damage_locator(engine: LogSource) -> Locate:
     """Return a function that finds the damage of a segment of the log, for `survey`.
