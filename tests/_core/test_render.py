@@ -147,10 +147,9 @@ def test_messages_of_format_v1_and_v0_have_lines_of_their_own() -> None:
         assert rendered(made, data=True, skip_metadata=True).splitlines()[1] == f"| key: key payload: {value}"
 
 
-def test_messages_of_a_wrapper_have_its_time_and_a_crc_of_their_own() -> None:
-    """With LogAppendTime they have the wrapper's time."""
-    inner = [message_v1(number, b"value", b"key", timestamp=99) for number in range(2)]
-    wrapper = message_v1(13, gzip.compress(b"".join(inner)), timestamp=500)
+def test_messages_of_a_wrapper_have_its_time() -> None:
+    """With LogAppendTime they have the wrapper's time, but one of format v0 in it has none; crc is each one's own."""
+    wrapper = message_v1(13, gzip.compress(bytes(8) + ONE[8:] + struct.pack(">q", 1) + ZERO[8:]), timestamp=500)
     wrapper = wrapper[:17] + b"\x09" + wrapper[18:]
     deep = dump_text(data=True, limit=1)
     while deep.render(wrapper, deep.position, len(wrapper), 0) == IS_FULL:
@@ -158,11 +157,10 @@ def test_messages_of_a_wrapper_have_its_time_and_a_crc_of_their_own() -> None:
     lines = deep.text.take().decode().splitlines()
     assert [line.split(" keySize")[0] for line in lines[1:]] == [
         "| offset: 12 LogAppendTime: 500",
-        "| offset: 13 LogAppendTime: 500",
+        "| offset: 13 LogAppendTime: -1",
     ]
     assert deep.non_consecutive == [(-1, 12)]
-    crc = struct.unpack_from(">I", inner[0], 12)[0]
-    assert lines[1].endswith(f"isValid: true crc: {crc} key: key payload: value")
+    assert lines[1].endswith(f"isValid: true crc: {struct.unpack_from('>I', ONE, 12)[0]} key: key payload: value")
 
 
 @pytest.mark.parametrize("ask", [False, True])
@@ -360,7 +358,7 @@ def test_every_changed_byte_ends_in_a_status(sealed: bool) -> None:
             damaged[at] ^= change
             made = seal(bytes(damaged)) if sealed else bytes(damaged)
             text = dump_text(data=True)
-            assert text.render(made, 0, len(made), 0) in known
+            assert text.render(made, 0, len(made), 0) in known or text.is_refused
 
 
 @pytest.mark.parametrize(
