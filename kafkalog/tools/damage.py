@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from kafkalog.inspect.damage import DamagedPlace, SegmentDamage
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, log_file_name
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.tools.verify.segment import SegmentPass
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.inspect.damage import Locate
