@@ -45,6 +45,12 @@ cdef enum PutStatus:
     PUT_UTF8 = 4                # text that is not UTF-8
     PUT_CODES = 16              # a decoder's own statuses begin here
 
+ctypedef fused Fixed:
+    int32_t
+    int64_t
+    float
+    double
+
 cdef enum:
     MOST_END = 0x7FFFFFFF
     LEAST_ROOM = 64
@@ -199,43 +205,12 @@ cdef inline int put_bool(Node* n, bint value) noexcept nogil:
     return PUT_OK
 
 
-cdef inline int put_32(Node* n, int32_t value) noexcept nogil:
-    """Put a value of four bytes: int32, uint32, date32, time32, the number of a word."""
+cdef inline int put_value(Node* n, Fixed value) noexcept nogil:
+    """Put a value of the node's width: a number, a date, a time, the number of a word."""
     cdef int status = make_room(n)
     if status != PUT_OK:
         return status
-    (<int32_t*>n.values)[n.count] = value
-    mark_valid(n)
-    n.count += 1
-    return PUT_OK
-
-
-cdef inline int put_64(Node* n, int64_t value) noexcept nogil:
-    """Put a value of eight bytes: int64, uint64, time64, timestamp."""
-    cdef int status = make_room(n)
-    if status != PUT_OK:
-        return status
-    (<int64_t*>n.values)[n.count] = value
-    mark_valid(n)
-    n.count += 1
-    return PUT_OK
-
-
-cdef inline int put_float(Node* n, float value) noexcept nogil:
-    cdef int status = make_room(n)
-    if status != PUT_OK:
-        return status
-    (<float*>n.values)[n.count] = value
-    mark_valid(n)
-    n.count += 1
-    return PUT_OK
-
-
-cdef inline int put_double(Node* n, double value) noexcept nogil:
-    cdef int status = make_room(n)
-    if status != PUT_OK:
-        return status
-    (<double*>n.values)[n.count] = value
+    (<Fixed*>n.values)[n.count] = value
     mark_valid(n)
     n.count += 1
     return PUT_OK
