@@ -24,6 +24,8 @@ DELETE_HORIZON_BIT: Final = 0x40
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
+MAX_SEQUENCE: Final = 2**31 - 1
+"""Largest sequence number of a producer; 0 follows it."""
 NO_TIMESTAMP: Final = -1
 
 
