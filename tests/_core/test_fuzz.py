@@ -19,7 +19,8 @@ from kafkalog._core.log import assign, index, plan, roll
 from kafkalog._core.log.admit import check_rows
 from kafkalog._core.text import ingest, render, template
 from tests import builder
-from tests.plain_reader import Read, read_batch, read_message, wrapped
+from tests.plain_reader import Read, read_batch, read_message
+from tests.reference_text import wrapped
 from tests.renderers import dump_text
 
 TIMES = int(os.environ.get("KAFKALOG_FUZZ", "1"))
