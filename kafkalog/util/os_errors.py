@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.util.fileio import FileSystem
 
 
-@contextmanager
-def os_errors(
-    action: str, path: str | os.PathLike[str] | None = None, position: int | None = None
-) -> Iterator[None]:
-    """Convert an OSError of the block to a StorageError that names the action and the file."""
-    try:
-        yield
-    except KafkalogError:
-        raise
-    except OSError as error:
-        raise StorageError.from_os(error, action, path=path, position=position) from error
+class os_errors:
+    """A context that converts an OSError of its block to a StorageError that names the action and the file.
+
+    It is a class since a generator takes several times as long to enter and to leave.
+    """
+
+    __slots__ = ("_action", "_path", "_position")
+
+    def __init__(self, action: str, path: str | os.PathLike[str] | None = None, position: int | None = None) -> None:
+        self._action = action
+        self._path = path
+        self._position = position
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, KafkalogError):
+            raise StorageError.from_os(error, self._action, path=self._path, position=self._position) from error
 
 
 def list_names(directory: str, fs: FileSystem) -> list[str]:
