@@ -5,6 +5,7 @@ Types created once per append or read are compiled (`_core/log/values.pyx`) and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from kafkalog._core.log.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset
@@ -67,6 +68,7 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
+@dataclass(slots=True, eq=False)
 class FetchDataInfo:
     """Result of a read, before any record byte is read.
 
@@ -75,19 +77,10 @@ class FetchDataInfo:
     read was for committed records.
     """
 
-    __slots__ = ("aborted_transactions", "fetch_offset_metadata", "first_entry_incomplete", "records")
-
-    def __init__(
-        self,
-        fetch_offset_metadata: LogOffsetMetadata,
-        records: Any,
-        first_entry_incomplete: bool = False,
-        aborted_transactions: Sequence[Aborted] | None = None,
-    ) -> None:
-        self.fetch_offset_metadata = fetch_offset_metadata
-        self.records = records
-        self.first_entry_incomplete = first_entry_incomplete
-        self.aborted_transactions = aborted_transactions
+    fetch_offset_metadata: LogOffsetMetadata
+    records: Any
+    first_entry_incomplete: bool = False
+    aborted_transactions: Sequence[Aborted] | None = None
 
     def __repr__(self) -> str:
         incomplete = ", first_entry_incomplete=True" if self.first_entry_incomplete else ""

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import kafkalog
@@ -17,7 +16,7 @@ def open_log(
     return kafkalog.Log(opened.log, opened)
 
 
-def read_values(path: Path) -> list[bytes | None]:
+def read_values(path: str | os.PathLike[str]) -> list[bytes | None]:
     """Return the values of all records of a partition, read by another log."""
     with kafkalog.open(path) as log:
         return [record.value for record in log]

@@ -3,6 +3,8 @@
 import struct
 from typing import NamedTuple
 
+from tests.reference_text import wrapped
+
 RECORDS_AT = 61
 
 
@@ -18,12 +20,6 @@ class Read(NamedTuple):
 
 class Damage(Exception):
     """The bytes do not hold what they say."""
-
-
-def wrapped(value: int, bits: int = 64) -> int:
-    """The value as two's complement of so many bits."""
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 class Reader:

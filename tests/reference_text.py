@@ -19,7 +19,8 @@ def java_text(data: bytes) -> str:
     return SURROGATE.sub(b"\xef\xbf\xbd", data).decode(errors="replace")
 
 
-def wrapped(value: int, bits: int) -> int:
+def wrapped(value: int, bits: int = 64) -> int:
+    """The value as two's complement of so many bits."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 

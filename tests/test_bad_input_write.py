@@ -20,18 +20,13 @@ from kafkalog.errors import DirectoryLocked, InvalidTopic, KafkalogError, Storag
 from kafkalog.tools.directories import find
 from tests.commands import kafkalog as command
 from tests.faults import FaultFS, each_failure
-from tests.open_logs import open_log
+from tests.open_logs import open_log, read_values
 from tests.tiny_disk import run_on_tiny_disk
 from tests.unprivileged import plain_directory, unprivileged
 
 pytestmark = pytest.mark.in_memory
 
 SETTINGS = {"internal_segment_bytes": 3000, "index_interval_bytes": 200}
-
-
-def read_values(path: str | Path) -> list[bytes | None]:
-    with kafkalog.open(path) as log:
-        return [record.value for record in log]
 
 
 # permissions

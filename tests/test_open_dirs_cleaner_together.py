@@ -14,6 +14,7 @@ from kafkalog.errors import CorruptRecord, KafkalogError, StorageError
 from kafkalog.types import TopicPartition
 from tests.cleaner.test_states import in_thread, wait_until
 from tests.held_store import Held
+from tests.test_open_dirs_cleaner import fill
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01}
 QUICK = {"log_cleaner_backoff_ms": 1, "log_initial_task_delay_ms": 0, "log_segment_delete_delay_ms": 1}
@@ -30,12 +31,6 @@ def last_values(log: kafkalog.Log) -> dict[bytes | None, bytes | None]:
         last = record.offset
         found[record.key] = record.value
     return found
-
-
-def fill(log: kafkalog.Log, rounds: int = 3) -> None:
-    for number in range(rounds):
-        log.append([(b"a", b"%d" % number), (b"b", b"%d" % number)])
-        log.roll()
 
 
 def test_appends_and_reads_go_on(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kafkalog.aio.log import AsyncLog
     from kafkalog.types import TopicPartition
 
-__all__ = ["AsyncCursor", "waited"]
 RECORDS_PER_CALL: Final = 1024
 
 

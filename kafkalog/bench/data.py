@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from kafkalog.bench.settings import Settings
 
-__all__ = ["FIRST_TIMESTAMP", "Data", "Written"]
-
 FIRST_TIMESTAMP: Final = 1_767_225_600_000
 """Time of the first record in ms: the start of 2026. Each record is a millisecond later than the one before."""
 _POOL_BYTES: Final = 1 << 20

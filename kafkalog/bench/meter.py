@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from kafkalog._core.batch.record import Record
 
-__all__ = ["BLOCK_OPS", "SAMPLE_GAP", "Deadline", "Latencies", "Meter"]
-
 BLOCK_OPS: Final = 4096
 """Operations between two pauses of the clock, in which inputs are prepared and times are counted."""
 SAMPLE_GAP: Final = 32

@@ -8,8 +8,6 @@ from kafkalog._core.bytes.residency import absent_runs
 from kafkalog.util.fileio import OS, File
 from kafkalog.util.system_calls import SYSTEM
 
-__all__ = ["cached_share", "drop_pages"]
-
 _MOST_RUNS = 1 << 20
 
 

@@ -16,9 +16,8 @@ from kafkalog.storage.remote import refuse_to_write
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.fileio import OS, TMP_SUFFIX
 from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.paths import real_path
-
-__all__ = ["Place"]
 
 _FILES: Final = frozenset((
     LOCK_FILE, CLEAN_SHUTDOWN_FILE, TOPICS_FILE, PRODUCER_IDS_FILE,
@@ -94,10 +93,8 @@ class Place:
         """Leave the directory as after a crash: without marker and recovery points, so that all logs are recovered."""
         for name in (CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE):
             path = os.path.join(self.path, name)
-            try:
+            with os_errors("remove", path):
                 OS.unlink_if_exists(path)
-            except OSError as error:
-                raise StorageError.from_os(error, "remove", path=path) from error
 
     def _remove_rest(self) -> None:
         """Remove the files beside the logs, and the directory if it was created here; do nothing if it has others."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkalog.bench.settings import Settings
     from kafkalog.log.log import Log
 
-__all__ = ["read"]
-
 _UNITS: Final = {"readseq": "record", "readbatches": "batch", "readcolumns": "table", "readtime": "look-up",
                  "readrandom": "read", "verify": "verification"}  # fmt: skip
 _Work = Callable[["Log", Meter, int, int, Random], None]

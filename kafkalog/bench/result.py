@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kafkalog.bench.settings import Settings
     from kafkalog.bench.surroundings import Surroundings
 
-__all__ = ["Latency", "Result", "Results", "lines"]
-
 _QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 _NAME: Final = 12
 _MEGA: Final = 1_000_000

@@ -22,8 +22,6 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.log.open import open as open_log
 from kafkalog.util.keywords import unknown_keyword
 
-__all__ = ["run"]
-
 _SETTINGS: Final = tuple(one.name for one in fields(Settings) if one.name not in ("benchmarks", "only_reads"))
 _Begun = Callable[[Settings, Surroundings], object]
 

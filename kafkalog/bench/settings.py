@@ -12,8 +12,6 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.records.packing import parse_compression
 from kafkalog.util.keywords import closest_match
 
-__all__ = ["BENCHMARKS", "FILLS", "READS", "Settings"]
-
 BENCHMARKS: Final = {
     "fillseq": "append records one by one, each in its own batch",
     "fillsync": "the same, with a sync after each append; a hundredth of the records",

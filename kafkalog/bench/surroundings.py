@@ -18,8 +18,6 @@ from kafkalog.util.readahead import usable_cores
 if TYPE_CHECKING:
     from kafkalog.bench.settings import Settings
 
-__all__ = ["Surroundings", "cpu_model", "header", "surroundings"]
-
 CPUINFO: Final = "/proc/cpuinfo"
 _READ_BYTES: Final = 1 << 16
 _ASKED: Final = 10_000

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkalog.bench.settings import Settings
     from kafkalog.log.log import Log
 
-__all__ = ["compact", "recover"]
-
 
 def recover(place: Place, path: str) -> Result:
     """Time the opening of an unclosed log for writing: every byte of it is checked, on all cores."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     _Make = Callable[[int, int], list[Written]]
 
-__all__ = ["SYNC_SHARE", "fill"]
-
 SYNC_SHARE: Final = 100
 """`fillsync` writes one in this many of the records, since each waits for the disk."""
 _BLOCK_BYTES: Final = 8 << 20

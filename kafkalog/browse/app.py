@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.where import Expression
 
-__all__ = ["BrowseApp"]
-
 _KEYS: Final = "Enter in  Left out  / find  [ ] same key  ? keys  q quit"
 _PLACEHOLDERS: Final = {
     "key": "key, \\xff for a byte, or a condition", "offset": "offset, negative from the end",

@@ -20,8 +20,6 @@ from kafkalog.storage.file_slice import HEADER_BYTES, LARGEST_OFFSET, LOG_OVERHE
 from kafkalog.storage.readonly.segment import ViewSegment
 from kafkalog.storage.readonly.view import LogView
 
-__all__ = ["BatchRow", "Place", "after", "before", "find_place"]
-
 _CHUNK_BYTES: Final = 64 << 10
 _LARGE_BYTES: Final = 1 << 20
 """Largest batch that is read whole; of a larger one only the header is read, and its checksum is unknown."""

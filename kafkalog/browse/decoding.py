@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kafkalog._core.batch.record import Record
     from kafkalog.storage.readonly.view import LogView
 
-__all__ = ["DecodedRecords", "Failed", "Part", "Typed", "decode_record", "record_key", "serdes_for", "value_bytes"]
-
 _KEPT: Final = 1000
 
 

@@ -9,8 +9,6 @@ from kafkalog.inspect.rows import Column
 from kafkalog.inspect.values import text_of
 from kafkalog.inspect.width import columns_of, cut
 
-__all__ = ["fit_columns"]
-
 _PADDING: Final = 2
 """Terminal columns of padding for each cell."""
 _LEAST: Final = {"text": 8, "name": 8, "key": 14}

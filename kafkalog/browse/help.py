@@ -7,8 +7,6 @@ from typing import Final
 from kafkalog.browse.levels import ListLevel
 from kafkalog.inspect.rows import Column
 
-__all__ = ["HELP"]
-
 _ROWS: Final = (
     ("Enter, Right", "open the item; open or fold a field of a decoded value"),
     ("Left, Esc", "go back; cancel a search"),

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kafkalog._core.batch.decode import RecordTable
     from kafkalog.tools.consume.decoded import Serdes
 
-__all__ = ["BatchLevel", "Level", "ListLevel", "RecordLevel", "partition_level", "record_level", "segment_level"]
-
 _MAX_BATCH_BYTES: Final = 64 << 20
 """Largest batch that is opened, on disk and decompressed."""
 

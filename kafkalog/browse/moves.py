@@ -22,21 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.tools.consume.decoded import Serdes
 
-__all__ = [
-    "Frame",
-    "Screenful",
-    "find_offset_at",
-    "find_same_key",
-    "first_anchor",
-    "frames_for_offset",
-    "last_screenful",
-    "open_level",
-    "parse_offset",
-    "selected_record",
-    "step_rows",
-    "turn_page",
-]  # fmt: skip
-
 _ISOLATION: Final = "log_end"
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from kafkalog.browse.app import BrowseApp
 
-__all__ = ["Pages"]
-
 
 class Pages(DataTable[Any]):
     """Table that holds one screenful and requests another one at its edges."""

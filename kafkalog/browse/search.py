@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     Select = Callable[[Expression, Callable[[str], list[bytes]], str], "Predicate"]
     """Makes a predicate of a condition, of a function that returns the first keys or values, and of a topic."""
 
-__all__ = [
-    "SEARCH_BYTES", "Predicate", "Search", "find_key", "find_match", "parse_key", "parse_search", "predicate_for",
-]  # fmt: skip
-
 SEARCH_BYTES: Final = 256 << 20
 """Bytes of batches after which a search stops and reports that; repeated, it continues."""
 _ESCAPE: Final = re.compile(rb"\\(\\|x[0-9a-fA-F]{2})")

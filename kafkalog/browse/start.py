@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafkalog.browse.search import Select
     from kafkalog.tools.consume.decoded import Serdes
 
-__all__ = ["BrowseOptions", "browse", "make_app"]
-
 
 class BrowseOptions(NamedTuple):
     """Decoders of keys and values, the directory of key indexes (None: beside the segments), and decoded conditions."""

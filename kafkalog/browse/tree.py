@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkalog.storage.readonly.view import LogView
     from kafkalog.tools.consume.decoded import Serdes
 
-__all__ = ["FieldLevel", "Node"]
-
 _LINE_BYTES: Final = 48
 _MAX_VALUE_BYTES: Final = 64 << 10
 _MAX_ROWS: Final = 100_000

@@ -10,14 +10,14 @@ import logging
 import os
 from collections.abc import Callable
 from time import perf_counter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.manager import CleanerOffsets, Failed, LogCleanerManager, Pool
 from kafkalog.cleaner.splits import after_splits
 from kafkalog.cleaner.stats import Clean, CleanerBook, CleanerReport
 from kafkalog.cleaner.throttle import Throttle
-from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Throttled, check_map_bytes
+from kafkalog.cleaner.types import CleanerStats, CleanResult, LogToClean, check_map_bytes
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.keys import MAX_INT
 from kafkalog.errors import CleaningAborted, IllegalState
@@ -29,24 +29,8 @@ from kafkalog.util.interrupts import deferred_interrupts
 _LOG: Final = logging.getLogger(__name__)
 REQUESTED_THREAD: Final = -1
 """Thread number of a clean that a caller requested."""
-
-
-class Pass(Protocol):
-    """One clean of one log; implemented by `pass_.clean`."""
-
-    def __call__(
-        self,
-        to_clean: LogToClean,
-        offset_map: SkimpyOffsetMap,
-        *,
-        now_ms: int,
-        load_factor: float,
-        io_buffer_bytes: int,
-        check_done: CheckDone,
-        throttled: Throttled,
-        stats: CleanerStats | None = None,
-        dry_run: bool = False,
-    ) -> CleanResult: ...
+Pass = Callable[..., CleanResult]
+"""One clean of one log, with the arguments of `pass_.clean`."""
 
 
 class MemoryShare(NamedTuple):

@@ -6,37 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
 
-from kafkalog.storage.segment import MAX_RELATIVE_OFFSET
-
-
-class IndexFile(Protocol):
-    """The size that grouping needs of an index."""
-
-    @property
-    def size_in_bytes(self) -> int: ...
-
-
-class Sized(Protocol):
-    """The sizes that grouping needs of a segment: bytes of records and of index entries."""
-
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def offset_index(self) -> IndexFile: ...
-    @property
-    def time_index(self) -> IndexFile: ...
-
-
-S = TypeVar("S", bound=Sized)
+from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 
 
 def group_segments(
-    segments: Sequence[S], max_bytes: int, max_index_bytes: int, first_uncleanable_offset: int
-) -> list[list[S]]:
+    segments: Sequence[LogSegment], max_bytes: int, max_index_bytes: int, first_uncleanable_offset: int
+) -> list[list[LogSegment]]:
     """Split consecutive `segments` into groups that each fit into one segment; one that is too large is alone.
 
     A group ends before the segment that would bring the log above `max_bytes`, or either index above `max_index_bytes`.
@@ -44,7 +20,7 @@ def group_segments(
     less 1: nothing is read for it. If that is more than 2^31 - 1 above the group's base, the segment begins the next
     group, unless it is empty.
     """
-    groups: list[list[S]] = []
+    groups: list[list[LogSegment]] = []
     log_bytes = offset_bytes = time_bytes = 0
     for index, segment in enumerate(segments):
         size = segment.size

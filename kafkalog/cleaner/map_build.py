@@ -56,7 +56,7 @@ def build_map(
     dirty = state.segments.values(start, max(start, end))
     if not dirty:
         return True
-    aborted = AbortedRanges(entry[1:4] for entry in collect_aborted(state, dirty[0], start, end))
+    aborted = AbortedRanges(entry[1:4] for entry in collect_aborted(state.segments, dirty[0], start, end))
     max_keys = int(offset_map.slots * load_factor)
     filler = MapFiller(offset_map, aborted, start_offset=start, end_offset=end, most=max_keys, live=live)
     scanned_ranges = ScannedRanges(0) if scanned_ranges is None else scanned_ranges

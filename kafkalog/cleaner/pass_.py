@@ -220,7 +220,7 @@ class _Pass:
         last_records = last_records_of(self.log.producers)
         for segment in group:
             bound = bound_of(self.log.segments, segment.base_offset)
-            self.transactions.add_aborted(collect_aborted(self.log.state, segment, segment.base_offset, bound))
+            self.transactions.add_aborted(collect_aborted(self.log.segments, segment, segment.base_offset, bound))
             self.retainer.begin_segment(
                 segment.path,
                 retain_legacy_deletes=segment.records.last_modified_ms() > self.legacy_horizon_ms,

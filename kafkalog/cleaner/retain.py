@@ -18,8 +18,6 @@ from kafkalog.records.filter import FilterResult, filter_to
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Retainer", "last_records_of", "legacy_delete_horizon_ms"]
-
 
 def legacy_delete_horizon_ms(last_clean_mtime_ms: int | None, delete_retention_ms: int) -> int:
     """Return the file time after which a segment keeps its v0 and v1 tombstones, which have no horizon (CLN-8).

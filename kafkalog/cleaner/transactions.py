@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from kafkalog._core.clean.cleaned_txns import CleanedTxns
 from kafkalog.storage.index.aborted_txns import AbortedTxn
 
-__all__ = ["CleanedTransactions"]
-
 
 class CleanedTransactions:
     """Transaction state at the current offset of a clean; one for each of its two passes.

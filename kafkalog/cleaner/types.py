@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafkalog._core.clean.offset_map import BYTES_PER_SLOT
@@ -81,6 +82,7 @@ class LogToClean(NamedTuple):
         return self.reason != DIRTY_RATIO
 
 
+@dataclass(slots=True, eq=False)
 class CleanerStats:
     """Counters of one clean of one log; seconds of the performance counter.
 
@@ -90,34 +92,18 @@ class CleanerStats:
     may read.
     """
 
-    __slots__ = (
-        "buffer_utilization",
-        "bytes_read",
-        "bytes_written",
-        "end_s",
-        "invalid_messages_read",
-        "map_bytes_read",
-        "map_complete_s",
-        "map_messages_read",
-        "messages_read",
-        "messages_written",
-        "start_s",
-        "write_calls",
-    )
-
-    def __init__(self, start_s: float) -> None:
-        self.start_s = start_s
-        self.map_complete_s = -1.0
-        self.end_s = -1.0
-        self.map_bytes_read = 0
-        self.map_messages_read = 0
-        self.bytes_read = 0
-        self.bytes_written = 0
-        self.messages_read = 0
-        self.messages_written = 0
-        self.invalid_messages_read = 0
-        self.write_calls = 0
-        self.buffer_utilization = 0.0
+    start_s: float
+    map_complete_s: float = -1.0
+    end_s: float = -1.0
+    map_bytes_read: int = 0
+    map_messages_read: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    messages_read: int = 0
+    messages_written: int = 0
+    invalid_messages_read: int = 0
+    write_calls: int = 0
+    buffer_utilization: float = 0.0
 
     @property
     def elapsed_s(self) -> float:

@@ -63,31 +63,21 @@ def compaction_options(command: common.Command) -> common.Command:
     return common.with_options(_OPTIONS, command)
 
 
-def compaction_of(
-    dry_run: bool,
-    topics: tuple[str, ...],
-    from_start: bool,
-    roll: bool,
-    delete_retention_ms: str | None,
-    min_compaction_lag_ms: str | None,
-    cleanup_policy: str | None,
-    map_bytes: int | None,
-    now_text: str | None,
-    settings: dict[str, str],
-) -> CompactArguments:
+def compaction_of(given: CompactionOptions) -> CompactArguments:
     """Return the options as arguments of `compact`; a usage error for an invalid time."""
-    given = {
-        "delete.retention.ms": delete_retention_ms,
-        "min.compaction.lag.ms": min_compaction_lag_ms,
-        "cleanup.policy": cleanup_policy,
+    settings = {
+        "delete.retention.ms": given["delete_retention_ms"],
+        "min.compaction.lag.ms": given["min_compaction_lag_ms"],
+        "cleanup.policy": given["cleanup_policy"],
     }
+    now_text, map_bytes = given["now_text"], given["map_bytes"]
     arguments: CompactArguments = {
-        "apply": not dry_run,
-        "topics": topics,
-        "settings": {name: value for name, value in given.items() if value is not None},
-        "store": settings,
-        "from_start": from_start,
-        "roll": roll,
+        "apply": not given["dry_run"],
+        "topics": given["topics"],
+        "settings": {name: value for name, value in settings.items() if value is not None},
+        "store": given["settings"],
+        "from_start": given["from_start"],
+        "roll": given["roll"],
         "now_ms": None if now_text is None else common.parse_time(now_text, "--now"),
     }
     return arguments if map_bytes is None else {**arguments, "map_bytes": map_bytes}
@@ -116,7 +106,7 @@ def command(
     from kafkalog.tools.compact.directories import compact, plan_compact
 
     common.set_verbosity(quiet, verbose)
-    arguments = compaction_of(**given)
+    arguments = compaction_of(given)
     meter = Meter("compact", None, quiet=quiet)
     if meter.shown and sys.stderr.isatty():
         plan: dict[str, Any] = {name: value for name, value in arguments.items() if name != "apply"}

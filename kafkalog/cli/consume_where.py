@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kafkalog.tools.consume.decoded import Serdes
     from kafkalog.tools.consume.templates import Pieces
     from kafkalog.tools.consume.text import Written
-__all__ = ["Filter", "check_formats", "split_fields"]
 
 _OFFSET: Final = ""
 """Name of a column of offsets beside the wanted fields."""

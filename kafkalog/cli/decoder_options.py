@@ -9,8 +9,6 @@ import click
 
 from kafkalog.cli.common import Command
 
-__all__ = ["decoder_names", "schemas_option", "serdes_option", "typed_keywords"]
-
 COLUMN_DECODERS = "json, string, int64 (and the like), uuid, avro or protobuf (with --schemas)"
 """Names of decoders of columns, for the help of commands."""
 ROW_DECODERS = (

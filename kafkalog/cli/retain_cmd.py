@@ -45,21 +45,15 @@ def retention_options(command: common.Command) -> common.Command:
     return common.with_options(_OPTIONS, command)
 
 
-def retention_of(
-    dry_run: bool,
-    topics: tuple[str, ...],
-    retention_ms: str | None,
-    retention_bytes: str | None,
-    now_text: str | None,
-    settings: dict[str, str],
-) -> RetainArguments:
+def retention_of(given: RetentionOptions) -> RetainArguments:
     """Return the options as arguments of `retain`; a usage error for an invalid time."""
-    given = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
+    settings = {"retention.ms": given["retention_ms"], "retention.bytes": given["retention_bytes"]}
+    now_text = given["now_text"]
     return {
-        "apply": not dry_run,
-        "topics": topics,
-        "settings": {name: value for name, value in given.items() if value is not None},
-        "store": settings,
+        "apply": not given["dry_run"],
+        "topics": given["topics"],
+        "settings": {name: value for name, value in settings.items() if value is not None},
+        "store": given["settings"],
         "now_ms": None if now_text is None else common.parse_time(now_text, "--now"),
     }
 
@@ -88,6 +82,6 @@ def command(
     from kafkalog.tools.retain.directories import retain
 
     common.set_verbosity(quiet, verbose)
-    report = retain(paths, **retention_of(**given))
+    report = retain(paths, **retention_of(given))
     for line in report.json_lines() if as_json else report.lines():
         print(line)

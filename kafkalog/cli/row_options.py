@@ -8,8 +8,6 @@ import click
 
 from kafkalog.cli import common
 
-__all__ = ["column_option", "offsets_option", "print_export"]
-
 column_option = click.option(
     "--column",
     "columns",

@@ -24,6 +24,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import RECOVERY_POINT_FILE
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
+from kafkalog.util.os_errors import os_errors, read_if_present
 from kafkalog.util.paths import real_path
 
 STORE_VARIABLE: Final = "KAFKALOG_CURSORS"
@@ -190,10 +191,8 @@ class CursorFile:
             "committed_ms": state.committed_ms,
             "log": os.path.realpath(self.partition),
         }
-        try:
+        with os_errors("store the cursor's position", self.path):
             atomic_write(self._fs, self.path, (json.dumps(content) + "\n").encode(), sync=sync)
-        except OSError as error:
-            raise StorageError.from_os(error, "store the cursor's position", path=self.path) from error
 
     def delete(self) -> bool:
         """Delete the cursor and release it; return True if it was stored. Raises StorageError."""
@@ -252,12 +251,9 @@ def _locked(path: str, name: str, fs: FileSystem) -> File:
 
 
 def _read(path: str, name: str, topic_partition: TopicPartition, fs: FileSystem) -> CursorState | None:
-    try:
-        content = fs.read_file(path, MAX_FILE_BYTES)
-    except FileNotFoundError:
+    content = read_if_present(path, MAX_FILE_BYTES, "read the cursor's position", fs)
+    if content is None:
         return None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the cursor's position", path=path) from error
     try:
         return _parse(json.loads(content), name, topic_partition)
     except (ValueError, RecursionError) as error:

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import pyarrow
     from numpy.typing import NDArray
 
-__all__ = ["BUDGET_BYTES", "merged_by_time", "piece_limits"]
-
 BUDGET_BYTES: Final = 64 << 20
 """Keys, values and headers that a merge holds, over all of its inputs."""
 LEAST_BYTES: Final = 64 << 10

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Order = Literal["partition", "time"]
 
-__all__ = ["ArrowTopicScan", "TopicScan", "scan_topic", "schema_of_scan", "with_decoders"]
-
 TIME_COLUMN: Final = "timestamp"
 _READING: Final = ("since", "until", "isolation", "on_damage")
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.records.table import Table
 
-__all__ = ["TopicLogs"]
-
 
 class TopicLogs:
     """A topic of open data directories: `topic[0]` is the `Log` of a partition, iteration yields all of them.

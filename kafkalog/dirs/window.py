@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kafkalog.cursors.place import Reset
     from kafkalog.log.log import Log
 
-__all__ = ["TopicWindow", "window_of"]
-
 
 class TopicWindow:
     """The records of a topic from a cursor's position to the ends of its partitions, both as of its creation.

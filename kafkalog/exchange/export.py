@@ -41,8 +41,6 @@ from kafkalog.types import Isolation, TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.remote_files import RemoteFileSystem
 
-__all__ = ["FORMATS", "ExportReport", "IncompleteExport", "export_records"]
-
 FORMATS: Final = tuple(CODECS)
 _OWN_TOPICS: Final = "__"
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.records.placer import TopicTarget
 
-__all__ = ["SUFFIXES", "ImportReport", "import_records"]
-
 SUFFIXES: Final = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json")
 OFFSETS: Final = ("auto", "keep", "new")
 MAX_NEW_PARTITIONS: Final = 10_000

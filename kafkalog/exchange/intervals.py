@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
-__all__ = ["OffsetSet"]
-
 
 class OffsetSet:
     """Disjoint ranges [start, stop) of offsets, in order."""

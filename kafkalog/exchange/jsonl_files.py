@@ -16,8 +16,6 @@ from kafkalog.storage.damage import Skipped
 from kafkalog.tools.consume.templates import json_lines
 from kafkalog.tools.consume.text import write_records, write_rows
 
-__all__ = ["export_lines"]
-
 
 def export_lines(task: ExportTask, skipped: list[Skipped] | None = None) -> ExportedRange:
     """Write and sync the files of a range and record it; raise as `Log.records` does, and StorageError.

@@ -33,8 +33,7 @@ from kafkalog.tools.directories import PartitionPath, Path, partitions, path_lis
 from kafkalog.util.checkpoint import OffsetCheckpoint
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
-
-__all__ = ["EXPORT_FILE", "export_directory", "import_directory", "is_exported"]
+from kafkalog.util.os_errors import os_errors
 
 EXPORT_FILE: Final = "kafkalog.export.json"
 _STORE: Final = ".kafkalog-export"
@@ -90,13 +89,11 @@ def export_directory(
             backup.commit(manifest)
         copied = os.path.join(store.path, backup.id, "dir0")
         _finish_directory(copied, manifest, fs)
-        try:
+        with os_errors("move the export into place", place):
             make_directories(fs, os.path.dirname(place))
             fs.rename(copied, place)
             fs.fsync_dir(os.path.dirname(place))
             shutil.rmtree(store.path)
-        except OSError as error:
-            raise StorageError.from_os(error, "move the export into place", path=place) from error
     return manifest
 
 
@@ -117,7 +114,7 @@ def _check_empty(place: str, fs: FileSystem) -> None:
 
 def _finish_directory(copied: str, manifest: Manifest, fs: FileSystem) -> None:
     """Turn the copies into a data directory: writable files, a topics file, the manifest."""
-    try:
+    with os_errors("finish the export", copied):
         fs.rmdir(os.path.join(copied, LOCK_FILE))
         for file in manifest.files:
             fs.chmod(os.path.join(copied, file.path.partition("/")[2]), 0o600 if file.is_private else 0o644)
@@ -129,8 +126,6 @@ def _finish_directory(copied: str, manifest: Manifest, fs: FileSystem) -> None:
                 TopicStore(copied, fs=fs).ensure(topic, partitions=count, settings=settings, topic_id=topic_id)
         atomic_write(fs, os.path.join(copied, EXPORT_FILE), encode_manifest(manifest))
         fs.fsync_dir(copied)
-    except OSError as error:
-        raise StorageError.from_os(error, "finish the export", path=copied) from error
 
 
 def import_directory(
@@ -194,10 +189,8 @@ def _read_manifest(origin: str, fs: FileSystem) -> Manifest | None:
     path = os.path.join(origin, EXPORT_FILE)
     if not fs.exists(path):
         return None
-    try:
+    with os_errors("read the manifest", path):
         return parse_manifest(fs.read_file(path, _MAX_BYTES), path)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the manifest", path=path) from error
 
 
 def _checksums(manifest: Manifest) -> dict[str, str]:
@@ -256,11 +249,9 @@ def _install(origin: str, place: str, wanted: Sequence[PartitionPath], fs: FileS
         if after != before:
             checkpoint.write(after)
     staging = os.path.join(place, STAGING)
-    try:
+    with os_errors("move the partitions into place", place):
         for key in sorted(keys):
             fs.rename(os.path.join(staging, str(key)), os.path.join(place, str(key)))
         fs.fsync_dir(place)
         if fs.exists(staging):
             fs.rmdir(staging)
-    except OSError as error:
-        raise StorageError.from_os(error, "move the partitions into place", path=place) from error

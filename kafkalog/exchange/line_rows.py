@@ -7,10 +7,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from kafkalog.errors import FormatError, StorageError
+from kafkalog.errors import FormatError
 from kafkalog.tools.produce.json_lines import JsonRecord, parse_record
-
-__all__ = ["line_record", "line_table", "line_tables", "read_lines"]
+from kafkalog.util.os_errors import os_errors
 
 GROUP_LINES: Final = 10_000
 GROUP_BYTES: Final = 8 << 20
@@ -58,7 +57,7 @@ def line_record(line: bytes, path: str, position: int) -> JsonRecord:
 
 
 def _lines(path: str, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
-    try:
+    with os_errors("read the input", path):
         with open(path, "rb", buffering=1 << 20) as file:
             file.seek(start)
             while (stop is None or start < stop) and (line := file.readline(MAX_LINE_BYTES)):
@@ -69,8 +68,6 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[tuple[int, bytes
                     )  # fmt: skip
                 yield start, line
                 start += len(line)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the input", path=path) from error
 
 
 def line_table(records: list[JsonRecord]) -> pa.Table:

@@ -20,14 +20,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument, StorageError
+from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
-
-__all__ = ["ExportDirectory", "ExportSettings", "ExportedFile", "ExportedRange", "is_export"]
+from kafkalog.util.os_errors import os_errors
 
 VERSION: Final = 1
 OWN: Final = "_kafkalog_export"
@@ -108,12 +107,10 @@ class ExportDirectory:
         self._published = 0
         self._end = 0
         self.run = uuid.uuid4().hex
-        try:
+        with os_errors("open the export's directory", self.path):
             self._check_is_export()
             make_directories(fs, self._own)
             self._lock = self._take_lock()
-        except OSError as error:
-            raise StorageError.from_os(error, "open the export's directory", path=self.path) from error
         try:
             self._open_locked()
         except BaseException:
@@ -139,10 +136,8 @@ class ExportDirectory:
 
     def commit_staged(self) -> list[ExportedRange]:
         """Commit the ranges that tasks have finished and return them; ranges already exported are left out."""
-        try:
+        with os_errors("move files into the export", self.path):
             return self._commit(self._staged_ranges())
-        except OSError as error:
-            raise StorageError.from_os(error, "move files into the export", path=self.path) from error
 
     def _check_is_export(self) -> None:
         if is_export(self.path, fs=self._fs) or not self._fs.exists(self.path):
@@ -164,7 +159,7 @@ class ExportDirectory:
         return file
 
     def _open_locked(self) -> None:
-        try:
+        with os_errors("open the export", self.path):
             if is_export(self.path, fs=self._fs):
                 self._read()
             else:
@@ -173,8 +168,6 @@ class ExportDirectory:
             self._commit(self._staged_ranges())
             shutil.rmtree(os.path.join(self._own, "staging"), ignore_errors=True)
             make_directories(self._fs, self.staging)
-        except OSError as error:
-            raise StorageError.from_os(error, "open the export", path=self.path) from error
 
     # The manifest
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-__all__ = ["batches_with_offsets"]
-
 BATCH_BYTES: Final = 128 << 10
 LOG_APPEND_TIME: Final = 1
 _EPOCH_AT: Final = 12

@@ -21,8 +21,6 @@ from kafkalog.storage.damage import Skipped
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["export_range"]
-
 ARROW: Final = "arrow"
 
 DAY_MS: Final = 86_400_000

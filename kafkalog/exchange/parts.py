@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from kafkalog.exchange.planning import ExportTask
     from kafkalog.storage.damage import Skipped
 
-__all__ = ["export_part"]
-
 
 def export_part(task: ExportTask, skipped: list[Skipped] | None) -> CorruptRecord | None:
     """Write the files of a part; at damage, write the records before it and return the error.

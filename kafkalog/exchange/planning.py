@@ -14,11 +14,6 @@ from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.types import TopicPartition
 
-__all__ = [
-    "CODECS", "FILE_BYTES", "MIN_FILE_BYTES", "ExportTask", "check_loss", "check_same", "column_names",
-    "log_bytes_per_byte", "task_bytes",
-]  # fmt: skip
-
 CODECS: Final = {
     "parquet": ("zstd", "snappy", "gzip", "lz4", "brotli", "none"),
     "arrow": ("zstd", "lz4", "none"),

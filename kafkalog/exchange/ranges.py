@@ -11,8 +11,6 @@ from kafkalog.storage.readonly.segment import ViewSegment
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.types import TopicPartition
 
-__all__ = ["OffsetRange", "boundaries", "bytes_between", "cut"]
-
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["RECORD_COLUMNS", "GroupFacts", "ParquetFacts", "ordered_rows", "survey", "unordered_rows"]
-
 RECORD_COLUMNS: Final = ("value", "key", "headers", "timestamp", "timestampType", "topic", "partition", "offset")
 ARROW: Final = ".arrow"
 LINES: Final = (".jsonl", ".ndjson", ".json")

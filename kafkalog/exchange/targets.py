@@ -10,8 +10,6 @@ from kafkalog.config.topic import LogConfig
 from kafkalog.records.packing import Compression
 from kafkalog.records.placer import Placed, Placer, TopicTarget
 
-__all__ = ["StagedFor", "no_time", "place_all"]
-
 ANY_MS: Final = 2**63 - 1
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from kafkalog.storage.damage import Skipped
 
-__all__ = ["TOP_VALUES", "PathCounts", "ValueCount", "ValueTally", "json_value"]
-
 TOP_VALUES: Final = 20
 """Number of values that have a row, by default."""
 MOST_VALUES: Final = 100_000

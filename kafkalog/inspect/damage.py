@@ -10,8 +10,6 @@ from kafkalog.errors import CorruptRecord
 from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.segments import AnySegment
 
-__all__ = ["DamagedPlace", "Locate", "SegmentDamage", "sound_chunks"]
-
 
 class DamagedPlace(NamedTuple):
     """Bytes of a segment that hold no intact batch, between `last_sound_offset` and `next_sound_offset`.

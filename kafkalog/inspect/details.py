@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     Octets = NDArray[numpy.uint8]
     Hashes = NDArray[numpy.uint64]
 
-__all__ = ["DETAIL_BYTES", "DetailTally", "KeyCount", "KeySpread"]
-
 DETAIL_BYTES: Final = 32 << 20
 """Bytes of batches whose records are decoded; of a larger sample only every n-th chunk is."""
 _MAX_DECODED: Final = 128 << 20

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     Octets = NDArray[numpy.uint8]
     Flags = NDArray[numpy.bool_]
 
-__all__ = ["HeaderColumns", "header_columns"]
-
 _MAGIC_AT: Final = 16
 _LEGACY_ATTRIBUTES_AT: Final = 17
 _ATTRIBUTES_AT: Final = 22

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
-__all__ = ["Histogram", "Step"]
-
 _STEPS: Final = 8
 """Steps from one power of two to the next: a quantile is off by at most a twelfth of it."""
 _MOST: Final = 64 * _STEPS

@@ -12,8 +12,6 @@ from kafkalog.inspect.width import escape_text
 if TYPE_CHECKING:
     from kafkalog.inspect.rows import Column, Rows
 
-__all__ = ["STYLE", "fragment", "table"]
-
 STYLE: Final = """
 .kafkalog{overflow-x:auto;max-width:100%;margin:.4em 0}
 .kafkalog table{border-collapse:collapse;color:inherit;font:inherit;font-size:.93em;margin:0}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["STYLE"]
-
 STYLE: Final = """
 :root{color-scheme:light dark;--back:#f6f7f9;--card:#fff;--text:#1b2330;--dim:#56606f;--line:#dde2e9;--bad:#a3231a;
 --a:#2f6fde;--b:#0d8a7f;--c:#c2620a}

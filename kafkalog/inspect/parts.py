@@ -22,8 +22,6 @@ from kafkalog.util.fileio import OS, FileSystem
 if TYPE_CHECKING:
     from kafkalog._core.log.producer_state import ProducerState
 
-__all__ = ["Epoch", "IndexSummary", "aborted_txns", "epochs", "index_summaries", "index_summary", "producers"]
-
 _TXN_ENTRIES_BYTES: Final = 64 << 20
 """Most bytes read of one transaction index: two million transactions."""
 

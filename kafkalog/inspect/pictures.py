@@ -17,8 +17,6 @@ from kafkalog.util.text import human_size
 if TYPE_CHECKING:
     from kafkalog.inspect.counts import PathCounts
 
-__all__ = ["count_picture", "pictures", "rate_pictures"]
-
 _MAX_COLUMNS: Final = 120
 _MAX_BARS: Final = 10
 _KEY_COLUMNS: Final = 24

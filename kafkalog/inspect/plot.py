@@ -6,18 +6,17 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import IllegalArgument, MissingPackage, StorageError
+from kafkalog.errors import IllegalArgument, MissingPackage
 from kafkalog.inspect.series import average_runs, axis_end, rates
 from kafkalog.inspect.stats import LogStats
 from kafkalog.inspect.width import cut, escape_bytes, escape_text
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.text import human_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-
-__all__ = ["KINDS", "LogPlot", "plot"]
 
 _MAX_COLUMNS: Final = 400
 _MAX_KEYS: Final = 10
@@ -141,10 +140,8 @@ class LogPlot:
 
     def save(self, path: str | os.PathLike[str], *, dpi: int = 150) -> None:
         """Write the figure; the file extension selects the format (png, svg, pdf). Raises StorageError."""
-        try:
+        with os_errors("write the plot", path):
             self.figure.savefig(path, dpi=dpi)
-        except OSError as error:
-            raise StorageError.from_os(error, "write the plot", path=path) from error
 
     def _repr_png_(self) -> bytes:
         from io import BytesIO

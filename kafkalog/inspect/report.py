@@ -17,8 +17,6 @@ from kafkalog.util.text import human_size
 if TYPE_CHECKING:
     from kafkalog.inspect.counts import PathCounts
 
-__all__ = ["MAX_TOPICS", "Report", "page"]
-
 MAX_TOPICS: Final = 40
 """Number of topics, the largest, that have their own charts; the others are only in the table."""
 MAX_ROWS: Final = 2000

@@ -8,8 +8,6 @@ from typing import Any, Final, Generic, NamedTuple, SupportsIndex, TypeVar, over
 from kafkalog.errors import IllegalArgument
 from kafkalog.inspect.values import Kind, plural
 
-__all__ = ["Column", "Rows"]
-
 T = TypeVar("T", covariant=True)
 SHOWN_ROWS: Final = 40
 """Rows in a repr, half from the start and half from the end."""

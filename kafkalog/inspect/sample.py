@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["SAMPLE_BYTES", "WINDOW_BYTES", "Sample", "Window", "windows"]
-
 SAMPLE_BYTES: Final = 128 << 20
 """Largest log in bytes that is read whole, and the default number of bytes read of a larger one."""
 WINDOW_BYTES: Final = 1 << 20

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from kafkalog.inspect.tally import Span
 
-__all__ = ["Series", "average_runs", "axis_end", "rates"]
-
 STEPS: Final = 96
 _OUTLIER_SHARE: Final = 0.001
 """Share of the records left out of the time axis if they would stretch it more than tenfold."""

@@ -20,8 +20,6 @@ from kafkalog.util.text import human_size
 if TYPE_CHECKING:
     from kafkalog.inspect.details import KeyCount
 
-__all__ = ["CodecStats", "Dirty", "LogStats", "SegmentStats"]
-
 
 class SegmentStats(NamedTuple):
     """A segment. Counts are estimates if `read_bytes` is below `size`, None if nothing of it was read.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from kafkalog.inspect.histogram import Histogram
     from kafkalog.inspect.stats import LogStats
 
-__all__ = ["as_dict"]
-
 
 def as_dict(stats: LogStats) -> dict[str, object]:
     """Return the statistics as a dict; see `LogStats.as_dict`."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     LogSource = LogView | UnifiedLog
 
-__all__ = ["SurveyOptions", "survey"]
-
 _WHOLE_BATCH: Final = 32 << 20
 """Largest batch of a sample that is read although it exceeds its window."""
 

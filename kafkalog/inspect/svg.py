@@ -11,8 +11,6 @@ from html import escape
 
 from kafkalog.inspect.width import escape_text
 
-__all__ = ["area", "bars", "columns", "curve", "figure"]
-
 _HEIGHT = 100
 
 

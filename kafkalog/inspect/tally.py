@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
-__all__ = ["CodecTally", "SegmentTally", "Span", "Tally"]
-
 _TIME_STEPS: Final = 4096
 """Most time steps stored; beyond that, pairs of steps are merged."""
 _FIRST_STEP_MS: Final = 1000

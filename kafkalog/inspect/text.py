@@ -14,8 +14,6 @@ from kafkalog.inspect.width import columns_of, cut, escape_text
 if TYPE_CHECKING:
     from kafkalog.inspect.rows import Column, Rows
 
-__all__ = ["MIN_COLUMNS", "lines", "stdout_is_ascii", "terminal_columns"]
-
 DEFAULT_COLUMNS: Final = 100
 MIN_COLUMNS: Final = 40
 """Least width of a table; a narrower terminal wraps the lines."""

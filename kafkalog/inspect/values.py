@@ -8,8 +8,6 @@ from typing import Any, Final, Literal
 from kafkalog.inspect.width import escape_bytes, escape_text
 from kafkalog.util.text import human_size
 
-__all__ = ["LAST_MS", "NOTHING", "Kind", "duration", "moment", "plural", "text_of"]
-
 Kind = Literal["text", "name", "count", "number", "size", "time", "duration", "ratio", "rate", "share", "bar", "key"]
 """Content of a column: `time` and `duration` are ms, `size` bytes, `share` and `bar` 0 to 1, `key` bytes or None.
 

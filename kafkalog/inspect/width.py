@@ -10,8 +10,6 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["columns_of", "cut", "escape_bytes", "escape_text"]
-
 _MARKS: Final = 3
 """Most combining marks on one character; more would run into the lines around it."""
 _NULL: Final = "null"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kafkalog.log.writable import WritableLog
     from kafkalog.records.packing import Compression
 
-__all__ = ["PARTS", "append_arrow"]
-
 PARTS: Final = ("value", "key", "headers", "timestamp")
 """Parts of a record that a column may hold; topic and partition are those of the log."""
 _NOTHING: Final = LogAppendInfo(-1, -1)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kafkalog.log.writable import WritableLog
     from kafkalog.util.fileio import FileSystem
 
-__all__ = ["compact", "compact_writable"]
 _OPTIONS: Final = ("from_start", "roll", "dry_run", "offset_map_bytes", "progress")
 OFFSET_MAP_BYTES: Final = 128 << 20
 """log.cleaner.dedupe.buffer.size for one thread; at most the memory that the dirty offsets can need is used."""

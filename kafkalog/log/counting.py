@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
 
-__all__ = ["count_by"]
-
 _OF_A_SCHEMA: Final = ("schema", "schemas", "registry", "subject")
 _BY: Final = "by"
 

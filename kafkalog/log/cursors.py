@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from kafkalog.cursors.cursor import Cursor, CursorInfo
     from kafkalog.log.log import Log
 
-__all__ = ["cursor", "cursors"]
 _OPTIONS: Final = ("name", *Options._fields, "store")
 
 

@@ -18,8 +18,6 @@ from kafkalog.records.tables import record_tables
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Matches", "matching_records", "matching_rows"]
-
 
 class Matches(NamedTuple):
     """Rows of a record table that match, in order, and the file they come from."""

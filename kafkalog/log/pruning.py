@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
     from kafkalog.time_ranges.ranges import TimeRanges
 
-__all__ = ["PrunedScan", "narrowed", "possible_chunks", "possible_ranges", "set_time_ranges"]
-
 _LOG_APPEND_TIME: Final = 0x08
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
 
-__all__ = ["LogScan", "Run", "trim_overlaps"]
-
 JOB_BYTES: Final = 1 << 20
 """Compressed bytes of one decoding job of a thread."""
 KEPT_BYTES: Final = 16 << 20

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.log.typed_scan import TypedScan
 
-__all__ = ["scan_of"]
-
 
 def scan_of(
     log: Log, start: int, stop: int, columns: Iterable[str] | None, given: Mapping[str, Any]

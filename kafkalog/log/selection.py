@@ -15,8 +15,6 @@ from kafkalog.where.fields import COLUMN_OF
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["ColumnDecoder", "Projection", "Selection", "select_matching", "selection_of"]
-
 _OF_ONE_TYPE: Final = ("schema", "subject", "message", "framing")
 _SIZES: Final = {"key": "key_size", "value": "size"}
 Projection = str | Iterable[str] | Mapping[str, str]

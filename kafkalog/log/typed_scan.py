@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from kafkalog.log.log import Log
 
-__all__ = ["SAMPLE_ROWS", "TypedScan", "first_values", "typed_scan"]
-
 SAMPLE_ROWS: Final = 1000
 """Values that tell the types that no schema tells."""
 

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.errors import CorruptCheckpoint
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import DELETE_DIR_SUFFIX
 from kafkalog.types import TopicPartition
@@ -28,6 +28,7 @@ from kafkalog.util.checkpoint import (
 )
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.guards import guard
+from kafkalog.util.os_errors import os_errors
 
 _LOG: Final = logging.getLogger(__name__)
 _FILES: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
@@ -150,10 +151,8 @@ def record_cleaner_offset(
         if not is_still_valid():
             return False
         before = read_cleaner_offsets(directory, fs=fs)
-        try:
+        with os_errors("list the partitions", directory):
             existing = {key: known for key, known in before.items() if fs.exists(os.path.join(directory, str(key)))}
-        except OSError as error:
-            raise StorageError.from_os(error, "list the partitions", path=directory) from error
         checkpoint.write({**existing, topic_partition: offset})
     return True
 

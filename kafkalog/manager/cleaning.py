@@ -10,15 +10,14 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.cleaner import LogCleaner
-from kafkalog.cleaner.manager import Offsets, Pool
+from kafkalog.cleaner.manager import Offsets
 from kafkalog.cleaner.types import CleanResult, LogToClean
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
-from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.job import Job
 from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
@@ -26,21 +25,16 @@ from kafkalog.util.clock import AgeClock, Clock
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Scheduler, Schedules
 
+if TYPE_CHECKING:
+    from kafkalog.manager.log_remover import LogRemover
+
 _LOG: Final = logging.getLogger(__name__)
-
-
-class Store(Pool, Protocol):
-    """The interface of a LogManager that the cleaner uses; no member takes a lock."""
-
-    @property
-    def online(self) -> Iterable[DataDirectory]: ...
-    def note_failure(self, directory: DataDirectory, error: BaseException) -> object: ...
 
 
 class CheckpointFiles:
     """The cleaner checkpoints in the data directories of a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LogRemover) -> None:
         self._store = store
 
     def read(self) -> Mapping[str, Offsets]:
@@ -67,7 +61,7 @@ class CheckpointFiles:
                     raise
 
 
-def note_disk_failure(store: Store, path: str, error: Exception) -> None:
+def note_disk_failure(store: LogRemover, path: str, error: Exception) -> None:
     """Report an error to the store if its disk is the cause; the data directory goes offline shortly after."""
     if is_disk_failure(error):
         for directory in store.online:
@@ -82,7 +76,7 @@ def clean(to_clean: LogToClean, offset_map: SkimpyOffsetMap, **given: Any) -> Cl
     return clean(to_clean, offset_map, **given)
 
 
-def cleaner_of(store: Store, config: BrokerConfig, clock: Clock, ages: AgeClock) -> LogCleaner:
+def cleaner_of(store: LogRemover, config: BrokerConfig, clock: Clock, ages: AgeClock) -> LogCleaner:
     """Create the cleaner of a store."""
     return LogCleaner(
         store,
@@ -121,7 +115,7 @@ class CleanerJobs:
     A job that fails is logged by the scheduler and runs again after its back-off (`LogCleaner.run` counts it).
     """
 
-    def __init__(self, cleaner: LogCleaner, store: Store, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, cleaner: LogCleaner, store: LogRemover, config: BrokerConfig, clock: Clock) -> None:
         self.cleaner = cleaner
         self.config = config  # replaced under self._lock
         self._store = store

@@ -34,6 +34,7 @@ from kafkalog.storage.names import (
 )
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 MAX_SNAPSHOT_BYTES: Final = 1 << 31
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
@@ -149,10 +150,8 @@ def _names(directory: str, fs: FileSystem) -> list[str]:
 def read_batches(path: str, fs: FileSystem = OS) -> list[RecordBatch]:
     """Return the batches of a snapshot or bootstrap file; CorruptRecord unless each is whole and valid. StorageError.
     """
-    try:
+    with os_errors("read the metadata snapshot", path):
         data = fs.read_file(path, MAX_SNAPSHOT_BYTES)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the metadata snapshot", path=path) from error
     records = MemoryRecords(data)
     try:
         found = list(records.batches())

@@ -22,6 +22,7 @@ from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import delete_dir_name
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -131,11 +132,9 @@ def remove(pending: PendingRemoval) -> None:
     fs = pending.directory.fs
     if not pending.directory.is_online:
         return
-    try:
+    with os_errors("remove the deleted partition", pending.path):
         remove_tree(pending.path, fs)
         fs.fsync_dir(os.path.dirname(pending.path))
-    except OSError as error:
-        raise StorageError.from_os(error, "remove the deleted partition", path=pending.path) from error
     _LOG.info("removed %s", pending.path)
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from kafkalog.errors import IllegalState, NotAPartition, StorageError
+from kafkalog.errors import IllegalState, NotAPartition
 from kafkalog.storage.names import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
@@ -19,6 +19,7 @@ from kafkalog.storage.names import (
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 _LOG: Final = logging.getLogger(__name__)
 IsStray = Callable[[TopicPartition, str | None], bool]
@@ -122,11 +123,9 @@ def set_aside(inventory: Inventory, strays: Iterable[PartitionPlace], fs: FileSy
     renamed = []
     for place in strays:
         target = os.path.join(os.path.dirname(place.path), stray_dir_name(place.topic_partition))
-        try:
+        with os_errors("set the partition aside", place.path):
             fs.rename(place.path, target)
             fs.fsync_dir(os.path.dirname(target))
-        except OSError as error:
-            raise StorageError.from_os(error, "set the partition aside", path=place.path) from error
         _LOG.warning("%s belongs to no topic: renamed to %s", place.path, target)
         renamed.append(PartitionPlace(place.topic_partition, target))
     return inventory._replace(stray=(*inventory.stray, *renamed))
@@ -134,8 +133,6 @@ def set_aside(inventory: Inventory, strays: Iterable[PartitionPlace], fs: FileSy
 
 def _entries(directory: str, fs: FileSystem) -> list[tuple[str, bool]]:
     """List a directory as (name, True for a directory); links are followed."""
-    try:
+    with os_errors("read the data directory", directory):
         with fs.entries(directory) as entries:
             return [(entry.name, entry.is_dir()) for entry in entries]
-    except OSError as error:
-        raise StorageError.from_os(error, "read the data directory", path=directory) from error

@@ -15,11 +15,9 @@ Other modules implement the jobs as functions of directories or logs; this modul
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import KafkalogError
 from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.flush import flush_dirty_logs, flush_period_ms
@@ -27,44 +25,16 @@ from kafkalog.manager.job import Job
 from kafkalog.manager.retention import cleanup_logs, expire_producers
 from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import AgeClock, Clock
-from kafkalog.util.fileio import FileSystem
+from kafkalog.util.clock import AgeClock
 
-__all__ = ["Directory", "Job", "Store", "jobs_of"]
+if TYPE_CHECKING:
+    from kafkalog.manager.data_directory import DataDirectory
+    from kafkalog.manager.log_manager import LogManager
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Directory(Protocol):
-    """The interface of a data directory that the jobs use."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def is_online(self) -> bool: ...
-    @property
-    def all_logs(self) -> Sequence[UnifiedLog]: ...
-
-
-class Store(Protocol):
-    """The interface of a LogManager that the jobs use."""
-
-    @property
-    def config(self) -> BrokerConfig: ...
-    @property
-    def directories(self) -> Sequence[Directory]: ...
-    @property
-    def fs(self) -> FileSystem: ...
-    @property
-    def clock(self) -> Clock: ...
-    def fail_directory(self, path: str, error: Exception) -> object: ...
-    def delete_logs(self) -> object: ...
-    def delete_delay_ms(self) -> int: ...
-    def retention_of(self, logs: Iterable[UnifiedLog]) -> AbstractContextManager[Sequence[UnifiedLog]]:
-        """Yield the logs that retention may work on; the cleaner does not touch them meanwhile."""
-
-
-def jobs_of(store: Store, ages: AgeClock) -> tuple[Job, ...]:
+def jobs_of(store: LogManager, ages: AgeClock) -> tuple[Job, ...]:
     """Return the jobs of a store, not started yet (`Job.start`). They follow its settings; one failing stops no other.
 
     A disk error in a job takes its directory offline; a full disk does not. `CleanerJobs` has the cleaner's jobs.
@@ -120,7 +90,9 @@ def jobs_of(store: Store, ages: AgeClock) -> tuple[Job, ...]:
     )
 
 
-def write_each(store: Store, write: Callable[..., object], directories: Iterable[Directory] | None = None) -> None:
+def write_each(
+    store: LogManager, write: Callable[..., object], directories: Iterable[DataDirectory] | None = None
+) -> None:
     """Write a checkpoint of every directory, or of those given (MGR-18); one that fails stops no other (MGR-17).
 
     The first error is raised at the end. A disk that does not work takes its directory offline (CKPT-5).
@@ -138,5 +110,3 @@ def write_each(store: Store, write: Callable[..., object], directories: Iterable
                 store.fail_directory(directory.path, error)
     if failures:
         raise failures[0]
-
-

@@ -24,7 +24,8 @@ from kafkalog.manager.cleaning import CleanerJobs
 from kafkalog.manager.creation import Creation
 from kafkalog.manager.data_directory import NO_LOGS, DataDirectory
 from kafkalog.manager.inventory import IsStray, any_rule
-from kafkalog.manager.jobs import Job, jobs_of
+from kafkalog.manager.job import Job
+from kafkalog.manager.jobs import jobs_of
 from kafkalog.manager.loading import DIRECTORY_ERRORS, Configs, LoadProgress, LoadRules
 from kafkalog.manager.log_remover import LogRemover
 from kafkalog.manager.new_partitions import AT_ONCE, NewPartitions, PartitionMaker

@@ -10,8 +10,9 @@ import json
 import os
 from typing import Final
 
-from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.errors import CorruptCheckpoint
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors, read_if_present
 
 PRODUCER_IDS_FILE: Final = "kafkalog.producer-ids.json"
 VERSION: Final = 1
@@ -23,12 +24,9 @@ _HINT: Final = "write the first unused producer id into it, or move it away: the
 def read_next_producer_id(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> int:
     """Return the first unassigned producer id; 0 if there is no file. CorruptCheckpoint, StorageError."""
     path = os.path.join(os.fspath(directory), PRODUCER_IDS_FILE)
-    try:
-        content = fs.read_file(path, MAX_FILE_BYTES)
-    except FileNotFoundError:
+    content = read_if_present(path, MAX_FILE_BYTES, "read the producer id file", fs)
+    if content is None:
         return 0
-    except OSError as error:
-        raise StorageError.from_os(error, "read the producer id file", path=path) from error
     try:
         data = json.loads(content)
         version, number = data["version"], data["next_producer_id"]
@@ -45,7 +43,5 @@ def write_next_producer_id(directory: str | os.PathLike[str], number: int, *, fs
     """Write to disk that ids below `number` may have been assigned. StorageError."""
     path = os.path.join(os.fspath(directory), PRODUCER_IDS_FILE)
     content = json.dumps({"version": VERSION, "next_producer_id": number}) + "\n"
-    try:
+    with os_errors("write the producer id file", path):
         atomic_write(fs, path, content.encode())
-    except OSError as error:
-        raise StorageError.from_os(error, "write the producer id file", path=path) from error

@@ -26,6 +26,7 @@ from kafkalog.storage.names import MAX_PARTITION, validate_topic
 from kafkalog.storage.partition_metadata import check_topic_id, new_topic_id
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 from kafkalog.util.guards import guard
+from kafkalog.util.os_errors import os_errors
 
 TOPICS_FILE: Final = "kafkalog.topics.json"
 VERSION: Final = 1
@@ -204,11 +205,9 @@ class TopicStore:
     def _write_locked(self, topics: Mapping[str, TopicEntry], gone: Sequence[str]) -> None:
         last = _last_of(gone, topics)
         self._read = None
-        try:
+        with os_errors("write the topics file", self.path):
             atomic_write(self._fs, self.path, format_topics(topics, last))
             self._read = self._identity(), TopicsFile(dict(sorted(topics.items())), tuple(last))
-        except OSError as error:
-            raise StorageError.from_os(error, "write the topics file", path=self.path) from error
 
 
 def format_topics(topics: Mapping[str, TopicEntry], gone: Sequence[str] = ()) -> bytes:

@@ -18,16 +18,14 @@ from kafkalog.records.format import (
     BATCH_OVERHEAD_BYTES,
     MAGIC_V0,
     MAGIC_V2,
+    MAX_SEQUENCE,
     NO_SEQUENCE,
     TimestampType,
     codec_name,
 )
-from kafkalog.records.sequence import MAX_SEQUENCE
 from kafkalog.records.table import Table
 from kafkalog.records.tables import batch_table
 from kafkalog.util.text import human_size
-
-__all__ = ["RecordBatch", "RecordSizes"]
 
 BATCH_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 """Columns of a single batch, which does not know its topic and partition."""

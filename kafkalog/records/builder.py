@@ -22,8 +22,6 @@ from kafkalog.records.format import (
 )
 from kafkalog.records.ratio import MARGIN
 
-__all__ = ["BuilderInfo", "RecordsBuilder"]
-
 _MAX_INT = 2**31 - 1
 Headers = Iterable[tuple[str, bytes | None]]
 

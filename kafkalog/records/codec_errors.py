@@ -8,8 +8,6 @@ from kafkalog._core.batch.unpack import TOO_LARGE, Unpacker
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.format import CompressionType, codec_name
 
-__all__ = ["unpack_error"]
-
 _DAMAGED_HINT: Final = "the bytes were damaged, or written wrong, before the batch's checksum was computed"
 _TOO_LARGE_HINT: Final = "such a batch is a mistake or an attack; raise the limit if it is intended"
 

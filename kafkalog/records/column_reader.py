@@ -15,8 +15,6 @@ from kafkalog.records.plain_runs import plain_runs
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BATCH_BYTES", "BATCH_ROWS", "COLUMNS", "ColumnReader", "kinds_of"]
-
 COLUMNS: Final = KIND_NAMES
 """Columns of a table: those of Spark's Kafka source, in its order."""
 BATCH_ROWS: Final = 65_536

@@ -20,19 +20,6 @@ from kafkalog.records.format import CompressionType, codec_name
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = [
-    "DECODED_LIMIT_BYTES",
-    "LEVELS",
-    "check_codec",
-    "check_level",
-    "compress",
-    "compress_into",
-    "decompress",
-    "decompress_into",
-    "new_unpacker",
-    "unpacker",
-]
-
 DECODED_LIMIT_BYTES: Final = 256 << 20
 """Default limit on the decompressed bytes of one batch."""
 

@@ -17,8 +17,6 @@ from kafkalog.records.message import UNDERFLOW, MessageError, Source
 if TYPE_CHECKING:
     from kafkalog.records.schema import Message
 
-__all__ = ["ControlRecord", "ControlType", "control_parts", "control_record", "control_type", "marker_parts"]
-
 _SHORT: Final = "a control record's key or value is too short"
 _KEY: Final = struct.Struct(">hh")
 _MARKER: Final = struct.Struct(">hi")

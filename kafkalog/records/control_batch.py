@@ -12,8 +12,6 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.control import ControlType, control_parts, marker_parts
 
-__all__ = ["kraft_batch", "marker_batch"]
-
 
 def marker_batch(
     kind: ControlType,

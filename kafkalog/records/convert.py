@@ -52,8 +52,6 @@ from kafkalog.util.keywords import unknown_keyword
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BATCH_BYTES", "Rebuilt", "check_frames", "convert", "rebuild", "repack"]
-
 BATCH_BYTES: Final = 16384
 """Default size in bytes of the uncompressed messages that go into one v2 batch."""
 _OFFSET: Final = struct.Struct(">q")

@@ -15,8 +15,6 @@ from kafkalog._core.messages.writer import REQUIRED, MessageWriter
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.schema import Field, Schema, kind_of
 
-__all__ = ["encoded"]
-
 
 def encoded(schema: Schema, message: Mapping[str, object], version: int) -> bytes:
     """Encode `message` in `version` of its schema; `schema.read` returns an equal message.

@@ -27,8 +27,6 @@ from kafkalog.records.plain_runs import plain_runs, record_error
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["FilterResult", "filter_to"]
-
 _HINT: Final = "the log was not cleaned and is unchanged; a replica or a backup may have the batch"
 _TEXT: Final = {
     STATUS_CHECKSUM: "the batch no longer matches its CRC",

@@ -8,26 +8,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-__all__ = [
-    "BATCH_OVERHEAD_BYTES",
-    "CODEC_MASK",
-    "CONTROL_BIT",
-    "DELETE_HORIZON_BIT",
-    "LOG_OVERHEAD_BYTES",
-    "MAGIC_V0",
-    "MAGIC_V1",
-    "MAGIC_V2",
-    "NO_PRODUCER_EPOCH",
-    "NO_PRODUCER_ID",
-    "NO_SEQUENCE",
-    "NO_TIMESTAMP",
-    "TIMESTAMP_TYPE_BIT",
-    "TRANSACTIONAL_BIT",
-    "CompressionType",
-    "TimestampType",
-    "codec_name",
-]
-
 MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
 MAGIC_V2: Final = 2
@@ -44,6 +24,8 @@ DELETE_HORIZON_BIT: Final = 0x40
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
+MAX_SEQUENCE: Final = 2**31 - 1
+"""Largest sequence number of a producer; 0 follows it."""
 NO_TIMESTAMP: Final = -1
 
 

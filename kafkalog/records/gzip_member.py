@@ -18,8 +18,6 @@ from kafkalog._core.bytes.store import Store
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["DEFAULT_LEVEL", "compress_into", "faster_tool", "tool", "whole_tool"]
-
 DEFAULT_LEVEL: Final = 6
 _GZIP_BITS: Final = 31
 _LARGE_BYTES: Final = 4 << 10

@@ -17,8 +17,6 @@ from kafkalog.records.format import (
     codec_name,
 )
 
-__all__ = ["LegacyBuilder"]
-
 Headers = Iterable[tuple[str, bytes | None]]
 
 

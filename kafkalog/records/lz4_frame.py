@@ -15,8 +15,6 @@ from kafkalog._core.batch.unpack import Tool
 from kafkalog._core.bytes.store import Store
 from kafkalog._core.bytes.xxhash import xxh32
 
-__all__ = ["DEFAULT_LEVEL", "compress_into", "tool"]
-
 DEFAULT_LEVEL: Final = 9
 """Level that selects the fast encoder, as in `compression.lz4.level`; all others are levels of the slow encoder."""
 BLOCK_BYTES: Final = 64 << 10

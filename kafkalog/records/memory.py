@@ -9,8 +9,6 @@ from kafkalog.errors import CorruptRecord
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.format import LOG_OVERHEAD_BYTES
 
-__all__ = ["MemoryRecords"]
-
 _MIN_SIZE_FIELD = 14
 _HEADER_TO_MAGIC = 17
 

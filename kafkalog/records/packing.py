@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkalog._core.arrow.encoder import Parcel
     from kafkalog._core.bytes.store import Block
 
-__all__ = ["PLAIN", "Compression", "choose", "most_plain_bytes", "pack", "parse_compression", "topic_compression"]
-
 _Plain = TypeVar("_Plain", bytearray, "Parcel")
 _KEEP_PRODUCER_CODEC: Final = "producer"
 _LEVEL_TEXT_MOST: Final = 12

@@ -27,8 +27,6 @@ from kafkalog.util.clock import SYSTEM_CLOCK
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BATCH_BYTES", "Placed", "Placer", "TopicTarget", "arrow_error"]
-
 BATCH_BYTES: Final = 1 << 20
 """Size in bytes that closes a batch, unless max.message.bytes is lower; a single record may exceed it."""
 WAITING_BYTES: Final = 4 << 20

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from kafkalog._core.clean.map_filler import MapFiller
     from kafkalog._core.keys.key_walk import KeyWalk
 
-__all__ = ["RUN_BYTES", "PlainRun", "plain_row", "plain_run", "plain_runs", "record_error", "status_error"]
-
 RUN_BYTES: Final = 512 << 10
 """Decompressed bytes after which a run ends, so that they are still cached when decoded; no batch is split."""
 _GUESSED_RATIO: Final = 4

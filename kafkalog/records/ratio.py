@@ -6,8 +6,6 @@ from typing import Final
 
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 
-__all__ = ["MARGIN", "RatioEstimate"]
-
 MARGIN: Final = 1.05
 """Factor that the reference applies to its estimates (REC-47)."""
 _SMALLEST: Final = 1 / 64

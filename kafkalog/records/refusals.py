@@ -5,6 +5,8 @@ The reason for a single record has the reference's text: a produce response send
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kafkalog._core.batch.decode import STATUS_TEXT
 from kafkalog._core.batch.scan import FAULT_CONTROL, FAULT_COUNT, BatchHeader
 from kafkalog._core.log.admit import (
@@ -17,26 +19,19 @@ from kafkalog._core.log.admit import (
 )
 from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, KafkalogError, RecordRefused
 
-__all__ = ["ValidatorMetrics", "header_error", "record_validation_error"]
-
 _SHOWN = 3
 _BY_TIME = (FAULT_TIMESTAMP, FAULT_STAMPED)
 
 
+@dataclass(slots=True, eq=False)
 class ValidatorMetrics:
     """Counts of validation faults by kind: the counters of the reference's validator."""
 
-    __slots__ = ("invalid_checksums", "invalid_magic", "invalid_offset", "invalid_sequence", "no_key_compacted_topic")
-
-    def __init__(self) -> None:
-        self.invalid_magic = 0
-        self.invalid_offset = 0
-        self.invalid_sequence = 0
-        self.invalid_checksums = 0
-        self.no_key_compacted_topic = 0
-
-    def __repr__(self) -> str:
-        return f"<ValidatorMetrics {', '.join(f'{name} {getattr(self, name)}' for name in self.__slots__)}>"
+    invalid_magic: int = 0
+    invalid_offset: int = 0
+    invalid_sequence: int = 0
+    invalid_checksums: int = 0
+    no_key_compacted_topic: int = 0
 
 
 def header_error(header: BatchHeader, fault: int, metrics: ValidatorMetrics | None) -> RecordRefused:

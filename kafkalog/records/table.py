@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["RecordBatchColumns", "Table", "TableColumn"]
-
 SHOWN_ROWS = 20
 """Most rows displayed in a notebook."""
 _FIXED = frozenset(COLUMNS.index(name) for name in ("partition", "offset", "timestamp", "timestampType"))

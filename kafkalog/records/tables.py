@@ -13,8 +13,6 @@ from kafkalog.records.plain_runs import PlainRun, plain_run, plain_runs
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["batch_table", "record_tables"]
-
 
 def record_tables(
     data: Buffer,

@@ -7,6 +7,7 @@ batch is rebuilt from the uncompressed records (VAL-7, VAL-8). All code that tou
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.batch.scan import BatchHeader, BatchTable, scan
@@ -50,28 +51,20 @@ _MAX_LONG: Final = 2**63 - 1
 _WRAPPER_OVERHEAD: Final = {MAGIC_V0: 26, MAGIC_V1: 34}
 
 
+@dataclass(slots=True, eq=False)
 class ValidationRules:
-    """A topic's requirements for batches: codec and level, timestamp type and bounds, keys."""
+    """A topic's requirements for batches: codec and level, timestamp type and bounds, keys.
 
-    __slots__ = ("after_ms", "append_time", "before_ms", "codec", "level", "need_keys")
+    `codec` None keeps the producer's; `append_time` selects LogAppendTime; the bounds are ms around now.
+    """
 
-    def __init__(
-        self,
-        codec: CompressionType | None = None,
-        *,
-        level: int | None = None,
-        append_time: bool = False,
-        before_ms: int = _MAX_LONG,
-        after_ms: int = _MAX_LONG,
-        need_keys: bool = False,
-    ) -> None:
-        """`codec` None keeps the producer's; `append_time` selects LogAppendTime; the bounds are ms around now."""
-        self.codec = codec
-        self.level = level
-        self.append_time = append_time
-        self.before_ms = before_ms
-        self.after_ms = after_ms
-        self.need_keys = need_keys
+    codec: CompressionType | None = None
+    _: KW_ONLY
+    level: int | None = None
+    append_time: bool = False
+    before_ms: int = _MAX_LONG
+    after_ms: int = _MAX_LONG
+    need_keys: bool = False
 
     @classmethod
     def of(cls, config: LogConfig) -> ValidationRules:

@@ -17,8 +17,6 @@ from kafkalog._core.bytes.store import Store
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["compress_into", "tool"]
-
 MAGIC: Final = b"\x82SNAPPY\x00"
 BLOCK_BYTES: Final = 32 << 10
 _VERSION: Final = 1

@@ -16,8 +16,6 @@ from kafkalog._core.bytes.store import Store
 if TYPE_CHECKING:
     import zstandard
 
-__all__ = ["DEFAULT_LEVEL", "compress_into", "tool"]
-
 DEFAULT_LEVEL: Final = 3
 
 

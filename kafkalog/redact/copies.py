@@ -17,7 +17,7 @@ from kafkalog.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, 
 from kafkalog.storage.recovery.kept import Kept, list_kept
 from kafkalog.storage.recovery.sound_runs import sound_runs
 from kafkalog.tools.kept import remove_kept
-from kafkalog.tools.os_errors import os_errors
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.tools.directories import PartitionPath

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkalog.cleaner.pass_ import IO_BUFFER_BYTES
 from kafkalog.cleaner.segment_writer import SegmentWriter
-from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.errors import CorruptRecord
 from kafkalog.keys.build import build_segment
 from kafkalog.keys.manage import common_secret
 from kafkalog.keys.place import KeyIndexPlace
@@ -22,6 +22,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.log_walk import bound_of
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segment_reader import Extent, segment_chunks
+from kafkalog.util.os_errors import os_errors
 
 
 class Rewritten(NamedTuple):
@@ -110,11 +111,9 @@ def _copy(log: UnifiedLog, segment: LogSegment, offsets: array[int], change: Cha
 def _drop_index(base_offset: int, place: KeyIndexPlace) -> bytes | None:
     """Remove the key index of a segment, which names keys by their hashes; return its secret, None without one."""
     path = place.path_of(base_offset)
-    try:
+    with os_errors("remove the key index", path):
         if not place.fs.exists(path):
             return None
         secret = common_secret(place)
         place.fs.unlink_if_exists(path)
-    except OSError as error:
-        raise StorageError.from_os(error, "remove the key index", path=path) from error
     return secret

@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import Final, Unpack
 
 from kafkalog._version import version
-from kafkalog.errors import StorageError
 from kafkalog.server.serving import Server, ServingOptions, serving
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.util.fileio import OS, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 _LOG: Final = logging.getLogger(__name__)
 WANTED_DESCRIPTORS: Final = 65_536
@@ -108,10 +108,8 @@ def stop_signal() -> asyncio.Future[int]:
 
 def _write_ready_file(path: str, server: Server) -> None:
     lines = [f"{name} {address}\n" for name, address in server.addresses.items()]
-    try:
+    with os_errors("write the ready file", path):
         atomic_write(OS, path, "".join(lines).encode(), sync=False)
-    except OSError as error:
-        raise StorageError.from_os(error, "write the ready file", path=path) from error
 
 
 class FrozenLogs:

@@ -15,8 +15,7 @@ from kafkalog._core.batch.record import Record
 from kafkalog._core.batch.scan import find_offset
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.index.segment_index import OffsetKind, TimeKind
-from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.segments import AnySegment, LogSegments
 from kafkalog.types import OffsetAndTimestamp
 
 WINDOW_BYTES: Final = 24 << 10
@@ -30,25 +29,12 @@ LARGEST_BATCH_BYTES: Final = 1 << 20
 """Limit for a size field that nothing has confirmed."""
 
 
-class Segment(Protocol):
-    """A segment to search; LogSegment and ViewSegment implement it."""
-
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def records(self) -> FileRecords: ...
-    @property
-    def offset_index(self) -> OffsetKind: ...
-    @property
-    def time_index(self) -> TimeKind: ...
-
-
 class _Log(Protocol):
     @property
     def segments(self) -> LogSegments[Any]: ...
 
 
-def record_at_offset(segment: Segment, offset: int, log: _Log) -> Record | None:
+def record_at_offset(segment: AnySegment, offset: int, log: _Log) -> Record | None:
     """Return the record with exactly this offset in a segment of `log`; it holds only its own bytes.
 
     The base offset of the following batch is read too: it confirms the offsets before it.
@@ -74,17 +60,17 @@ def record_at_offset(segment: Segment, offset: int, log: _Log) -> Record | None:
     return record
 
 
-def _begins_below(segment: Segment, data: bytes) -> bool:
+def _begins_below(segment: AnySegment, data: bytes) -> bool:
     """Return True if the segment's first batch, at the start of `data`, claims an offset below the segment."""
     return int.from_bytes(data[:OFFSET_BYTES], "big", signed=True) < segment.base_offset
 
 
-def _is_end(records: FileRecords, end: int, segment: Segment, segments: LogSegments[Any]) -> bool:
+def _is_end(records: FileRecords, end: int, segment: AnySegment, segments: LogSegments[Any]) -> bool:
     """Return True if the log ends at position `end` of the segment."""
     return end >= records.size and segment is segments.last
 
 
-def _in_large_batch(segment: Segment, offset: int, log: _Log, position: int, data: bytes) -> Record | None:
+def _in_large_batch(segment: AnySegment, offset: int, log: _Log, position: int, data: bytes) -> Record | None:
     """Return the record if its batch begins in the `data` at `position` and ends behind it."""
     walk = find_offset(data, offset)
     if walk.position < 0 or not len(data) < walk.position + walk.size <= LARGEST_BATCH_BYTES:
@@ -95,7 +81,7 @@ def _in_large_batch(segment: Segment, offset: int, log: _Log, position: int, dat
 
 
 def record_at_time(
-    segment: Segment, timestamp: int, start_offset: int, segments: LogSegments[Any]
+    segment: AnySegment, timestamp: int, start_offset: int, segments: LogSegments[Any]
 ) -> OffsetAndTimestamp | None:
     """Return the first record at or after `timestamp` (ms) with an offset of at least `start_offset`.
 

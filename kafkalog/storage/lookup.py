@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from kafkalog.storage.fast_lookup import Segment, record_at_time
+from kafkalog.storage.fast_lookup import record_at_time
 from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.segments import LogSegments
-from kafkalog.storage.segments import Segment as MappedSegment
+from kafkalog.storage.segments import AnySegment, LogSegments
 from kafkalog.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
 EARLIEST_LOCAL_TIMESTAMP = -4
 LATEST_TIERED_TIMESTAMP = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
-
-
-class Searched(Segment, MappedSegment, Protocol):
-    """A segment to search by time; LogSegment and ViewSegment implement it."""
-
-    def find_offset_by_timestamp(
-        self, timestamp: int, start_offset: int, bound: int | None = None
-    ) -> OffsetAndTimestamp | None: ...
 
 
 def offset_for_time(
@@ -63,7 +54,7 @@ def bounded(found: OffsetAndTimestamp | None, timestamp: int, bound: int) -> Off
 
 
 def first_at(
-    segments: LogSegments[Searched], timestamp: int, start_offset: int, end_offset: int
+    segments: LogSegments[AnySegment], timestamp: int, start_offset: int, end_offset: int
 ) -> OffsetAndTimestamp | None:
     """Return the first record at or after `timestamp` (ms) with an offset in [start, end).
 

@@ -12,6 +12,7 @@ from kafkalog.errors import CorruptCheckpoint, IllegalArgument, InconsistentTopi
 from kafkalog.storage.names import PARTITION_METADATA
 from kafkalog.util.checkpoint import whole_number
 from kafkalog.util.fileio import FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 VERSION: Final = 0
 ID_LENGTH: Final = 22
@@ -90,10 +91,8 @@ def write_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str], 
 def replace_topic_id(fs: FileSystem, directory: str | os.PathLike[str], topic_id: str) -> None:
     """Assign a partition directory to another topic; the caller has exclusive access to it. StorageError."""
     path = os.path.join(directory, PARTITION_METADATA)
-    try:
+    with os_errors("write the topic id", path):
         atomic_write(fs, path, format_partition_metadata(check_topic_id(topic_id)))
-    except OSError as error:
-        raise StorageError.from_os(error, "write the topic id", path=path) from error
 
 
 def format_partition_metadata(topic_id: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafkalog._core.log.values import OffsetPosition
 from kafkalog.errors import OffsetOutOfRange
@@ -15,13 +15,6 @@ from kafkalog.types import FetchDataInfo, LogOffsetMetadata
 
 if TYPE_CHECKING:
     from kafkalog.storage.log_state import State
-
-
-class HasSegments(Protocol):
-    """The part of a log's state needed to find aborted transactions."""
-
-    @property
-    def segments(self) -> LogSegments[LogSegment]: ...
 
 
 def out_of_range(offset: int, start: int, end: int, path: str | None = None) -> OffsetOutOfRange:
@@ -101,18 +94,20 @@ def add_aborted(state: State, start_offset: int, found: FetchDataInfo) -> None:
         upper = bound.offset
     else:
         upper = state.log_end_offset if following is None else following.base_offset
-    aborted = collect_aborted(state, segment, start_offset, upper)
+    aborted = collect_aborted(state.segments, segment, start_offset, upper)
     found.aborted_transactions = tuple(AbortedTransaction(*entry[1:4]) for entry in aborted)
 
 
-def collect_aborted(state: HasSegments, segment: LogSegment, start_offset: int, upper_offset: int) -> list[AbortedTxn]:
+def collect_aborted(
+    segments: LogSegments[LogSegment], segment: LogSegment, start_offset: int, upper_offset: int
+) -> list[AbortedTxn]:
     """Return the aborted transactions that overlap [start, upper), from the indexes of `segment` and later ones."""
     aborted: list[AbortedTxn] = []
     following: LogSegment | None = segment
     while following is not None:
         search = following.txn_index.collect(start_offset, upper_offset)
         aborted += search.aborted
-        following = None if search.is_complete else state.segments.higher(following.base_offset)
+        following = None if search.is_complete else segments.higher(following.base_offset)
     return aborted
 
 

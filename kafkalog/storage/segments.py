@@ -11,6 +11,8 @@ from kafkalog.errors import IllegalArgument
 
 if TYPE_CHECKING:
     from kafkalog.storage.file_records import FileRecords
+    from kafkalog.storage.index.segment_index import OffsetKind, TimeKind
+    from kafkalog.types import OffsetAndTimestamp
 
 
 class Segment(Protocol):
@@ -33,7 +35,14 @@ class AnySegment(Segment, Protocol):
     def path(self) -> str: ...
     @property
     def records(self) -> FileRecords: ...
+    @property
+    def offset_index(self) -> OffsetKind: ...
+    @property
+    def time_index(self) -> TimeKind: ...
     def translate_offset(self, offset: int, /) -> tuple[int, int, int] | None: ...
+    def find_offset_by_timestamp(
+        self, timestamp: int, start_offset: int, bound: int | None = None
+    ) -> OffsetAndTimestamp | None: ...
 
 
 S = TypeVar("S", bound=Segment)

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from kafkalog.tables.topic_table import TopicTable
 
-__all__ = ["dataset_of"]
-
 
 def dataset_of(table: TopicTable, owner: object = None) -> pyarrow.dataset.Dataset:
     """Return a data set that reads `table`; `to_table`, `to_batches`, `head` and `count_rows` work as for others.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["arrow_filter"]
-
 _COMPARISONS: Final = {"Eq": "equal", "Gt": "greater", "GtEq": "greater_equal", "Lt": "less", "LtEq": "less_equal"}
 _MIRRORED: Final = {"Eq": "Eq", "Gt": "Lt", "GtEq": "LtEq", "Lt": "Gt", "LtEq": "GtEq"}
 _BETWEEN: Final = {

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["ALL", "Limits", "limits_of", "mentioned"]
-
 LATEST_MS: Final = 1 << 43
 """Times above this one (in the year 2248) are not used for bounds."""
 LATEST_OFFSET: Final = (1 << 63) - 1

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkalog.dirs.window import TopicWindow
     from kafkalog.log.log import Log
 
-__all__ = ["TopicTable", "need_arrow"]
-
 _DECODED: Final = {"key_error": "key", "value_error": "value"}
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Path = str | os.PathLike[str]
 
-__all__ = ["TopicTables", "table_names"]
-
 
 def table_names(topics: Iterable[str], wanted: Iterable[str] | Mapping[str, str] | None) -> dict[str, str]:
     """Return the tables' names by topic: of all topics, or those wanted, a mapping of topics to names.

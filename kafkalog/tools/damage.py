@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from kafkalog.inspect.damage import DamagedPlace, SegmentDamage
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, log_file_name
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.tools.verify.segment import SegmentPass
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.inspect.damage import Locate
     from kafkalog.reading.source import LogSource
     from kafkalog.storage.segments import AnySegment
-
-__all__ = ["damage_locator"]
 
 
 def damage_locator(engine: LogSource) -> Locate:

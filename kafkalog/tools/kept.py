@@ -19,9 +19,9 @@ from kafkalog.storage.recovery import kept
 from kafkalog.storage.recovery.kept import Kept
 from kafkalog.storage.recovery.sound_runs import SoundCount, SoundRun, count_batches, sound_runs
 from kafkalog.tools.directories import Path, partitions_below, path_list
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem, make_directories
+from kafkalog.util.os_errors import os_errors
 
 __all__ = ["Kept", "Restored", "list_kept", "remove_kept", "restore_kept"]
 

@@ -13,8 +13,8 @@ from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import next_sound
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, parse_base_offset
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import OS, File, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 DISK_BLOCK_BYTES = 512
 PIECE_ENTRIES: Final = 1 << 14

@@ -17,8 +17,6 @@ from kafkalog.tools.seen_producers import seen_producers
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
 
-__all__ = ["OpenTransaction", "open_transactions", "transactions_table"]
-
 STATE_TOPIC: Final = "__transaction_state"
 _STATES: Final = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from kafkalog._core.batch.decode import STATUS_TEXT
 from kafkalog._core.batch.unpack import FIRST_FAULT
 from kafkalog._core.text.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE, DumpText
-from kafkalog._core.text.template import BAD_CRC, BAD_MAGIC
+from kafkalog._core.text.template import BAD_CRC, BAD_MAGIC, TemplateText
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression
 from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 from kafkalog.records.plain_runs import status_error
 
+Renderer = DumpText | TemplateText
+
 MIN_SIZE: Final = 14
 """Minimum value of a batch's size field: a v0 message without key and value."""
 _HINT: Final = "everything before it was printed; a replica or a backup may have the rest"
-
-
-class Renderer(Protocol):
-    """Position of a renderer of _core."""
-
-    @property
-    def position(self) -> int: ...
-    @property
-    def stop_value(self) -> int: ...
-    @property
-    def batch_offset(self) -> int: ...
-    @property
-    def record_number(self) -> int: ...
-    @property
-    def record_position(self) -> int: ...
 
 
 def stop_error(status: int, at: Renderer, path: str, base_position: int) -> KafkalogError:
@@ -53,7 +40,7 @@ def refused_error(status: int, at: DumpText, path: str, base_position: int) -> K
     """Return the error of the compressed batch at which a renderer stopped."""
     error: KafkalogError
     within = 0
-    if at.unpacker is not None and status >= FIRST_FAULT:
+    if status >= FIRST_FAULT:
         error = unpack_error(at.unpacker, status)
         within = at.unpacker.payload_position + at.unpacker.position
     else:

@@ -21,8 +21,6 @@ from kafkalog.tools.directories import PartitionPath, partitions_below
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 
-__all__ = ["REPORT_BYTES", "make_report"]
-
 REPORT_BYTES: Final = 512 << 20
 """Default number of bytes to read for a report, distributed over the partitions by size."""
 _MIN_BYTES: Final = 1 << 20

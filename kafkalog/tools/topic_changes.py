@@ -16,8 +16,8 @@ from kafkalog.manager.partition import ensure_topic
 from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.names import delete_dir_name
 from kafkalog.tools.directories import PartitionPath, find
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 
 def delete_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> list[PartitionPath]:

@@ -9,8 +9,6 @@ from kafkalog.errors import MissingPackage
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["polars_frame"]
-
 
 def polars_frame(stream: Any) -> polars.DataFrame:
     """Return a Polars DataFrame of an Arrow stream; raise MissingPackage if Polars is not installed."""

@@ -15,8 +15,6 @@ from kafkalog.errors import IllegalState
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["THREAD_NAME", "map_ahead", "usable_cores"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

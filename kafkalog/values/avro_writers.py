@@ -14,8 +14,6 @@ from kafkalog.values.schemas.source import LOOK_AGAIN_MS, UnknownSchema
 if TYPE_CHECKING:
     from kafkalog._core.values.avro_program import AvroProgram
 
-__all__ = ["MOST_TEXTS", "MOST_WRITERS", "WriterPrograms"]
-
 MOST_WRITERS: Final = 10_000
 """Writers' schemas that a decoder remembers; a column with more is no column of Avro values."""
 MOST_TEXTS: Final = 1000

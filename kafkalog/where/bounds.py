@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from kafkalog.where.literals import milliseconds
 from kafkalog.where.nodes import OPPOSITE, And, Compare, In, IsNull, Literal, Node, Not, Or
 
-__all__ = ["EVERY", "MAX", "MIN", "Bounds", "Spans", "bounds_of"]
-
 MIN: Final = -(2**63)
 MAX: Final = 2**63  # a range ends before it, and the largest number is one less
 Spans = tuple[tuple[int, int], ...]

@@ -10,8 +10,6 @@ from kafkalog.where.fields import COLUMN_OF, unknown_name
 from kafkalog.where.kinds import FIXED, Kind, kind_of, storage_type
 from kafkalog.where.nodes import Field
 
-__all__ = ["Rows", "field_type", "plain"]
-
 _TYPES = {
     Kind.INTEGER: pa.int64(), Kind.TIME: pa.timestamp("ms", "UTC"), Kind.BYTES: pa.binary(), Kind.TEXT: pa.string()
 }

@@ -19,8 +19,6 @@ from kafkalog.where.kinds import NUMBERS, STRINGS, TIMES, Kind
 from kafkalog.where.literals import milliseconds
 from kafkalog.where.nodes import Literal
 
-__all__ = ["compare_fields", "comparison", "membership"]
-
 Test = Callable[[pa.Array], pa.BooleanArray]
 _KERNELS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,

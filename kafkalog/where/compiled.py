@@ -34,8 +34,6 @@ from kafkalog.where.nodes import (
 )
 from kafkalog.where.texts import like, matches
 
-__all__ = ["Compiled"]
-
 Term = Callable[[Rows], pa.Array]
 _COSTS: Final = {"offset": 1, "time": 1, "partition": 1, "timestampType": 1, "size": 2, "key_size": 2, "topic": 2,
                  "key": 3, "value": 3, "header": 20}  # fmt: skip

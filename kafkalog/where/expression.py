@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkalog.where.compiled import Compiled
     from kafkalog.where.kinds import Kind
 
-__all__ = ["Expression", "Names", "parse", "parse_field"]
-
 
 class Names(NamedTuple):
     """Columns, paths and headers of records that an expression needs.

@@ -8,8 +8,6 @@ from typing import Final
 from kafkalog.errors import IllegalArgument
 from kafkalog.where.nodes import Field
 
-__all__ = ["COLUMN_OF", "FIELDS", "checked_field", "unknown_name"]
-
 COLUMN_OF: Final = {
     "offset": "offset", "time": "timestamp", "key": "key", "value": "value", "header": "headers",
     "partition": "partition", "topic": "topic", "size": "value", "key_size": "key", "timestampType": "timestampType",

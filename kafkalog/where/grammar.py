@@ -30,8 +30,6 @@ from kafkalog.where.nodes import (
 if TYPE_CHECKING:
     from lark import Lark, Token
 
-__all__ = ["MAX_CHARACTERS", "MAX_DEPTH", "MAX_LITERALS", "parse_field_text", "parse_text"]
-
 MAX_CHARACTERS: Final = 20_000
 MAX_DEPTH: Final = 50
 """Most levels of `and`, `or` and `not` within each other."""

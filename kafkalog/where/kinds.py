@@ -14,8 +14,6 @@ from kafkalog.where.nodes import And, Compare, Field, In, Like, Literal, Matches
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["FIXED", "Kind", "check_fixed", "check_literal", "check_order", "implied_kinds", "kind_of", "storage_type"]
-
 
 class Kind(Enum):
     """Kinds of values that compare alike; the value of each is its name in a message."""

@@ -11,8 +11,6 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.util.times import EPOCH, to_ms
 from kafkalog.where.nodes import Literal
 
-__all__ = ["milliseconds"]
-
 _DIGITS: Final = re.compile(r"-?[0-9]{1,18}")
 
 

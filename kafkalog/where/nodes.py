@@ -9,11 +9,6 @@ from dataclasses import field as attribute
 from decimal import Decimal
 from typing import Final
 
-__all__ = [
-    "And", "Compare", "Constant", "Field", "In", "IsNull", "Like", "Literal", "Matches", "Node", "Not", "Or", "Truth",
-    "fields_of", "literals_of",
-]  # fmt: skip
-
 Constant = int | Decimal | str | bytes | bool | None
 _PLAIN_NAME: Final = re.compile(r"[^\W\d][\w$@-]*")
 OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 from kafkalog.errors import IllegalArgument
 from kafkalog.where.nodes import Like, Matches
 
-__all__ = ["like", "matches"]
-
 Test = Callable[[pa.Array], pa.BooleanArray]
 _UTF8: Final = (
     r"\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"

@@ -19,7 +19,9 @@ from kafkalog._core.log import assign, index, plan, roll
 from kafkalog._core.log.admit import check_rows
 from kafkalog._core.text import ingest, render, template
 from tests import builder
-from tests.plain_reader import Read, read_batch, read_message, wrapped
+from tests.plain_reader import Read, read_batch, read_message
+from tests.reference_text import wrapped
+from tests.renderers import dump_text
 
 TIMES = int(os.environ.get("KAFKALOG_FUZZ", "1"))
 NASTY = [0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF]
@@ -158,7 +160,7 @@ def check_each_batch(data: bytes, table: scan.BatchTable, base: int) -> None:
 
 def render_all(rng: random.Random, data: bytes) -> None:
     """Both renderers come to an end, whatever the bytes and however they are handed in."""
-    dump = render.DumpText(deep=rng.random() < 0.8, data=rng.random() < 0.5, skip_metadata=rng.random() < 0.2,
+    dump = dump_text(deep=rng.random() < 0.8, data=rng.random() < 0.5, skip_metadata=rng.random() < 0.2,
                            limit=rng.choice([0, 1, 1 << 18]))  # fmt: skip
     pieces = [(rng.choice(KINDS), rng.choice([b"", b"NULL", b"hex", b"base64"])) for _ in range(rng.randrange(1, 5))]
     consume = template.TemplateText(pieces, check_crc=rng.random() < 0.5, limit=rng.choice([0, 1 << 18]),

@@ -34,8 +34,8 @@ from kafkalog._core.log.roll import RollRules, SegmentTail
 from kafkalog._core.log.state import LogState
 from kafkalog._core.log.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset, _append_info
 from kafkalog._core.text.ingest import LineEncoder
-from kafkalog._core.text.render import DumpText
 from tests.builder import R, batch
+from tests.renderers import dump_text
 
 MODULES = [
     importlib.import_module(module.name)
@@ -344,7 +344,7 @@ def test_objects_without_a_source() -> None:
     state = LogState((), log_start_offset=0, log_end_offset=0, end_base=0, end_position=0, high_watermark=0)
     with pytest.raises(AssertionError):
         state.appended(AppendPlan.__new__(AppendPlan), True)
-    refused(DumpText().render, b"", 0, 1, LARGEST)
+    refused(dump_text().render, b"", 0, 1, LARGEST)
 
 
 def test_targets_that_lie_askew_in_memory() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.batch.stamp import BadBatch, stamp_producer
 from kafkalog.records.packing import pack, parse_compression
-from kafkalog.records.sequence import increment_sequence
 from tests.builder import R, batch
+from tests.sequences import increment_sequence
 
 LAST = 2**31 - 1
 

@@ -12,8 +12,8 @@ from kafkalog._core.log.admit import first_to_change
 from kafkalog._core.log.index import OffsetEntries
 from kafkalog._core.log.segment_check import BatchCheck
 from kafkalog._core.text.ingest import LineEncoder
-from kafkalog._core.text.render import DumpText
 from kafkalog._core.text.template import VALUE, TemplateText
+from tests.renderers import dump_text
 
 ROUNDS = 300
 
@@ -97,7 +97,7 @@ def test_batch_builder() -> None:
 
 def test_renderers() -> None:
     data = bytes(encode_batch([b"x" * 100] * 3000, timestamp=1))
-    for text, rest in ((DumpText(data=True), (0,)), (TemplateText([(VALUE, b"")]), ())):
+    for text, rest in ((dump_text(data=True), (0,)), (TemplateText([(VALUE, b"")]), ())):
         together(
             lambda: text.render(data, 0, len(data), *rest),  # noqa: B023
             lambda: text.render(data, 0, len(data), *rest),  # noqa: B023
@@ -138,7 +138,7 @@ def test_a_buffer_that_others_write_to_and_try_to_resize() -> None:
         resize,
         lambda: scan(data),
         lambda: first_to_change(data, table),
-        lambda: DumpText(data=True).render(data, 0, len(sound), 0),
+        lambda: dump_text(data=True).render(data, 0, len(sound), 0),
         expected=(BufferError, ValueError),
     )
 

@@ -54,7 +54,7 @@ def test_an_aborted_transaction_stays_aborted_over_a_split(tmp_path: Path, place
     with pytest.raises(CleaningAborted, match="had to be split"):
         clean_log(log)
     assert len(log.segments) == 3
-    (entry,) = collect_aborted(log.state, log.segments[0], 0, FAR + 9)
+    (entry,) = collect_aborted(log.segments, log.segments[0], 0, FAR + 9)
     assert (entry.producer_id, entry.first_offset, entry.last_offset) == (7, place, place + 1)
     owner = log.segments.floor(place + 1)
     assert owner is not None and owner.txn_index.count == 1

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.records.sequence import decrement_sequence, increment_sequence
 from tests.golden_cases import each_entry
+from tests.sequences import decrement_sequence, increment_sequence
 
 pytestmark = pytest.mark.golden
 

@@ -1,8 +1,6 @@
 """The report page: what it shows, escaped and whole; how it looks in a real browser, light, dark, narrow and wide."""
 
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,9 @@ from kafkalog.types import TopicPartition
 from tests.golden_cases import extracted
 from tests.pages import shape_of
 from tests.raw_batches import batches, write_segment
-from tests.server.browser import CONTRASTS, Browser, NoBrowser, find
+from tests.server.browser import CONTRASTS, Browser, browser
+
+__all__ = ["browser"]
 
 EVIL = '<script>alert("x")</script>&\'"\u202e\x1b[31m'
 TIME = 1_795_176_000_000
@@ -121,18 +121,6 @@ def test_rates_are_what_was_written() -> None:
 
 
 # In a browser
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if os.environ.get("KAFKALOG_NO_BROWSER") == "1":
-        pytest.skip("KAFKALOG_NO_BROWSER=1")
-    try:
-        find()
-    except NoBrowser as missing:
-        pytest.fail(str(missing), pytrace=False)
-    with Browser(tmp_path_factory.mktemp("profile")) as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

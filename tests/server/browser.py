@@ -6,8 +6,11 @@ import select
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
+
+import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 TIMEOUT_S = 60
@@ -124,3 +127,15 @@ class Browser:
         elif method in ("Log.entryAdded", "Runtime.exceptionThrown"):
             self.complaints.append(str(parameters))
         return message
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if os.environ.get("KAFKALOG_NO_BROWSER") == "1":
+        pytest.skip("KAFKALOG_NO_BROWSER=1")
+    try:
+        find()
+    except NoBrowser as missing:
+        pytest.fail(str(missing), pytrace=False)
+    with Browser(tmp_path_factory.mktemp("profile")) as one:
+        yield one

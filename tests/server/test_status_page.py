@@ -1,6 +1,5 @@
 """The status page: what it shows, escaped, and how it looks in a real browser, light and dark, wide and narrow."""
 
-import os
 import re
 from collections.abc import Iterator
 
@@ -13,8 +12,10 @@ from kafkalog.server.status.page import page
 from kafkalog.server.status.snapshot import DiskStatus, GroupStatus, LagStatus, PartitionStatus, Status, TopicStatus
 from kafkalog.types import TopicPartition
 from tests.pages import shape_of
-from tests.server.browser import CONTRASTS, Browser, NoBrowser, find
+from tests.server.browser import CONTRASTS, Browser, browser
 from tests.server.http_pages import serve_pages
+
+__all__ = ["browser"]
 
 EVIL = '<script>alert("x")</script>&\'"'
 STATUS = Status(
@@ -87,18 +88,6 @@ def test_it_stays_small_whatever_groups_are_named(groups: int, size: int) -> Non
     assert len(made.encode()) < 1_000_000
     assert shape_of(made).open == [] and "more topics are not shown" in made
     assert groups == 5 or "more groups are not shown" in made or "more offsets are not shown" in made
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if os.environ.get("KAFKALOG_NO_BROWSER") == "1":
-        pytest.skip("KAFKALOG_NO_BROWSER=1")
-    try:
-        find()
-    except NoBrowser as missing:
-        pytest.fail(str(missing), pytrace=False)
-    with Browser(tmp_path_factory.mktemp("profile")) as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

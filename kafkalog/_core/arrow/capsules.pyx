@@ -3,7 +3,6 @@
 What a stream of finished columns gives, and all that a consumer releases, needs no GIL. A stream that reads as it goes
 takes the GIL for each record batch.
 """
-cimport cython
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF

@@ -1,7 +1,7 @@
 """ColumnBuilder: the bytes of batches made into the columns of Arrow, in one pass, no Python object a record."""
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from kafkalog._core.arrow.columns cimport Columns
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, grow_memory, hold_memory, new_memory
@@ -13,10 +13,9 @@ from kafkalog._core.arrow.growing cimport (
     ERR_COLUMN_SIZE, Bytes, drop_bytes, drop_headers, reserve_bytes, reserve_headers, reserve_rows,
 )
 from kafkalog._core.arrow.pieces cimport (
-    HEADER_KEY_DATA, HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_DATA, HEADER_VALUE_OFFSETS, HEADER_VALUE_VALID,
-    HEADERS, KEY, KEY_DATA, KEY_OFFSETS, KEY_VALID, KINDS, OFFSET, OFFSETS, PARTITION, PARTITIONS, TIMESTAMP,
-    TIMESTAMP_TYPE, TIMESTAMP_TYPES, TIMESTAMPS, TOPIC, TOPIC_DATA, TOPIC_OFFSETS, VALUE, VALUE_DATA, VALUE_OFFSETS,
-    VALUE_VALID, Piece, new_piece,
+    HEADER_KEY_DATA, HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_OFFSETS, HEADERS, KEY, KEY_OFFSETS, KINDS, OFFSET,
+    OFFSETS, PARTITION, PARTITIONS, TIMESTAMP, TIMESTAMP_TYPE, TIMESTAMP_TYPES, TIMESTAMPS, TOPIC, TOPIC_DATA,
+    TOPIC_OFFSETS, VALUE, VALUE_OFFSETS, Piece, new_piece,
 )
 from kafkalog._core.batch.layout cimport ERR_MEMORY, MIN_RECORD_BYTES, OK, V0_MIN_MESSAGE, V2_RECORDS_AT
 from kafkalog._core.batch.scan cimport BatchTable

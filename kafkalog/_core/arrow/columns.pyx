@@ -2,16 +2,14 @@
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, hold_memory, new_memory
 from kafkalog._core.arrow.pieces cimport (
-    FIRST_FIXED, HEADER_KEY_DATA, HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_DATA, HEADER_VALUE_OFFSETS,
-    HEADER_VALUE_VALID, HEADERS, KEY, KEY_DATA, KEY_OFFSETS, KEY_VALID, OFFSET, PARTITION, SLOTS, TIMESTAMP,
-    TIMESTAMP_TYPE, TOPIC, TOPIC_DATA, TOPIC_OFFSETS, VALUE, VALUE_DATA, VALUE_OFFSETS, VALUE_VALID, Piece, drop_piece,
-    fixed_slot, hold_piece, new_piece, width_of,
+    FIRST_FIXED, HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_OFFSETS, KEY, KEY_OFFSETS, SLOTS, TOPIC, TOPIC_OFFSETS,
+    VALUE, VALUE_OFFSETS, Piece, drop_piece, fixed_slot, hold_piece, new_piece, width_of,
 )
 from kafkalog._core.bytes.buffers cimport Column, column
 

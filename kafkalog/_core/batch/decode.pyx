@@ -3,7 +3,7 @@
 Compressed batches are made into uncompressed ones first: see arena.pyx.
 """
 cimport cython
-from cpython.buffer cimport Py_buffer, PyBuffer_Release
+from cpython.buffer cimport PyBuffer_Release
 from cpython.bytearray cimport PyByteArray_CheckExact
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_GET_BUFFER

@@ -13,7 +13,7 @@ from kafkalog._core.batch.emit cimport (
     HeaderFields, plain_header, put_header, put_sized, put_varint, put_varlong, varint_size, varlong_size,
 )
 from kafkalog._core.batch.layout cimport (
-    CONTROL_BIT, DELETE_HORIZON_BIT, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT,
+    CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT,
 )
 from kafkalog._core.batch.ready_batch cimport ReadyBatch, built_batch
 from kafkalog._core.batch.record cimport Record

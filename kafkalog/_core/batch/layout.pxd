@@ -40,7 +40,6 @@ cdef enum:
     DELETE_HORIZON_BIT = 0x40
 
     # --- a record inside a v2 batch
-    MAX_VARINT_BYTES = 5
     MAX_VARLONG_BYTES = 10
     MIN_RECORD_BYTES = 7                        # length, attributes, two deltas, two lengths, header count
 

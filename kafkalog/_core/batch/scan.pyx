@@ -1,7 +1,7 @@
 """One pass over a chunk of bytes: where each batch lies, what its header says, whether its checksum holds, and why it ended."""
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
@@ -10,8 +10,8 @@ from kafkalog._core.batch.check cimport (
     header_fault_of, peek_batch, read_row,
 )
 from kafkalog._core.batch.layout cimport (
-    CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT,
-    V1_KEY_AT, V1_TIMESTAMP_AT, V2_BASE_TIMESTAMP_AT, V2_LAST_DELTA_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_ID_AT,
+    CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V1_KEY_AT, V1_TIMESTAMP_AT,
+    V2_BASE_TIMESTAMP_AT, V2_LAST_DELTA_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_ID_AT,
 )
 from kafkalog._core.bytes.buffers cimport Column, column
 from kafkalog._core.bytes.endian cimport load32, load64

@@ -6,7 +6,7 @@ to the other is not the one that was verified.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport Fields, take_record

@@ -7,7 +7,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kafkalog._core.batch.emit cimport put_uvarint, uvarint_size, varint_size, varlong_size, zigzag32, zigzag64
-from kafkalog._core.batch.layout cimport ERR_SHORT, ERR_VARINT, MAX_VARLONG_BYTES, OK
+from kafkalog._core.batch.layout cimport ERR_SHORT, MAX_VARLONG_BYTES, OK
 from kafkalog._core.bytes.cursor cimport Cursor, take_uvarint, take_varint, take_varlong
 
 cdef enum Kind:

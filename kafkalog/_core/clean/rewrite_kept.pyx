@@ -8,7 +8,7 @@ from kafkalog._core.batch.check cimport BatchRow, place_of, read_row
 from kafkalog._core.batch.emit cimport HeaderFields, put_header
 from kafkalog._core.batch.layout cimport CODEC_MASK, DELETE_HORIZON_BIT, ERR_MEMORY, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT
 from kafkalog._core.batch.scan cimport BatchTable
-from kafkalog._core.bytes.store cimport Block, Store
+from kafkalog._core.bytes.store cimport Store
 from kafkalog._core.bytes.wrap cimport added
 from kafkalog._core.clean.clean_rules cimport RETAIN_EMPTY, Choice, Retention
 from kafkalog._core.clean.kept_batch cimport (

@@ -7,7 +7,7 @@ marker: no state has to travel from chunk to chunk, and any stretch of a log can
 from heapq import heapify, heappop, heappush
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, qsort, realloc
 
 from kafkalog._core.batch.check cimport BatchRow, read_row

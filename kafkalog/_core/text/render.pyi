@@ -12,7 +12,6 @@ BAD_CODEC: int
 BAD_CONTROL: int
 BAD_HEADER: int
 NEEDS_TEXT: int
-NEEDS_RECORDS: int
 BAD_FORMAT: int
 
 @final
@@ -24,7 +23,7 @@ class DumpText:
     record_offset: int
     key: bytes | None
     value: bytes | None
-    unpacker: Unpacker | None
+    unpacker: Unpacker
     is_refused: bool
     def __init__(
         self,
@@ -34,22 +33,15 @@ class DumpText:
         skip_metadata: bool = False,
         ask: bool = False,
         limit: int = 1 << 18,
-        unpacker: Unpacker | None = None,
+        unpacker: Unpacker,
         decoded_limit: int = 1 << 28,
     ) -> None: ...
     def give(self, words: bytes) -> None: ...
-    def give_records(self, plain: Buffer) -> None: ...
     @property
     def is_control(self) -> bool: ...
     def render(self, buffer: Buffer, start: int, stop: int, base_position: int) -> int: ...
     @property
     def batch_offset(self) -> int: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def batch_magic(self) -> int: ...
-    @property
-    def batch_codec(self) -> int: ...
     @property
     def record_number(self) -> int: ...
     @property

@@ -35,7 +35,6 @@ cdef enum:
     RENDER_TEXT                 # a record line waits for the caller's words: `give` them and call again
     RENDER_CONTROL_BAD          # a control record whose key or value is malformed
     RENDER_HEADER               # the batch's size field is smaller than the batch header
-    RENDER_RECORDS              # the batch's records are compressed: `give_records` and call again
     RENDER_MAGIC                # a format below 0, in `stop_value`
     RENDER_RAISED               # an exception waits to be raised
 
@@ -52,7 +51,6 @@ BAD_CODEC = RENDER_CODEC
 NEEDS_TEXT = RENDER_TEXT
 BAD_CONTROL = RENDER_CONTROL_BAD
 BAD_HEADER = RENDER_HEADER
-NEEDS_RECORDS = RENDER_RECORDS
 BAD_FORMAT = RENDER_MAGIC
 
 
@@ -71,7 +69,6 @@ cdef class DumpText:
     deep: print record lines. data: with keys and values. skip_metadata: record lines hold nothing but those.
     ask: the caller gives the text of keys and values, a record at a time; it always does for KRaft's control records.
     unpacker: decompresses batches, each to at most `decoded_limit` bytes; a status of its own is one of `render` too.
-    Without it the caller gives the records of compressed batches.
     """
 
     cdef readonly TextBuffer text
@@ -86,7 +83,6 @@ cdef class DumpText:
     cdef bint skip_metadata
     cdef bint ask
     cdef bint asked                     # the last line waits for `give`
-    cdef bint wants_records             # the batch at hand waits for `give_records`, none of its records is printed
     cdef const uint8_t* key_at          # that line's, in the buffer of the call at hand
     cdef const uint8_t* value_at
     cdef int32_t key_size
@@ -97,7 +93,6 @@ cdef class DumpText:
     cdef Store store                    # what it fills, a batch at a time
     cdef Held source                    # the buffer of the call at hand
     cdef object failure                 # the exception behind RENDER_RAISED
-    cdef Held inner                     # owner of `plain`, unless that is `store`
     cdef const uint8_t* plain           # the batch at hand as it would be uncompressed; NULL where it is not
     cdef int64_t plain_size
     cdef size_t limit
@@ -110,7 +105,7 @@ cdef class DumpText:
 
     def __cinit__(
         self, *, bint deep=False, bint data=False, bint skip_metadata=False, bint ask=False, size_t limit=1 << 18,
-        Unpacker unpacker=None, int64_t decoded_limit=1 << 28,
+        Unpacker unpacker not None, int64_t decoded_limit=1 << 28,
     ):
         self.text = TextBuffer()
         self.deep = deep or data
@@ -131,7 +126,7 @@ cdef class DumpText:
 
         Renders the batches of `buffer[start:stop]`, where the file's byte `base_position` is the buffer's byte 0.
         After IS_FULL and NEEDS_BYTES call again, from `position` on, with at least `needed` bytes after the latter;
-        after NEEDS_TEXT and NEEDS_RECORDS with the same bytes, once `give` or `give_records` has been called.
+        after NEEDS_TEXT with the same bytes, once `give` has been called.
         """
         cdef Held held = hold(buffer)
         cdef int status
@@ -150,7 +145,6 @@ cdef class DumpText:
         if status == RENDER_RAISED:
             failure, self.failure = self.failure, None
             raise failure
-        self.wants_records = status == RENDER_RECORDS
         if status == ERR_MEMORY:
             raise MemoryError
         if status == RENDER_TEXT:
@@ -177,23 +171,6 @@ cdef class DumpText:
         self.next_record += 1
         self.record_at = self.after_record
 
-    def give_records(self, plain) -> None:
-        """After NEEDS_RECORDS: the batch at `position` as it would be without compression.
-
-        That is a v2 header and its records, of which the header has no meaning here, or a run of v0 and v1 messages
-        with their own offsets. The buffer is held until the batch's last record is printed.
-        """
-        cdef Held held = hold(plain)
-        self.text.check_free()
-        if not self.wants_records:
-            raise ValueError("no batch waits for its records")
-        if self.row.magic >= 2 and held.size < V2_RECORDS_AT:
-            raise ValueError(f"{held.size} bytes are no batch")
-        self.inner = held
-        self.plain = held.data
-        self.plain_size = held.size
-        self.wants_records = False
-
     @property
     def is_control(self) -> bool:
         """True when the record whose line waits for text is a control record."""
@@ -203,21 +180,6 @@ cdef class DumpText:
     def batch_offset(self) -> int:
         """Base offset of the batch where it stopped."""
         return self.row.base_offset
-
-    @property
-    def batch_size(self) -> int:
-        """Bytes of the batch where it stopped."""
-        return self.row.size
-
-    @property
-    def batch_magic(self) -> int:
-        """Format of the batch where it stopped."""
-        return self.row.magic
-
-    @property
-    def batch_codec(self) -> int:
-        """Compression id of the batch where it stopped."""
-        return self.row.attributes & CODEC_MASK
 
     @property
     def record_number(self) -> int:
@@ -332,8 +294,6 @@ cdef class DumpText:
     cdef int make_plain(self, const uint8_t* batch) noexcept nogil:
         """Sets `plain` to the batch as it would be without compression; why it cannot be otherwise."""
         cdef int status
-        if self.unpacker is None:
-            return RENDER_RECORDS
         with gil:
             try:
                 self.store.cut(0)

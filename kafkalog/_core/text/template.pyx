@@ -283,16 +283,6 @@ cdef class TemplateText:
         return self.row.base_offset
 
     @property
-    def batch_magic(self) -> int:
-        """Format of the batch where it stopped."""
-        return self.row.magic
-
-    @property
-    def batch_codec(self) -> int:
-        """Compression id of the batch where it stopped."""
-        return self.row.attributes & CODEC_MASK
-
-    @property
     def record_number(self) -> int:
         """The record where it stopped, from 0 in its batch."""
         return self.next_record

@@ -1,5 +1,4 @@
 """Avro data into columns: what stands before a value, its steps, and the text for a row that is wrong."""
-cimport cython
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy, memset

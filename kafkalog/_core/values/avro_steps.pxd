@@ -17,8 +17,8 @@ from kafkalog._core.values.avro_program cimport (
 from kafkalog._core.values.hex cimport put_uuid
 from kafkalog._core.values.items cimport drop_earlier_keys
 from kafkalog._core.values.nodes cimport (
-    PUT_CODES, PUT_OK, PUT_UTF8, Node, end_list, end_struct, put_32, put_64, put_bool, put_bytes, put_double, put_fixed,
-    put_float, put_null, put_text,
+    PUT_CODES, PUT_OK, PUT_UTF8, Node, end_list, end_struct, put_bool, put_bytes, put_fixed, put_null, put_text,
+    put_value,
 )
 
 cdef extern from *:
@@ -236,7 +236,7 @@ cdef inline int run_enum(Run* r, const Op* op) noexcept nogil:
     if number < 0:
         return UNKNOWN_SYMBOL
     if op.code == OP_NUMBERED_ENUM:
-        return put_32(&r.nodes[op.node], <int32_t>number)
+        return put_value(&r.nodes[op.node], <int32_t>number)
     return put_bytes(&r.nodes[op.node], <const uint8_t*>op.words[number], op.word_sizes[number])
 
 
@@ -309,13 +309,13 @@ cdef inline int run_wide(Run* r, const Op* op) noexcept nogil:
         r.detail = small
         if status == PUT_OK and (small < 0 or small >= 86_400_000):
             return TIME
-        return put_32(node, small) if status == PUT_OK else status
+        return put_value(node, small) if status == PUT_OK else status
     if op.code == OP_FLOAT_TO_DOUBLE:
         status = need(r, 4)
         if status == PUT_OK:
             memcpy(&single, r.p, 4)
             r.p += 4
-            status = put_double(node, single)
+            status = put_value(node, single)
         return status
     if op.code == OP_INT_TO_LONG or op.code == OP_INT_TO_FLOAT or op.code == OP_INT_TO_DOUBLE:
         status = take_int(r, &small)
@@ -326,12 +326,12 @@ cdef inline int run_wide(Run* r, const Op* op) noexcept nogil:
         return status
     if op.code == OP_TIME_US:
         r.detail = size
-        return put_64(node, size) if size >= 0 and size < <int64_t>86_400_000_000 else TIME
+        return put_value(node, size) if size >= 0 and size < <int64_t>86_400_000_000 else TIME
     if op.code == OP_INT_TO_LONG:
-        return put_64(node, size)
+        return put_value(node, size)
     if op.code == OP_INT_TO_DOUBLE or op.code == OP_LONG_TO_DOUBLE:
-        return put_double(node, <double>size)
-    return put_float(node, <float>size)
+        return put_value(node, <double>size)
+    return put_value(node, <float>size)
 
 
 cdef inline int skip_leaf(Run* r, const Op* op) noexcept nogil:
@@ -371,10 +371,10 @@ cdef inline int run_leaf(Run* r, const Op* op) noexcept nogil:
         return status
     if op.code == OP_LONG:
         status = take_long(r, &size)
-        return put_64(node, size) if status == PUT_OK else status
+        return put_value(node, size) if status == PUT_OK else status
     if op.code == OP_INT:
         status = take_int(r, &small)
-        return put_32(node, small) if status == PUT_OK else status
+        return put_value(node, small) if status == PUT_OK else status
     if op.code == OP_NULL:
         return put_null(node)
     if op.code == OP_DOUBLE:
@@ -382,13 +382,13 @@ cdef inline int run_leaf(Run* r, const Op* op) noexcept nogil:
             return SHORT
         memcpy(&twice, r.p, 8)
         r.p += 8
-        return put_double(node, twice)
+        return put_value(node, twice)
     if op.code == OP_FLOAT:
         if r.end - r.p < 4:
             return SHORT
         memcpy(&single, r.p, 4)
         r.p += 4
-        return put_float(node, single)
+        return put_value(node, single)
     if op.code == OP_BOOL:
         if r.p >= r.end:
             return SHORT

@@ -2,15 +2,15 @@
 cimport cython
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset, strlen
 
 from kafkalog._core.arrow.abi cimport ARROW_FLAG_NULLABLE, ArrowArray, ArrowSchema
 from kafkalog._core.arrow.free cimport free_array, free_schema
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, grow_memory, hold_memory, new_memory
 from kafkalog._core.values.nodes cimport (
-    BOOL_NODE, BYTES_NODE, FIXED_NODE, LIST_NODE, MOST_END, NONE_NODE, PUT_MEMORY, PUT_OK, STRUCT_NODE, Limits, Node,
-    cut, end_list, end_struct, put_bool, put_bytes, put_fixed, put_null,
+    BOOL_NODE, BYTES_NODE, FIXED_NODE, LIST_NODE, MOST_END, NONE_NODE, PUT_MEMORY, PUT_OK, STRUCT_NODE, Node, end_list,
+    end_struct, put_bool, put_bytes, put_fixed, put_null,
 )
 
 cdef extern from *:

@@ -18,7 +18,7 @@ from kafkalog._core.values.json_text cimport (
     MOST_NESTED, Reader, next_byte, scan_colon, scan_number, scan_simple, scan_string, scan_word, skip_value, unescape,
 )
 from kafkalog._core.values.nodes cimport (
-    PUT_MEMORY, PUT_OK, Node, cut, end_list, end_struct, put_32, put_64, put_bool, put_bytes, put_double, put_null,
+    PUT_MEMORY, PUT_OK, Node, cut, end_list, end_struct, put_bool, put_bytes, put_null, put_value,
 )
 from kafkalog._core.values.rfc3339 cimport read_date, read_time
 
@@ -205,9 +205,9 @@ cdef inline int read_text(Run* run, const Spot* spot, Node* node) noexcept nogil
     if spot.kind == SPOT_TEXT:
         return put_bytes(node, r.text, r.size)
     if spot.kind == SPOT_TIME and read_time(r.text, r.size, &value):
-        return put_64(node, value)
+        return put_value(node, value)
     if spot.kind == SPOT_DATE and read_date(r.text, r.size, &value):
-        return put_32(node, <int32_t>value)
+        return put_value(node, <int32_t>value)
     r.p = start
     return JSON_FORMAT
 
@@ -223,11 +223,11 @@ cdef inline int read_number_value(Run* run, const Spot* spot, Node* node) noexce
     if spot.kind == SPOT_INT64:
         status = make_int64(&n, &v)
         if kl_likely(status == NUMBER_OK):
-            return put_64(node, v)
+            return put_value(node, v)
     else:
         status = make_double(&n, &d)
         if kl_likely(status == NUMBER_OK):
-            return put_double(node, d)
+            return put_value(node, d)
     r.p = n.start
     if status == NUMBER_LONG:
         return JSON_LONG

@@ -15,9 +15,8 @@ A decoder goes through a row in the order of its bytes:
         elif not row_failed(builder, status, text):     # cuts the row out of every node and makes it null
             break                                       # the limit is for all rows: the caller raises
 
-- A struct: put a value into every child, then `end_struct`. `open_fields(node)` says whether a child has no value yet
-  (`child.count == node.count`), for formats whose fields come in any order; `cut(child, node.count)` takes back a value
-  that a later one replaces.
+- A struct: put a value into every child, then `end_struct`. A child that has no value yet has `child.count ==
+  node.count`; `cut(child, node.count)` takes back a value that a later one replaces.
 - A list or a map: put any number of items into `node.children[0]` (a map's item is a struct of key and value), then
   `end_list`. Until then the items belong to no row, so they may come in several parts.
 - `put_null` works for every node. A null struct puts a null into each child.
@@ -45,6 +44,12 @@ cdef enum PutStatus:
     PUT_ENDS = 3                # a column of bytes, or of items, would be larger than its 32-bit ends can say
     PUT_UTF8 = 4                # text that is not UTF-8
     PUT_CODES = 16              # a decoder's own statuses begin here
+
+ctypedef fused Fixed:
+    int32_t
+    int64_t
+    float
+    double
 
 cdef enum:
     MOST_END = 0x7FFFFFFF
@@ -200,43 +205,12 @@ cdef inline int put_bool(Node* n, bint value) noexcept nogil:
     return PUT_OK
 
 
-cdef inline int put_32(Node* n, int32_t value) noexcept nogil:
-    """Put a value of four bytes: int32, uint32, date32, time32, the number of a word."""
+cdef inline int put_value(Node* n, Fixed value) noexcept nogil:
+    """Put a value of the node's width: a number, a date, a time, the number of a word."""
     cdef int status = make_room(n)
     if status != PUT_OK:
         return status
-    (<int32_t*>n.values)[n.count] = value
-    mark_valid(n)
-    n.count += 1
-    return PUT_OK
-
-
-cdef inline int put_64(Node* n, int64_t value) noexcept nogil:
-    """Put a value of eight bytes: int64, uint64, time64, timestamp."""
-    cdef int status = make_room(n)
-    if status != PUT_OK:
-        return status
-    (<int64_t*>n.values)[n.count] = value
-    mark_valid(n)
-    n.count += 1
-    return PUT_OK
-
-
-cdef inline int put_float(Node* n, float value) noexcept nogil:
-    cdef int status = make_room(n)
-    if status != PUT_OK:
-        return status
-    (<float*>n.values)[n.count] = value
-    mark_valid(n)
-    n.count += 1
-    return PUT_OK
-
-
-cdef inline int put_double(Node* n, double value) noexcept nogil:
-    cdef int status = make_room(n)
-    if status != PUT_OK:
-        return status
-    (<double*>n.values)[n.count] = value
+    (<Fixed*>n.values)[n.count] = value
     mark_valid(n)
     n.count += 1
     return PUT_OK
@@ -306,15 +280,6 @@ cdef inline int end_struct(Node* n) noexcept nogil:
     mark_valid(n)
     n.count += 1
     return PUT_OK
-
-
-cdef inline bint open_fields(const Node* n) noexcept nogil:
-    """True where a child of a struct has no value for the row that is being put."""
-    cdef int i
-    for i in range(n.child_count):
-        if n.children[i].count == n.count:
-            return True
-    return False
 
 
 cdef inline void cut(Node* n, int64_t count) noexcept nogil:

@@ -1,15 +1,12 @@
 """Values of one number, text or UUID, as Kafka's serializers write them, into a column."""
-cimport cython
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdio cimport snprintf
 
 from kafkalog._core.arrow.cells cimport SOUND, Slice, read_cell
-from kafkalog._core.text.text_buffer cimport is_utf8
 from kafkalog._core.values.builder cimport Builder, row_done, row_failed
 from kafkalog._core.values.hex cimport is_uuid
 from kafkalog._core.values.nodes cimport (
-    BOOL_NODE, FIXED_NODE, PUT_CODES, PUT_LIMIT, PUT_MEMORY, PUT_OK, PUT_UTF8, Node, put_bool, put_bytes, put_fixed,
-    put_null, put_text,
+    BOOL_NODE, FIXED_NODE, PUT_CODES, PUT_OK, PUT_UTF8, Node, put_bool, put_fixed, put_null, put_text,
 )
 from kafkalog._core.values.value_column cimport ValueColumn
 

@@ -7,8 +7,8 @@ from libc.string cimport memcpy, memset
 from kafkalog._core.text.text_buffer cimport kl_likely, kl_unlikely
 from kafkalog._core.values.items cimport drop_earlier_keys
 from kafkalog._core.values.nodes cimport (
-    BOOL_NODE, FIXED_NODE, PUT_OK, Node, cut, end_list, end_struct, more_bytes, put_32, put_64, put_bool, put_bytes,
-    put_fixed, put_null, put_text,
+    BOOL_NODE, FIXED_NODE, PUT_OK, Node, cut, end_list, end_struct, more_bytes, put_bool, put_bytes, put_fixed,
+    put_null, put_text, put_value,
 )
 from kafkalog._core.values.protobuf_rows cimport (
     ABSENT_DEFAULT, ABSENT_EMPTY, ABSENT_ERROR, KIND_BOOL, KIND_BYTES, KIND_CUT, KIND_ENUM, KIND_INT32, KIND_INT64,
@@ -60,15 +60,15 @@ cdef inline int put_enum(Node* n, const Field* f, int32_t number) noexcept nogil
 cdef inline int put_varint(Node* n, const Field* f, uint64_t v) noexcept nogil:
     cdef int kind = f.kind
     if kind == KIND_INT32 or kind == KIND_UINT32:
-        return put_32(n, <int32_t>v)
+        return put_value(n, <int32_t>v)
     if kind == KIND_INT64 or kind == KIND_UINT64:
-        return put_64(n, <int64_t>v)
+        return put_value(n, <int64_t>v)
     if kind == KIND_BOOL:
         return put_bool(n, v != 0)
     if kind == KIND_SINT32:
-        return put_32(n, <int32_t>((<uint32_t>v >> 1) ^ (~(<uint32_t>v & 1) + 1)))
+        return put_value(n, <int32_t>((<uint32_t>v >> 1) ^ (~(<uint32_t>v & 1) + 1)))
     if kind == KIND_SINT64:
-        return put_64(n, <int64_t>((v >> 1) ^ (~(v & 1) + 1)))
+        return put_value(n, <int64_t>((v >> 1) ^ (~(v & 1) + 1)))
     return put_enum(n, f, <int32_t>v)
 
 
@@ -131,7 +131,7 @@ cdef inline int read_moment(Run* run, const Field* f, Node* n, Wire* w) noexcept
     rest = moment.nanos - units * f.unit
     if rest < 0 and f.kind == KIND_TIME:
         units -= 1              # a time is rounded down, a duration towards zero
-    return put_64(n, moment.seconds * (1000000000 // f.unit) + units)
+    return put_value(n, <int64_t>(moment.seconds * (1000000000 // f.unit) + units))
 
 
 cdef inline int read_wrapper(Run* run, const Field* f, Node* n, int64_t at, Wire* w) noexcept nogil:

@@ -10,7 +10,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.consumer_group import NO_PARTITIONS, ConsumerGroup, ConsumerMember
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.groups import Row, describe_groups
-from kafkalog.server.security.acls import NOT_ASKED, Operation, ResourceType
+from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
     from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
@@ -87,7 +87,6 @@ def _row(group_id: str, code: int, message: str | None = None) -> Row:
         "assignment_epoch": 0,
         "assignor_name": "",
         "members": [],
-        "authorized_operations": NOT_ASKED,
     }
 
 

@@ -138,8 +138,6 @@ def refused(node: Node, context: RequestContext, request: object, error_code: in
         "throttle_time": context.throttle_ms,
         "error_code": int(error_code),
         "error_message": message or ErrorCode(error_code).message,
-        "member_id": None,
         "member_epoch": 0,
         "heartbeat_interval": 0,
-        "assignment": None,
     }

@@ -114,7 +114,6 @@ def _row(node: Node, context: RequestContext, topic: Topic, configs: list[Tree])
         "num_partitions": topic.partitions,
         "replication_factor": _replication_factor(node),
         "configs": configs,
-        "topic_config_error_code": int(ErrorCode.NONE),
     }
 
 
@@ -163,8 +162,5 @@ def _error(name: str, error_code: int, message: str | None) -> dict[str, object]
         "topic_id": None,
         "error_code": error_code,
         "error_message": message,
-        "num_partitions": -1,
-        "replication_factor": -1,
         "configs": (),
-        "topic_config_error_code": int(ErrorCode.NONE),
     }

@@ -54,5 +54,4 @@ def _tree(node: Node, context: RequestContext, error_code: int, message: str | N
         "cluster_id": node.cluster_id,
         "controller_id": node.quorum.leader,
         "brokers": (),
-        "cluster_authorized_operations": NOT_ASKED,
     }

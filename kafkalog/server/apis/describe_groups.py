@@ -8,7 +8,6 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.classic_group import ClassicGroup, State
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.groups import Row, describe_groups
-from kafkalog.server.security.acls import NOT_ASKED
 
 if TYPE_CHECKING:
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
@@ -62,7 +61,6 @@ def _row(group_id: str, code: int, state: str = "", message: str | None = None) 
         "protocol_type": "",
         "protocol_data": "",
         "members": [],
-        "authorized_operations": NOT_ASKED,
     }
 
 

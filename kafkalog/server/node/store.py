@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.errors import CorruptCheckpoint
 from kafkalog.manager.known_topics import KnownTopics
 from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.meta_properties import read_meta_properties
@@ -18,6 +18,7 @@ from kafkalog.server.settings.config import ServerConfig
 from kafkalog.storage.partition_metadata import new_topic_id
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors, read_if_present
 from kafkalog.util.scheduler import Schedules
 
 NODE_FILE: Final = "kafkalog.node.json"
@@ -104,19 +105,14 @@ def keep_identity(directory: str, identity: Identity, fs: FileSystem = OS) -> No
     """Write the node's identity into a data directory. Raise StorageError."""
     path = os.path.join(directory, NODE_FILE)
     content = json.dumps({"version": 1, "node_id": identity.node_id, "cluster_id": identity.cluster_id})
-    try:
+    with os_errors("write the node's identity", path):
         atomic_write(fs, path, content.encode() + b"\n")
-    except OSError as error:
-        raise StorageError.from_os(error, "write the node's identity", path=path) from error
 
 
 def _read(path: str, fs: FileSystem) -> Identity | None:
-    try:
-        content = fs.read_file(path, _MAX_FILE_BYTES)
-    except FileNotFoundError:
+    content = read_if_present(path, _MAX_FILE_BYTES, "read the node's identity", fs)
+    if content is None:
         return None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the node's identity", path=path) from error
     try:
         found = json.loads(content)
         node_id, cluster_id = found["node_id"], found["cluster_id"]

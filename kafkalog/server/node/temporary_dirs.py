@@ -19,6 +19,7 @@ from kafkalog.errors import DirectoryLocked, NotAPartition, PartitionNotFound, S
 from kafkalog.manager.log_dir import is_locked
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, DELETE_DIR_SUFFIX, LOG_SUFFIX, METADATA_DIRECTORY, parse_dir
 from kafkalog.util.fileio import OS, File, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 _LOG: Final = logging.getLogger(__name__)
 _SHARED_MEMORY: Final = "/dev/shm"
@@ -90,10 +91,8 @@ class _Linked(File):
 def _temporary(prefix: str, parent: str | None) -> Iterator[str]:
     import tempfile
 
-    try:
+    with os_errors("create a temporary directory"):
         path = tempfile.mkdtemp(prefix=prefix, dir=parent)
-    except OSError as error:
-        raise StorageError.from_os(error, "create a temporary directory") from error
     try:
         yield path
     finally:

@@ -12,7 +12,7 @@ import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.config.topic import LogConfig
@@ -39,6 +39,7 @@ from kafkalog.types import TopicPartition
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.pool import Run
+    from kafkalog.server.settings.config import ServerConfig
 
 _LOG: Final = logging.getLogger(__name__)
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
@@ -75,12 +76,6 @@ class TopicPlan(NamedTuple):
         return NewPartitions(topic.name, id_text(topic.id), range(first, topic.partitions), self.settings)
 
 
-class Numbers(Protocol):
-    """The node's settings, by the reference's names."""
-
-    def __getitem__(self, name: str, /) -> Any: ...  # of the setting's type
-
-
 OnChange = Callable[[Topic | None, Topic | None], object]
 
 
@@ -90,7 +85,7 @@ class Topics:
     `numbers` has `num.partitions` and the settings of the internal topics, by the reference's names.
     """
 
-    def __init__(self, store: LogManager, run: Run, numbers: Numbers, known: KnownTopics | None = None) -> None:
+    def __init__(self, store: LogManager, run: Run, numbers: ServerConfig, known: KnownTopics | None = None) -> None:
         self._store = store
         self._run = run
         self._numbers = numbers

@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 T = TypeVar("T")
 VERSION: Final = 1
@@ -41,10 +42,8 @@ class StateFile(Generic[T]):
 
     def write(self, value: T) -> None:
         """Write the value to disk. StorageError: the old one remains."""
-        try:
+        with os_errors(f"write {self.content}", self.path):
             atomic_write(self._fs, self.path, self.format(value))
-        except OSError as error:
-            raise StorageError.from_os(error, f"write {self.content}", path=self.path) from error
 
     @classmethod
     def format(cls, value: T) -> bytes:

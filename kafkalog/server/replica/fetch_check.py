@@ -21,8 +21,6 @@ from kafkalog.storage.log_walk import sound_chunks
 from kafkalog.storage.segment_reader import Chunk, Extent
 from kafkalog.types import FetchDataInfo, Isolation
 
-__all__ = ["FetchCheck", "MustReadData"]
-
 _LOG: Final = logging.getLogger(__name__)
 MAX_BYTES: Final = 1 << 20
 """Limit in bytes for the check of one answer; a longer answer is cut, and the client fetches the rest."""

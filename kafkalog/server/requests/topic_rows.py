@@ -11,7 +11,6 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.topics import Topic
 from kafkalog.server.replica.roles import Role
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
-from kafkalog.server.security.acls import NOT_ASKED
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -26,7 +25,6 @@ async def topic_row(node: Node, topic: Topic, turns: CooperativeYield) -> dict[s
         "topic_id": topic.id,
         "is_internal": topic.is_internal,
         "partitions": await partition_rows(node, topic, range(topic.partitions), turns),
-        "topic_authorized_operations": NOT_ASKED,
     }
 
 
@@ -38,7 +36,6 @@ def error_row(error_code: int, name: str | None, topic_id: UUID | None = None, *
         "topic_id": topic_id,
         "is_internal": is_internal,
         "partitions": (),
-        "topic_authorized_operations": NOT_ASKED,
     }
 
 

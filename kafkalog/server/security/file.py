@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument, IllegalState, StorageError
 from kafkalog.server.security.state import SecurityState, digest, format_state, parse_state, parse_taken_from
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.manager.known_topics import KnownTopics
@@ -121,10 +122,8 @@ class SecurityFile:
 
     def write(self, state: SecurityState) -> None:
         """Replace the file's state. StorageError; `state` is unchanged then."""
-        try:
+        with os_errors("write the ACLs and users", self.path):
             atomic_write(self._fs, self.path, format_state(state, self._taken_from), private=True)
-        except OSError as error:
-            raise StorageError.from_os(error, "write the ACLs and users", path=self.path) from error
         self.state = state
 
     async def settled(self) -> None:

@@ -18,6 +18,7 @@ from kafkalog.errors import ConfigError, CorruptCheckpoint, InvalidRequest, Kafk
 from kafkalog.server.node.parts import Part
 from kafkalog.server.settings.config import STORE_NAMES
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors, read_if_present
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -183,12 +184,9 @@ class DynamicSettings(Part):
         return None
 
     def _read(self) -> tuple[Changed, Changed]:
-        try:
-            content = self._fs.read_file(self.path, MAX_FILE_BYTES)
-        except FileNotFoundError:
+        content = read_if_present(self.path, MAX_FILE_BYTES, "read the changed settings", self._fs)
+        if content is None:
             return {}, {}
-        except OSError as error:
-            raise StorageError.from_os(error, "read the changed settings", path=self.path) from error
         try:
             return _parsed(content)
         except (ValueError, RecursionError) as error:
@@ -200,10 +198,8 @@ class DynamicSettings(Part):
         content = json.dumps(tree, indent=1, sort_keys=True) + "\n"
         if len(content) > MAX_FILE_BYTES:  # the next start would reject it
             raise PolicyViolation(f"the changed settings would exceed {MAX_FILE_BYTES} bytes")
-        try:
+        with os_errors("write the changed settings", self.path):
             atomic_write(self._fs, self.path, content.encode(), private=True)
-        except OSError as error:
-            raise StorageError.from_os(error, "write the changed settings", path=self.path) from error
 
 
 def _with(changed: Changed, resource: str, changes: Mapping[str, str | None]) -> Changed:

@@ -22,6 +22,7 @@ from kafkalog.storage.names import INDEX_SUFFIXES, LOG_SUFFIX, base_name, log_fi
 from kafkalog.storage.recovery.sound_runs import SoundCount, count_batches, sound_runs
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import File, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 _LOG: Final = logging.getLogger(__name__)
 KEPT_DIRECTORY: Final = "kafkalog-kept"
@@ -143,14 +144,12 @@ def _sound_file(directory: str, base_offset: int, position: int, fs: FileSystem)
     """Return the part of a segment from `position` to its last sound batch; None if no batch is sound."""
     name = log_file_name(base_offset)
     path = os.path.join(directory, name)
-    try:
+    with os_errors("search for sound batches", path):
         with fs.open_file(path, "r") as file:
             runs = list(sound_runs(file, position, file.size(), base_offset))
             if not runs:
                 return None
             size = runs[-1].end - position
-    except OSError as error:
-        raise StorageError.from_os(error, "search for sound batches", path=path) from error
     return KeptFile(name, base_offset, position, size, count_batches(runs))
 
 

@@ -20,8 +20,8 @@ from kafkalog.tools.dump.index import dump_index, dump_time_index
 from kafkalog.tools.dump.log import base_offset_of, dump_log
 from kafkalog.tools.dump.options import DumpOptions
 from kafkalog.tools.dump.printer import TextPrinter
-from kafkalog.tools.os_errors import list_names
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import list_names
 
 if TYPE_CHECKING:
     from kafkalog.tools.dump.json_lines import Printer

@@ -16,8 +16,8 @@ from kafkalog.tools.dump.complaints import Complaints
 from kafkalog.tools.dump.index_sanity import check_offset_index, check_time_index
 from kafkalog.tools.dump.log_peek import BatchPlace, Chain, LogPeek, sibling_path
 from kafkalog.tools.dump.options import DumpOptions
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.tools.dump.json_lines import Printer

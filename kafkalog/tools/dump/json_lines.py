@@ -14,9 +14,8 @@ from typing import Any, BinaryIO, Final
 from kafkalog._core.batch.record import Record
 from kafkalog._core.batch.scan import REASON_SIZE, BatchHeader, scan
 from kafkalog.errors import InvalidRecord
-from kafkalog.records.format import MAGIC_V2, TimestampType, codec_name
+from kafkalog.records.format import MAGIC_V2, MAX_SEQUENCE, TimestampType, codec_name
 from kafkalog.records.json_text import json_text
-from kafkalog.records.sequence import MAX_SEQUENCE
 from kafkalog.storage.file_slice import HEADER_BYTES
 from kafkalog.storage.index.aborted_txns import AbortedTxn
 from kafkalog.storage.producer_snapshot import ProducerEntry

@@ -11,8 +11,8 @@ from kafkalog.storage import names
 from kafkalog.tools.dump.complaints import Pair
 from kafkalog.tools.dump.options import DumpOptions
 from kafkalog.tools.dump.window import FileWindow
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.tools.dump.json_lines import Printer

@@ -12,9 +12,9 @@ from kafkalog.errors import CorruptIndex, CorruptRecord, IllegalArgument
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
 from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice
 from kafkalog.tools.dump.batch_records import largest_timestamp
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.render_errors import MIN_SIZE, size_error
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 _HEAD_BYTES: Final = 27  # up to the last offset delta of a v2 batch
 _LAST_DELTA_AT: Final = 23

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from kafkalog._core.text.listing import list_entries
 from kafkalog._core.text.text_buffer import TextBuffer
-from kafkalog.records.sequence import MAX_SEQUENCE
+from kafkalog.records.format import MAX_SEQUENCE
 from kafkalog.storage.index.aborted_txns import AbortedTxn
 from kafkalog.storage.producer_snapshot import ProducerEntry
 from kafkalog.tools.dump.complaints import Complaints, Pair

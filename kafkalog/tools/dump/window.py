@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import File
+from kafkalog.util.os_errors import os_errors
 
 CHUNK_BYTES = 1 << 19
 

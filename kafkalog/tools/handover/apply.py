@@ -28,8 +28,8 @@ from kafkalog.tools.handover.journal import Journal, digest, saved_path
 from kafkalog.tools.handover.node import Metadata
 from kafkalog.tools.handover.plan import HandoverPlan, TopicPlan
 from kafkalog.tools.handover.records import batches, config_records, partition_record, producer_ids_record, topic_record
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 METADATA_LOG: Final = {"max.message.bytes": str(2**31 - 1), "segment.bytes": str(1 << 30), "segment.ms": str(2**63 - 1)}
 """Settings for one append to a metadata log: batches of any size, and no new segment because of age."""

@@ -11,10 +11,10 @@ import os
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.errors import CorruptCheckpoint
 from kafkalog.manager.cluster_metadata import ClusterMetadata
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors, read_if_present
 
 JOURNAL_FILE: Final = "kafkalog.handover.json"
 SAVED_BOOTSTRAP: Final = "kafkalog.bootstrap.checkpoint"
@@ -65,12 +65,9 @@ def write(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
 def read(metadata: ClusterMetadata, fs: FileSystem) -> Journal | None:
     """Read the newest handover; None if there is none. CorruptCheckpoint, StorageError."""
     path = path_of(metadata)
-    try:
-        content = fs.read_file(path, MAX_FILE_BYTES)
-    except FileNotFoundError:
+    content = read_if_present(path, MAX_FILE_BYTES, "read the handover's journal", fs)
+    if content is None:
         return None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the handover's journal", path=path) from error
     try:
         return _parse(json.loads(content.decode()))
     except (ValueError, KeyError, TypeError, RecursionError) as error:

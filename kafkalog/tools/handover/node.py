@@ -7,12 +7,13 @@ import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument
 from kafkalog.manager.cluster_metadata import ClusterMetadata, choose_metadata, read_cluster_metadata
 from kafkalog.manager.meta_properties import MAX_FILE_BYTES, MetaProperties, check_one_node
 from kafkalog.storage.names import BOOTSTRAP_FILE, META_PROPERTIES, METADATA_DIRECTORY
 from kafkalog.storage.partition_metadata import check_topic_id
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import read_if_present
 from kafkalog.util.properties import parse_properties
 
 FORMAT_HINT: Final = (
@@ -56,12 +57,9 @@ def read_node(dirs: Sequence[str], fs: FileSystem) -> Node:
 def _read(directory: str, fs: FileSystem) -> MetaProperties:
     """Read a KRaft broker's file, which has its cluster id and the directory id."""
     path = os.path.join(directory, META_PROPERTIES)
-    try:
-        content = fs.read_file(path, MAX_FILE_BYTES)
-    except FileNotFoundError:
-        raise IllegalArgument("the directory is not formatted for a broker", path=directory, hint=FORMAT_HINT) from None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the broker's ids", path=path) from error
+    content = read_if_present(path, MAX_FILE_BYTES, "read the broker's ids", fs)
+    if content is None:
+        raise IllegalArgument("the directory is not formatted for a broker", path=directory, hint=FORMAT_HINT)
     pairs = parse_properties(content)
     try:
         if pairs.get("version") != "1":

@@ -14,8 +14,6 @@ from kafkalog.util.readahead import usable_cores
 if TYPE_CHECKING:
     from kafkalog._core.bytes.store import Block
 
-__all__ = ["Sink", "WriteQueue"]
-
 _WAITING_PER_THREAD: Final = 2
 _MAX_WAITING_BYTES: Final = 64 << 20
 

@@ -18,8 +18,8 @@ from kafkalog._core.bytes.varint import encode_varint
 from kafkalog._core.text.ingest import LineEncoder
 from kafkalog.errors import RecordTooLarge
 from kafkalog.records.packing import PLAIN, Compression
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.produce.queue import Sink, WriteQueue
+from kafkalog.util.os_errors import os_errors
 
 CHUNK_BYTES = 256 * 1024
 READY_BYTES = 128 * 1024

@@ -12,10 +12,10 @@ from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.repair.excise import sound_ranges
 from kafkalog.tools.repair.plan import Change, partition_owner, saved_name
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 COPY_BYTES: Final = 1 << 20
 NEW_SUFFIX: Final = ".repair"

@@ -13,7 +13,6 @@ from typing import Final
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache, read_epochs
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.repair.plan import Change
 from kafkalog.tools.verify.segment import SegmentFacts
 from kafkalog.types import TopicPartition
@@ -27,6 +26,7 @@ from kafkalog.util.checkpoint import (
     whole_number,
 )
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 _FILES: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
 Offsets = dict[TopicPartition, int]

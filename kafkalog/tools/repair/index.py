@@ -13,9 +13,9 @@ from kafkalog._core.log.plan import plan_append
 from kafkalog._core.log.roll import RollRules, SegmentTail
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.verify.segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")

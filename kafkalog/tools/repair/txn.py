@@ -10,9 +10,9 @@ from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.index.aborted_txns import VERSION, AbortedTxn
 from kafkalog.storage.names import snapshot_file_name
 from kafkalog.storage.producer_snapshot import read_snapshot
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.verify.segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 
 class TxnReplay:

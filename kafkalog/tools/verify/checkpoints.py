@@ -10,7 +10,6 @@ from typing import Final
 from kafkalog.errors import NotAPartition
 from kafkalog.manager.log_dir import is_locked
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, NOT_PARTITIONS, parse_dir
-from kafkalog.tools.os_errors import list_names
 from kafkalog.tools.verify.job import State
 from kafkalog.tools.verify.partition import PartitionOutcome
 from kafkalog.tools.verify.report import Findings, Severity
@@ -18,6 +17,7 @@ from kafkalog.tools.verify.small_files import check_meta_properties, check_offse
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import list_names
 
 METADATA_LOG: Final = "__cluster_metadata-0"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"

@@ -9,9 +9,9 @@ from kafkalog._core.batch.decode import STATUS_OK, RecordTable, decode
 from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog.errors import KafkalogError
 from kafkalog.records.tables import batch_table
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.util.fileio import File
+from kafkalog.util.os_errors import os_errors
 
 CHUNK_BYTES: Final = 1 << 20
 _HINT: Final = "its checksum is right, so it was written this way, by the producer or by a broker that converted it"

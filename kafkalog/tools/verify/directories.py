@@ -15,7 +15,6 @@ from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, S
 from kafkalog.storage import names
 from kafkalog.storage.remote import is_url, locate_directories
 from kafkalog.tools.directories import Path, path_list
-from kafkalog.tools.os_errors import list_names
 from kafkalog.tools.verify.checkpoints import (
     BOOTSTRAP_FILE,
     METADATA_LOG,
@@ -41,6 +40,7 @@ from kafkalog.tools.verify.self_test import check_checksums
 from kafkalog.tools.verify.small_files import check_epochs, check_snapshot, check_topic_id, unreadable
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import list_names
 from kafkalog.util.readahead import usable_cores
 
 __all__ = ["Finding", "Report", "Severity", "is_partition", "total_bytes", "verify", "verify_elsewhere"]

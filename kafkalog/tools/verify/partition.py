@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from kafkalog.storage import names
 from kafkalog.storage.leader_epoch import EpochEntry
-from kafkalog.tools.os_errors import list_names
 from kafkalog.tools.verify.job import SegmentJob, SegmentOutcome, State
 from kafkalog.tools.verify.report import Finding, Findings, Severity, Sums
 from kafkalog.tools.verify.segment import SegmentFacts
 from kafkalog.tools.verify.small_files import check_epochs, check_snapshot, check_topic_id
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import list_names
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
 

@@ -22,10 +22,10 @@ from kafkalog._core.log.segment_check import (
 from kafkalog.errors import StorageError
 from kafkalog.storage.batch_search import NOWHERE, Budget, Found, find_batch, is_batch, only_zeros
 from kafkalog.storage.scan_advice import ScanAdvice
-from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.verify.chain import Placed, outside_chain, placed_batches
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.scan_buffer import scan_buffer
 
 PATIENCE: Final = 4

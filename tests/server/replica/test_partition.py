@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +38,9 @@ from tests.server.replica.partitions import (
     make_marker,
     make_producer_batch,
     offsets_in,
-    replicas_in,
     request_at,
+    run,
 )
-
-
-def run(tmp_path: Path, body: Callable[[Replicas], Awaitable[None]], **settings: Any) -> None:
-    async def main() -> None:
-        async with replicas_in(tmp_path, **settings) as replicas:
-            await body(replicas)
-
-    asyncio.run(main())
 
 
 def record_fetch(partition: Partition, node: int, offset: int) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from tests.commands import ROOT, environment
 from tests.plain_reader import read_batch
 from tests.server.replicated.checker import Copy, Key
 from tests.server.replicated.proxy import HOST, Proxy
+from tests.server.replicated.servers import free_ports
 from tests.server.replicated.slow_node import PARENT, VARIABLE
 
 NODES: Final = (1, 2, 3)
@@ -37,14 +37,6 @@ SETTINGS: Final = {
     "transaction.state.log.num.partitions": 2, "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1000, "log.cleaner.dedupe.buffer.size": 4194304, "log.segment.bytes": 1048576,
 }  # fmt: skip
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Cluster:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,11 @@ import confluent_kafka as ck
 
 from tests.server.replicated.clients import LIBRDKAFKA
 from tests.server.replicated.cluster import NODES, SETTINGS, Cluster
+from tests.server.replicated.test_promises import wait_until
 
 pytestmark = pytest.mark.slow
 WAIT_S = 60
 COUNT = 20
-
-
-def wait_until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.fixture
