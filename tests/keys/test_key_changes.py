@@ -11,8 +11,9 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptRecord
-from kafkalog.keys import parts
+from kafkalog.keys import log_end
 from kafkalog.keys.latest import LatestInMemory
+from kafkalog.keys.part import Part
 from kafkalog.keys.parts import Parts
 from kafkalog.util.fileio import FileSystem
 from tests.builder import R, batch
@@ -108,7 +109,7 @@ def test_a_key_that_a_cleaner_moves_is_found(
 
             call, done = getattr(Parts, name), []
 
-            def called(self: Parts, part: parts.Part, *args: Any) -> Any:
+            def called(self: Parts, part: Part, *args: Any) -> Any:
                 if part.index is None and not done:
                     done.append(True)
                     clean()
@@ -147,7 +148,7 @@ def test_a_truncation_or_deletion_meanwhile(path: Path, monkeypatch: pytest.Monk
                 change = log.truncate_to if end == 1 else log.delete_before
                 base = log.end_offset - 2
                 with monkeypatch.context() as patched:
-                    once_before(patched, parts, "batch_chunks", log, lambda: change(base + end))  # noqa: B023
+                    once_before(patched, log_end, "batch_chunks", log, lambda: change(base + end))  # noqa: B023
                     assert look_up() is None
                 log.delete_before(log.end_offset)
         log.append([(b"a", b"0")])
