@@ -122,7 +122,7 @@ def key_indexes() -> list[bytes]:
     for n in range(40):
         large.append(T, (b"", b"k", b"key")[n % 3], b"v" * (n * 7), [])
     made.append(bytes(large.build()))
-    for count in (0, 3, 3000):
+    for count in (0, 3, 150, 3000):
         builder = KeyBuilder(bytes(16), 0, 5000)
         for first in range(0, count, 100):
             made_of = RecordsBuilder(first)

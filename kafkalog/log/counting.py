@@ -9,10 +9,11 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.inspect.counts import TOP_VALUES, PathCounts, ValueCount, ValueTally, json_value
 from kafkalog.log.pruning import PrunedScan
 from kafkalog.log.read import offset_range
-from kafkalog.log.scan import LogScan
+from kafkalog.log.scan import SCHEMA_OPTIONS, LogScan
 from kafkalog.log.selection import Selection, select_matching, selection_of
 from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
 from kafkalog.records.column_reader import COLUMNS
+from kafkalog.util.keywords import unknown_keyword
 from kafkalog.where import Field, parse_field
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
     from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
+    from kafkalog.where import Expression
 
-__all__ = ["count_by"]
+__all__ = ["count_by", "count_logs_by"]
 
 _OF_A_SCHEMA: Final = ("schema", "schemas", "registry", "subject")
+_DECODING: Final = ("key", "value", *SCHEMA_OPTIONS)
 _BY: Final = "by"
 
 
@@ -31,7 +34,7 @@ def count_by(
     logs: Sequence[Log],
     path: str,
     *,
-    where: str | None = None,
+    where: str | Expression | None = None,
     most_rows: int = TOP_VALUES,
     tell: Callable[[Log, float], object] | None = None,
     **typed: Any,
@@ -52,10 +55,37 @@ def count_by(
     return counter.result(logs[0].topic, most_rows)
 
 
+def count_logs_by(
+    logs: Sequence[Log],
+    path: str,
+    where: str | Expression | None,
+    top: int,
+    progress: Callable[[float], object] | None,
+    typed: Mapping[str, Any],
+) -> PathCounts:
+    """Return the result of the public calls: that of `count_by`, with one share of progress for all logs together.
+
+    Raises TypeError for an unknown keyword.
+    """
+    if unknown := {name: 0 for name in typed if name not in _DECODING}:
+        raise unknown_keyword("count_by", unknown, ("path", "where", "top", "progress", *_DECODING))
+    if isinstance(top, bool) or not isinstance(top, int) or top < 0:
+        raise IllegalArgument(f"top is {top!r}", hint="give the number of values to list, 0 or more")
+    total = sum(log.end_offset - log.start_offset for log in logs)
+    done = dict.fromkeys(map(id, logs), 0.0)
+
+    def tell(log: Log, share: float) -> None:
+        assert progress is not None
+        done[id(log)] = share * (log.end_offset - log.start_offset)
+        progress(min(sum(done.values()) / max(total, 1), 1.0))
+
+    return count_by(logs, path, where=where, most_rows=top, tell=None if progress is None else tell, **typed)
+
+
 class _Counter:
     """One counting in progress."""
 
-    def __init__(self, logs: Sequence[Log], field: Field, where: str | None, typed: Mapping[str, Any]) -> None:
+    def __init__(self, logs: Sequence[Log], field: Field, where: str | Expression | None, typed: Mapping[str, Any]) -> None:
         self._logs = logs
         self._field = field
         self._ranges = {id(log): offset_range(log, None, None, None, None, "log_end", True) for log in logs}

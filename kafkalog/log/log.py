@@ -263,6 +263,7 @@ class Log:
         return inspection.aborted_txns(self)
 
     stats = inspection.stats
+    count_by = inspection.count_by
     plot = inspection.plot
     browse = inspection.browse
     _repr_html_ = inspection.repr_html
