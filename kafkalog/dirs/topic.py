@@ -105,7 +105,7 @@ class TopicLogs:
         progress: Callable[[float], object] | None = None,
         **typed: Any,
     ) -> PathCounts:
-        """Return the numbers of records of all partitions by a field of them; arguments and errors as for `Log.count_by`.
+        """Return the numbers of records of all partitions by a field; arguments and errors as for `Log.count_by`.
 
         >>> topic = dirs.create_topic("orders", 2)
         >>> info = dirs["orders", 1].append([b"first", b"second"])

@@ -179,7 +179,8 @@ class ValueTally:
             limit = f"has more than {human_size(self._most_bytes)} of different values"
         if limit:
             raise IllegalArgument(
-                f"{self._name} {limit}", hint="give a path with fewer values, a narrower condition, or use `kafkalog sql`"
+                f"{self._name} {limit}",
+                hint="give a path with fewer values, a narrower condition, or use `kafkalog sql`",
             )
 
 

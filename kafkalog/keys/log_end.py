@@ -91,7 +91,7 @@ class LogEnd:
         """The parts of the log's end; another list after each change but an append to the map."""
 
     def is_behind(self, skipped: list[Skipped] | None) -> bool:
-        """Return True if the log was changed since the last `follow`, or damage that was passed over is to be raised."""
+        """Return True if the log was changed since the last `follow`, or damage that it passed over is to be raised."""
         source = self._source
         if self.gaps and skipped is None:
             return True

@@ -85,7 +85,9 @@ def count_logs_by(
 class _Counter:
     """One counting in progress."""
 
-    def __init__(self, logs: Sequence[Log], field: Field, where: str | Expression | None, typed: Mapping[str, Any]) -> None:
+    def __init__(
+        self, logs: Sequence[Log], field: Field, where: str | Expression | None, typed: Mapping[str, Any]
+    ) -> None:
         self._logs = logs
         self._field = field
         self._ranges = {id(log): offset_range(log, None, None, None, None, "log_end", True) for log in logs}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._core.batch.decode import RecordTable
 from kafkalog._core.batch.record import Record
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import InvalidRecord, KafkalogError
 from kafkalog.log.scan import Run, trim_overlaps
 from kafkalog.log.typed_scan import TypedScan
 from kafkalog.reading.chunks import visible_chunks
@@ -16,23 +16,46 @@ from kafkalog.records.table import RecordBatchColumns
 from kafkalog.records.tables import record_tables
 
 if TYPE_CHECKING:
+    import pyarrow
     from numpy.typing import NDArray
 
-__all__ = ["Matches", "matching_records", "matching_rows"]
+__all__ = ["DecodedRecord", "Matches", "decoded_records", "matching_records", "matching_rows"]
+
+
+class DecodedRecord(NamedTuple):
+    """A record whose key or value is decoded: Python objects as pyarrow makes them of a typed scan's columns.
+
+    `key_error` and `value_error` say why one does not decode, with `on_undecodable="null"`; it is None then. `record`
+    is the record as it is stored.
+    """
+
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: tuple[tuple[str, bytes | None], ...]
+    key_error: str | None
+    value_error: str | None
+    record: Record
 
 
 class Matches(NamedTuple):
-    """Rows of a record table that match, in order, and the file they come from."""
+    """Rows of a record table that match, in order, and the file they come from.
+
+    `decoded` has the columns of a typed scan for these and other records near them, if they were asked for.
+    """
 
     table: RecordTable
     rows: list[int]
     path: str
+    decoded: list[pyarrow.RecordBatch]
 
 
 class _Found(NamedTuple):
-    """The offsets that match in a run, then possibly an error."""
+    """The offsets that match in a run, and their columns if these are wanted; then possibly an error."""
 
     offsets: list[NDArray[Any]]
+    decoded: list[pyarrow.RecordBatch]
     failure: KafkalogError | None
 
 
@@ -44,8 +67,28 @@ def matching_records(typed: TypedScan) -> Iterator[Record]:
             yield table[row]
 
 
-def matching_rows(typed: TypedScan, tell: Callable[[int, int], None] | None = None) -> Iterator[Matches]:
-    """Yield the records that a typed scan of offsets returns, as rows of tables.
+def decoded_records(typed: TypedScan) -> Iterator[DecodedRecord]:
+    """Yield the records that a typed scan of offsets and decoded columns returns; errors as for `Log.records`."""
+    batches: list[pyarrow.RecordBatch] = []
+    by_offset: dict[int, dict[str, Any]] = {}
+    for found in matching_rows(typed, decode=True):
+        if found.decoded is not batches:
+            batches = found.decoded
+            by_offset = {row["offset"]: row for batch in batches for row in batch.to_pylist()}
+        for number in found.rows:
+            record = found.table[number]
+            row = by_offset[record.offset]
+            yield DecodedRecord(
+                record.offset, record.timestamp, row["key"] if "key" in row else record.key,
+                row["value"] if "value" in row else record.value, record.headers, row.get("key_error"),
+                row.get("value_error"), record,
+            )  # fmt: skip
+
+
+def matching_rows(
+    typed: TypedScan, tell: Callable[[int, int], None] | None = None, *, decode: bool = False
+) -> Iterator[Matches]:
+    """Yield the records that a typed scan of offsets returns, as rows of tables; `decode`: with the scan's columns.
 
     `tell` is called after each chunk with its bytes and the next offset; an exception of it ends the reading. All
     records before an error are yielded before it is raised.
@@ -56,7 +99,7 @@ def matching_rows(typed: TypedScan, tell: Callable[[int, int], None] | None = No
     visible = visible_chunks(source, scan._chunks(), committed, scan.stop, scan._skipped)
     following = scan.start
     for run in trim_overlaps(visible, scan.start, scan.stop):
-        found = _find(typed, run)
+        found = _find(typed, run, decode)
         if found.offsets:
             for matches in _tables_of(run, found):
                 rows = []
@@ -73,21 +116,43 @@ def matching_rows(typed: TypedScan, tell: Callable[[int, int], None] | None = No
             raise found.failure
 
 
-def _find(typed: TypedScan, run: Run) -> _Found:
+def _find(typed: TypedScan, run: Run, decode: bool) -> _Found:
     import pyarrow
 
-    offsets = []
+    offsets: list[NDArray[Any]] = []
+    decoded: list[pyarrow.RecordBatch] = []
     try:
         for piece in typed.scan._read([run]):
             batch = pyarrow.record_batch(RecordBatchColumns(piece))
+            if decode:
+                for part in _decoded(typed, batch):
+                    decoded.append(part)
+                    offsets.append(part.column("offset").to_numpy())
+                continue
             mask = typed.selection.mask(batch)
             passing = batch.column(batch.schema.get_field_index("offset"))
             passing = passing if mask is None else passing.filter(mask)
             if len(passing):
                 offsets.append(passing.to_numpy())
     except KafkalogError as error:
-        return _Found(offsets, error)
-    return _Found(offsets, None)
+        return _Found(offsets, decoded, error)
+    return _Found(offsets, decoded, None)
+
+
+def _decoded(typed: TypedScan, batch: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the columns of the records that match; those before one that does not decode, then raise its error."""
+    import pyarrow.compute as pc
+
+    failure: InvalidRecord | None = None
+    try:
+        found = typed.selection.batch(batch)
+    except InvalidRecord as error:
+        failure = error
+        found = typed.selection.batch(batch.filter(pc.less(batch.column("offset"), error.offset)))
+    if found.num_rows:
+        yield found
+    if failure is not None:
+        raise failure
 
 
 def _tables_of(run: Run, found: _Found) -> Iterator[Matches]:
@@ -102,7 +167,7 @@ def _tables_of(run: Run, found: _Found) -> Iterator[Matches]:
     try:
         for table in tables:
             rows = numpy.flatnonzero(numpy.isin(numpy.asarray(table.offsets), wanted))
-            yield Matches(table, rows.tolist(), chunk.path)
+            yield Matches(table, rows.tolist(), chunk.path, found.decoded)
     except KafkalogError:
         if found.failure is None:
             raise
