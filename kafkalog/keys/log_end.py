@@ -56,11 +56,13 @@ class LogEnd:
         self._view_end = ViewEnd(source) if isinstance(source, LogView) else None
         self._active: Any = None
         self._truncations = -1
-        self.begin(-1)
+        self._base_offset = -1
+        self.begin()
 
     def begin(self, base_offset: int | None = None) -> None:
         """Begin with an empty map, of the segment with this base offset; by default the map's own, to read it again."""
-        self._base_offset = self._base_offset if base_offset is None else base_offset
+        if base_offset is not None:
+            self._base_offset = base_offset
         self._map = KeyMap(self._secret, self._base_offset)
         self._map_start = self._base_offset  # offsets from here on are in the map
         self._covered = self._base_offset  # up to here

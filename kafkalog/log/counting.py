@@ -15,6 +15,7 @@ from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
 from kafkalog.records.column_reader import COLUMNS
 from kafkalog.util.keywords import unknown_keyword
 from kafkalog.where import Field, parse_field
+from kafkalog.where.nodes import Step
 
 if TYPE_CHECKING:
     import pyarrow
@@ -88,6 +89,10 @@ class _Counter:
     def __init__(
         self, logs: Sequence[Log], field: Field, where: str | Expression | None, typed: Mapping[str, Any]
     ) -> None:
+        if field.has_each:
+            raise IllegalArgument(
+                f"{field} is any number of values, and each record counts once", hint="write [0] for one of them"
+            )
         self._logs = logs
         self._field = field
         self._ranges = {id(log): offset_range(log, None, None, None, None, "log_end", True) for log in logs}
@@ -114,7 +119,7 @@ class _Counter:
     def _is_plain_path(self) -> bool:
         """True for a path whose names can be joined by dots."""
         names = self._field.path[1:]
-        return bool(names) and not any("." in name for name in names)
+        return bool(names) and not any("." in name or isinstance(name, Step) for name in names)
 
     def _json_decoder(self) -> Any:
         """Return a decoder of the one field as JSON text, of whatever kind it is; else of the types of a sample."""
