@@ -100,7 +100,8 @@ CONDITIONS = (
 TESTS = (
     "key like 'eu-%'", "value.b.c not like '_\\%'", "key matches '^a(b|c)*$'", "header.t not matches '[0-9]{2}'",
     "offset in (1, 2, null)", "key not in ('a', x'00ff')", "value is null", "header.\"a b\" is not null",
-    "value.a == 1e300", "key == 'it''s'", "(((offset == 1)))", "value.l[*].x in (1, 2) and not value.l[-1].t[*] == 'a'", "value.l[0].x is null", "not not not value.a is null",
+    "value.a == 1e300", "key == 'it''s'", "(((offset == 1)))", "value.l[0].x is null",
+    "value.l[*].x in (1, 2) and not value.l[-1].t[*] == 'a'", "not not not value.a is null",
 )  # fmt: skip
 
 

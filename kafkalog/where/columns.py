@@ -48,9 +48,8 @@ def field_type(field: Field, key: pa.DataType, value: pa.DataType) -> pa.DataTyp
         elif pa.types.is_null(found):
             break
         elif is_list(found):
-            raise _no_path(
-                field, done, kind_of(found), f"write {done}[0].{name} for one of its elements, {done}[*].{name} for each"
-            )
+            hint = f"write {done}[0].{name} for one of its elements, {done}[*].{name} for each"
+            raise _no_path(field, done, kind_of(found), hint)
         else:
             raise _no_path(field, done, kind_of(found))
         found = storage_type(found)

@@ -91,7 +91,8 @@ BYTES.3: /[xX]'(?:[0-9A-Fa-f]{2})*'/
 _WORDS: Final = {
     "COMPARISON": "==, !=, <, <=, > or >=", "_OR": "or", "_AND": "and", "_NOT": "not", "_IN": "in", "_LIKE": "like",
     "_MATCHES": "matches", "_IS": "is", "_NULL": "null", "TRUE": "true", "FALSE": "false", "NAME": "a field",
-    "QUOTED": "a name in double quotes", "ELEMENT": "[0] or [*]", "NUMBER": "a number", "STRING": "a string in single quotes", "BYTES": "x'…'",
+    "QUOTED": "a name in double quotes", "ELEMENT": "[0] or [*]", "NUMBER": "a number",
+    "STRING": "a string in single quotes", "BYTES": "x'…'",
     "LPAR": "(", "RPAR": ")", "DOT": ".", "COMMA": ",", "$END": "the end",
 }  # fmt: skip
 _START: Final = ("NAME", "LPAR", "_NOT")
@@ -100,7 +101,8 @@ _FIXES: Final = (
     ("'", "a string ends with a single quote; a quote inside is doubled"),
     ('"', "a string is in single quotes; double quotes are for names, and must be closed"),
     (";", "give one expression"), ("+", "there is no arithmetic"), ("-", "there is no arithmetic"),
-    ("*", "there is no arithmetic"), ("/", "there is no arithmetic"), ("[", "[0] and [*] are parts of a path, as in value.items[0].sku; a list of constants is in parentheses"),
+    ("*", "there is no arithmetic"), ("/", "there is no arithmetic"),
+    ("[", "[0] and [*] are parts of a path, as in value.items[0].sku; a list of constants is in parentheses"),
 )  # fmt: skip
 
 
