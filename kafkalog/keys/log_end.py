@@ -37,20 +37,28 @@ def most_records(map_bytes: int) -> int:
     return 0 if map_bytes < 64 * _RECORD_BYTES else 1 << (map_bytes // _RECORD_BYTES).bit_length() - 1
 
 
+def told(chunks: Iterator[Chunk], tell: Callable[[int], object] | None) -> Iterator[Chunk]:
+    """Yield the chunks, and call `tell` with the offset of each before."""
+    for chunk in chunks:
+        if tell is not None:
+            tell(chunk.batches.base_offset(chunk.first))
+        yield chunk
+
+
 class LogEnd:
     """The keys of the active segment in a map of up to `map_bytes`; what lies behind a full map is searched.
 
-    `told` wraps the chunks that are read for keys. Threads: under the lock of the `Parts`.
+    `tell` is called with the offset of each chunk that is read for keys. Threads: under the lock of the `Parts`.
     """
 
     def __init__(
         self,
         source: LogSource,
-        told: Callable[[Iterator[Chunk]], Iterator[Chunk]],
+        tell: Callable[[int], object] | None = None,
         map_bytes: int | None = None,
     ) -> None:
         self._source = source
-        self._told = told
+        self._tell = tell
         self._most_records = most_records(MAP_BYTES if map_bytes is None else map_bytes)
         self._secret = new_secret()
         self._view_end = ViewEnd(source) if isinstance(source, LogView) else None
@@ -131,7 +139,7 @@ class LogEnd:
         if start >= end or self._is_full:
             return
         try:
-            for chunk in self._told(batch_chunks(self._source, start, end, skipped=skipped)):
+            for chunk in told(batch_chunks(self._source, start, end, skipped=skipped), self._tell):
                 fitting = _with_records(chunk, self._most_records - self._map.records)
                 if fitting.last > fitting.first:
                     take_keys(self._map, fitting)

@@ -16,7 +16,7 @@ from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_reader import KeyReader, ReadPart
 from kafkalog.errors import CorruptIndex, StorageError
 from kafkalog.keys.build import open_index, take_keys
-from kafkalog.keys.log_end import LogEnd
+from kafkalog.keys.log_end import LogEnd, told
 from kafkalog.keys.part import Part
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count
@@ -67,7 +67,7 @@ class Parts:
         self._closed_truncations = -1
         self._tried: dict[int, FileStamp | None] = {}
         self._secret = new_secret()
-        self._end = LogEnd(source, self._told, map_bytes)
+        self._end = LogEnd(source, tell, map_bytes)
         self._parts: list[Part] = []
         self._end_parts: list[Part] | None = None  # of the log's end among the parts
         self._calls = 0
@@ -204,13 +204,7 @@ class Parts:
     def _chunks(self, start: int, stop: int, skipped: list[Skipped] | None) -> Iterator[Chunk]:
         if start >= stop:
             return iter(())
-        return self._told(batch_chunks(self._source, start, stop, sequential=True, skipped=skipped))
-
-    def _told(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        for chunk in chunks:
-            if self._tell is not None:
-                self._tell(chunk.batches.base_offset(chunk.first))
-            yield chunk
+        return told(batch_chunks(self._source, start, stop, sequential=True, skipped=skipped), self._tell)
 
     def find_last(
         self, part: Part, secret_hash: int, below: int, start: int, skipped: list[Skipped] | None
