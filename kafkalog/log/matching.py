@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._core.batch.decode import RecordTable
 from kafkalog._core.batch.record import Record
 from kafkalog.errors import InvalidRecord, KafkalogError
+from kafkalog.log.pruning import PrunedScan
 from kafkalog.log.scan import Run, trim_overlaps
-from kafkalog.log.typed_scan import TypedScan
+from kafkalog.log.typed_scan import TypedScan, typed_scan
 from kafkalog.reading.chunks import visible_chunks
 from kafkalog.reading.source import isolation_of
+from kafkalog.records.column_reader import COLUMNS
 from kafkalog.records.table import RecordBatchColumns
 from kafkalog.records.tables import record_tables
 
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
     import pyarrow
     from numpy.typing import NDArray
 
-__all__ = ["DecodedRecord", "Matches", "decoded_records", "matching_records", "matching_rows"]
+    from kafkalog.log.log import Log
+    from kafkalog.log.selection import Selection
+    from kafkalog.where import Expression
+
+__all__ = ["DecodedRecord", "Matches", "matching_records", "matching_rows", "records_decoded"]
 
 
 class DecodedRecord(NamedTuple):
@@ -67,11 +73,33 @@ def matching_records(typed: TypedScan) -> Iterator[Record]:
             yield table[row]
 
 
-def decoded_records(typed: TypedScan) -> Iterator[DecodedRecord]:
-    """Yield the records that a typed scan of offsets and decoded columns returns; errors as for `Log.records`."""
+def records_decoded(
+    log: Log,
+    bounds: tuple[int, int],
+    decoded: list[str],
+    where: str | Expression | None,
+    typed: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Iterator[DecodedRecord]:
+    """Return an iterator of the records for which `where` is true, with the keys and values of `decoded`, in order.
+
+    A field in a condition has the type that its constants imply, whatever type it has in the decoded value. Raises
+    IllegalArgument for wrong keywords (`TYPED_OPTIONS`) and options of a `LogScan`; iteration as `Log.records`.
+    """
+    full = typed_scan(log, *bounds, ["offset", *decoded], typed, options)
+    if where is None:
+        return _records_decoded(full, full.selection)
+    selection = typed_scan(log, *bounds, ["offset"], {**typed, "where": where}, options).selection
+    wanted = {*selection.columns, *full.selection.columns}
+    columns = [name for name in COLUMNS if name in wanted]
+    scan = PrunedScan(log, *bounds, columns, selection.bounds, **options)
+    return _records_decoded(TypedScan(scan, selection), full.selection)
+
+
+def _records_decoded(typed: TypedScan, decoder: Selection) -> Iterator[DecodedRecord]:
     batches: list[pyarrow.RecordBatch] = []
     by_offset: dict[int, dict[str, Any]] = {}
-    for found in matching_rows(typed, decode=True):
+    for found in matching_rows(typed, decoder=decoder):
         if found.decoded is not batches:
             batches = found.decoded
             by_offset = {row["offset"]: row for batch in batches for row in batch.to_pylist()}
@@ -86,9 +114,9 @@ def decoded_records(typed: TypedScan) -> Iterator[DecodedRecord]:
 
 
 def matching_rows(
-    typed: TypedScan, tell: Callable[[int, int], None] | None = None, *, decode: bool = False
+    typed: TypedScan, tell: Callable[[int, int], None] | None = None, *, decoder: Selection | None = None
 ) -> Iterator[Matches]:
-    """Yield the records that a typed scan of offsets returns, as rows of tables; `decode`: with the scan's columns.
+    """Yield the records that a typed scan of offsets returns, as rows of tables, with the columns of `decoder`.
 
     `tell` is called after each chunk with its bytes and the next offset; an exception of it ends the reading. All
     records before an error are yielded before it is raised.
@@ -99,7 +127,7 @@ def matching_rows(
     visible = visible_chunks(source, scan._chunks(), committed, scan.stop, scan._skipped)
     following = scan.start
     for run in trim_overlaps(visible, scan.start, scan.stop):
-        found = _find(typed, run, decode)
+        found = _find(typed, run, decoder)
         if found.offsets:
             for matches in _tables_of(run, found):
                 rows = []
@@ -116,7 +144,7 @@ def matching_rows(
             raise found.failure
 
 
-def _find(typed: TypedScan, run: Run, decode: bool) -> _Found:
+def _find(typed: TypedScan, run: Run, decoder: Selection | None) -> _Found:
     import pyarrow
 
     offsets: list[NDArray[Any]] = []
@@ -124,12 +152,12 @@ def _find(typed: TypedScan, run: Run, decode: bool) -> _Found:
     try:
         for piece in typed.scan._read([run]):
             batch = pyarrow.record_batch(RecordBatchColumns(piece))
-            if decode:
-                for part in _decoded(typed, batch):
+            mask = typed.selection.mask(batch)
+            if decoder is not None:
+                for part in _decoded(decoder, batch if mask is None else batch.filter(mask)):
                     decoded.append(part)
                     offsets.append(part.column("offset").to_numpy())
                 continue
-            mask = typed.selection.mask(batch)
             passing = batch.column(batch.schema.get_field_index("offset"))
             passing = passing if mask is None else passing.filter(mask)
             if len(passing):
@@ -139,16 +167,16 @@ def _find(typed: TypedScan, run: Run, decode: bool) -> _Found:
     return _Found(offsets, decoded, None)
 
 
-def _decoded(typed: TypedScan, batch: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the columns of the records that match; those before one that does not decode, then raise its error."""
+def _decoded(decoder: Selection, batch: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the decoded columns of a batch; those before a row that does not decode, and then raise its error."""
     import pyarrow.compute as pc
 
     failure: InvalidRecord | None = None
     try:
-        found = typed.selection.batch(batch)
+        found = decoder.batch(batch)
     except InvalidRecord as error:
         failure = error
-        found = typed.selection.batch(batch.filter(pc.less(batch.column("offset"), error.offset)))
+        found = decoder.batch(batch.filter(pc.less(batch.column("offset"), error.offset)))
     if found.num_rows:
         yield found
     if failure is not None:

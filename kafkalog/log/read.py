@@ -125,14 +125,15 @@ def records(
         if given := next((name for name, value in typed.items() if value is not None), None):
             raise IllegalArgument(f"{given} is given, but nothing is decoded", hint="give value= or key= as well")
         return _read(chunks.records, log, (start, stop, since, until), isolation, on_damage, skipped)
-    from kafkalog.log.matching import decoded_records, matching_records
+    from kafkalog.log.matching import matching_records, records_decoded
     from kafkalog.log.typed_scan import typed_scan
 
     level = isolation_of(isolation)
     first, last = offset_range(log, start, stop, since, until, level, on_damage == "skip")
     options = {"isolation": isolation, "on_damage": on_damage, "skipped": skipped}
-    scan = typed_scan(log, first, last, ["offset", *decoded], {**typed, "where": where}, options)
-    return decoded_records(scan) if decoded else matching_records(scan)
+    if decoded:
+        return records_decoded(log, (first, last), decoded, where, typed, options)
+    return matching_records(typed_scan(log, first, last, ["offset"], {"where": where, **typed}, options))
 
 
 def batches(

@@ -117,6 +117,15 @@ def test_records_with_decoded_values(path: Path) -> None:
         assert next(log.records(key="string")).value == order(0)
 
 
+def test_a_condition_beside_decoded_values_takes_the_types_of_its_constants(tmp_path: Path) -> None:
+    """A field of several kinds is JSON text in the decoded value, and a number where it is compared with one."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([b'{"n": 1, "a": "x"}', b'{"n": "one", "a": "y"}', b'{"n": 7, "a": "z"}'])
+        found = list(log.records(where="value.n > 0", value="json"))
+        assert [(one.offset, one.value["n"], one.value["a"]) for one in found] == [(0, "1", "x"), (2, "7", "z")]
+        assert [one.value for one in log.records(where="offset == 1", key="string")] == [b'{"n": "one", "a": "y"}']
+
+
 def test_a_value_that_does_not_decode_ends_the_records_behind_those_before_it(path: Path) -> None:
     with kafkalog.open(path) as log:
         offsets = []
