@@ -180,7 +180,7 @@ class ValueTally:
         if limit:
             raise IllegalArgument(
                 f"{self._name} {limit}",
-                hint="give a path with fewer values, a narrower condition, or use `kafkalog sql`",
+                hint="give a path with fewer values, narrow the condition (--where), or use `kafkalog sql`",
             )
 
 
