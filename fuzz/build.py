@@ -11,6 +11,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 sys.path.insert(0, str(Path.cwd()))
+from fuzz import TARGETS
 from setup import compiled, extensions
 
 READERS = (
@@ -24,15 +25,11 @@ READERS = (
     "values/json_schema.py", "values/json_types.py", "where/bounds.py", "where/fields.py", "where/grammar.py",
     "where/literals.py",
 )  # fmt: skip
-TARGETS = (
-    "scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append", "avro",
-    "json_values", "protobuf_values", "where", "keys",
-)  # fmt: skip
 
 
 def readers() -> list[Extension]:
     """An extension for each Python module that is compiled for its branches alone; the targets are, to be quick."""
-    files = [f"kafkalog/{path}" for path in READERS] + [f"fuzz/{name}.py" for name in TARGETS]
+    files = [f"kafkalog/{path}" for path in READERS] + [f"fuzz/{name}.py" for name in (*TARGETS, "rows")]
     quick = ["-O2", "-DNDEBUG", "-fno-sanitize=address,undefined"]  # nothing in them can go astray in memory
     return [
         Extension(path.removesuffix(".py").replace("/", "."), [path], extra_compile_args=quick) for path in files

@@ -100,7 +100,8 @@ CONDITIONS = (
 TESTS = (
     "key like 'eu-%'", "value.b.c not like '_\\%'", "key matches '^a(b|c)*$'", "header.t not matches '[0-9]{2}'",
     "offset in (1, 2, null)", "key not in ('a', x'00ff')", "value is null", "header.\"a b\" is not null",
-    "value.a == 1e300", "key == 'it''s'", "(((offset == 1)))", "not not not value.a is null",
+    "value.a == 1e300", "key == 'it''s'", "(((offset == 1)))", "value.l[0].x is null",
+    "value.l[*].x in (1, 2) and not value.l[-1].t[*] == 'a'", "not not not value.a is null",
 )  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def expressions() -> list[bytes]:
     texts += [f"{one} and {other}" for one, other in zip(texts, reversed(texts), strict=True)][:10]
     return [
         *(b"\1" + text.encode() for text in texts), *(b"\1" + text.encode()[: len(text) // 2] for text in TESTS),
-        *(bytes([0, *range(start, 42, 5)]) for start in range(5)), bytes([0, 3, 13, 28]), bytes([0, 2, 21, 26]),
+        *(bytes([0, *range(start, 47, 5)]) for start in range(5)), bytes([0, 3, 13, 28]), bytes([0, 2, 21, 26]),
     ]  # fmt: skip
 
 
@@ -122,7 +123,7 @@ def key_indexes() -> list[bytes]:
     for n in range(40):
         large.append(T, (b"", b"k", b"key")[n % 3], b"v" * (n * 7), [])
     made.append(bytes(large.build()))
-    for count in (0, 3, 3000):
+    for count in (0, 3, 150, 3000):
         builder = KeyBuilder(bytes(16), 0, 5000)
         for first in range(0, count, 100):
             made_of = RecordsBuilder(first)

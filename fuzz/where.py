@@ -10,13 +10,17 @@ WORDS = (
     "offset", "time", "key", "value.a", "value.b.c", "header.t", "size", "topic", "partition", "==", "!=", "<", "<=",
     ">", ">=", "and", "or", "not", "(", ")", "in", "like", "matches", "is", "null", ",", "'a%'", "'_'", "1", "-2.5",
     "1e9", "true", "false", "x'00ff'", "'2023-11-14T22:13:20Z'", "'^a|b$'", '"a b"', ".", "value.n", "key_size", "''",
-    "9" * 19,
+    "9" * 19, "value.l[0].x", "value.l[*].x", "value.l[-1].t[*]", "[*]", "[1]",
 )  # fmt: skip
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-VALUE = pa.struct([("a", pa.int32()), ("b", pa.struct([("c", pa.string())])), ("n", pa.decimal128(5, 2))])
+ITEM = pa.struct([("x", pa.int64()), ("t", pa.list_(pa.string()))])
+VALUE = pa.struct([
+    ("a", pa.int32()), ("b", pa.struct([("c", pa.string())])), ("n", pa.decimal128(5, 2)), ("l", pa.list_(ITEM)),
+])  # fmt: skip
+FIRST = {"a": 1, "b": {"c": "x"}, "n": None, "l": [{"x": 1, "t": ["a", None]}, None]}
 BATCH = pa.RecordBatch.from_pylist(
     [
-        {"key": b"a\xff", "value": {"a": 1, "b": {"c": "x"}, "n": None}, "topic": "t", "partition": 0, "offset": 0,
+        {"key": b"a\xff", "value": FIRST, "topic": "t", "partition": 0, "offset": 0,
          "timestamp": 0, "timestampType": 0, "headers": [("t", b"1"), ("t", None)], "size": 3},
         {"key": None, "value": None, "topic": "t", "partition": 0, "offset": 1, "timestamp": -1, "timestampType": 1,
          "headers": [], "size": None},

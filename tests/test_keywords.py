@@ -94,7 +94,8 @@ def test_and_so_does_the_face_for_asyncio(log: Log) -> None:
 
 
 def test_a_keyword_like_no_other_lists_those_there_are(log: Log) -> None:
-    names = "start, stop, since, until, isolation, on_damage, skipped, where"
+    names = "start, stop, since, until, isolation, on_damage, skipped, where, key, value, on_undecodable, "
+    names += "schema, schemas, registry, subject, message, framing"
     with pytest.raises(TypeError, match=rf"takes no keyword 'xyz': it takes {names}$"):
         log.records(xyz=1)  # type: ignore[arg-type]
     assert closest_match("xyz", ("start",)) is None

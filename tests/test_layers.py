@@ -28,7 +28,7 @@ LATE = {"numpy", "rich", "cramjam", "crc32c", "deflate", "zstandard", "pyarrow",
 LATE.add("asyncio")
 SPARK = {"pyspark", "py4j"}
 OF_ARROW = {f"exchange/{name}.py" for name in ("line_rows", "offset_batches", "parquet_files", "row_files")}
-OF_ARROW |= {f"where/{name}.py" for name in ("columns", "comparing", "compiled", "texts")}
+OF_ARROW |= {f"where/{name}.py" for name in ("columns", "comparing", "compiled", "lists", "texts")}
 """All that these do is done with pyarrow; they are imported when an export, an import or a filter begins."""
 CIMPORT = re.compile(r"^\s*(?:from\s+(kafkalog[\w.]*)\s+c?import|c?import\s+(kafkalog[\w.]*))", re.MULTILINE)
 

@@ -6,9 +6,10 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Never, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from kafkalog._core.batch.record import Record
 from kafkalog.aio.cursor import AsyncCursor, waited
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.cursors.cursor import CursorInfo
     from kafkalog.cursors.place import Reset
     from kafkalog.log.append import OneRecord
+    from kafkalog.log.matching import DecodedRecord
     from kafkalog.storage.damage import Skipped
     from kafkalog.tools.verify.directories import Report
     from kafkalog.where import Expression
@@ -56,13 +58,19 @@ if TYPE_CHECKING:
         """Keywords of `Log.records`."""
 
         where: str | Expression | None
+
+    class _Decoding(_Records, total=False):
+        """Keywords of `Log.records` that make its records decoded ones."""
+
         key: Any
         value: Any
         on_undecodable: str
         schema: Any
         schemas: Any
         registry: Any
+        subject: str
         message: str
+        framing: str
 
     class _LookUp(TypedDict, total=False):
         """Keywords of look-ups by key."""
@@ -264,11 +272,19 @@ class AsyncLog:
         """Delete records as `Log.delete_before` does; return the new log start offset."""
         return await self._run(self.log.delete_before, offset)
 
-    async def records(
+    @overload
+    def records(
         self, start: int | None = None, stop: int | None = None, **bounds: Unpack[_Records]
-    ) -> AsyncIterator[Record]:
+    ) -> AsyncIterator[Record]: ...
+    @overload
+    def records(
+        self, start: int | None = None, stop: int | None = None, **bounds: Unpack[_Decoding]
+    ) -> AsyncIterator[DecodedRecord]: ...
+    async def records(
+        self, start: int | None = None, stop: int | None = None, **bounds: Unpack[_Decoding]
+    ) -> AsyncIterator[Record | DecodedRecord]:
         """Yield the records of `Log.records`; a thread reads up to 1,024 of them at a time."""
-        source = await self._run(self.log.records, start, stop, **bounds)
+        source = await self._run(partial(self.log.records, start, stop, **bounds))
         async for record in self._in_chunks(source, RECORDS_PER_CALL):
             yield record
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
     from kafkalog.dirs.log_dirs import LogDirs
     from kafkalog.dirs.scan import ArrowTopicScan, Order, TopicScan
+    from kafkalog.inspect.counts import PathCounts
     from kafkalog.log.log import Log
     from kafkalog.records.table import Table
+    from kafkalog.where import Expression
 
 
 class TopicLogs:
@@ -91,6 +93,26 @@ class TopicLogs:
         [0, 1]
         """
         return self.scan(columns, order=order, **options).to_polars()
+
+    def count_by(
+        self,
+        path: str,
+        *,
+        where: str | Expression | None = None,
+        top: int = 20,
+        progress: Callable[[float], object] | None = None,
+        **typed: Any,
+    ) -> PathCounts:
+        """Return the numbers of records of all partitions by a field; arguments and errors as for `Log.count_by`.
+
+        >>> topic = dirs.create_topic("orders", 2)
+        >>> info = dirs["orders", 1].append([b"first", b"second"])
+        >>> [(one.value, one.records) for one in dirs["orders"].count_by("partition").top]
+        [(1, 2)]
+        """
+        from kafkalog.log.counting import count_logs_by
+
+        return count_logs_by(self._dirs.logs(self.name), path, where, top, progress, typed)
 
     def __getitem__(self, partition: int) -> Log:
         return self._dirs[self.name, partition]

@@ -177,7 +177,8 @@ class ValueTally:
             limit = f"has more than {human_size(self._most_bytes)} of different values"
         if limit:
             raise IllegalArgument(
-                f"{self._name} {limit}", hint="give a path with fewer values, narrow --where, or use `kafkalog sql`"
+                f"{self._name} {limit}",
+                hint="give a path with fewer values, narrow the condition (--where), or use `kafkalog sql`",
             )
 
 

@@ -14,7 +14,8 @@ from kafkalog._core.keys.key_picker import KeyPicker
 from kafkalog._core.keys.key_reader import UNDECIDED, Undecided
 from kafkalog._core.keys.key_walk import are_bytes, hash_key, hash_keys
 from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange, StorageError
-from kafkalog.keys.parts import NOT_FOUND, Part, Parts
+from kafkalog.keys.part import Part
+from kafkalog.keys.parts import NOT_FOUND, Parts
 from kafkalog.reading.chunks import check_tail, record_tables, records
 from kafkalog.reading.source import end_of, refresh
 from kafkalog.storage.fast_lookup import LARGEST_WINDOW_BYTES, OFFSET_BYTES, record_at_offset

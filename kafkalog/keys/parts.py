@@ -16,9 +16,10 @@ from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_reader import KeyReader, ReadPart
 from kafkalog.errors import CorruptIndex, StorageError
 from kafkalog.keys.build import open_index, take_keys
-from kafkalog.keys.view_end import ViewEnd
+from kafkalog.keys.log_end import LogEnd, told
+from kafkalog.keys.part import Part
 from kafkalog.reading.chunks import batch_chunks
-from kafkalog.reading.source import truncation_count, was_truncated
+from kafkalog.reading.source import truncation_count
 from kafkalog.sidecars.identity import FileStamp, new_secret, stamp_of
 from kafkalog.storage.fast_lookup import record_at_offset
 from kafkalog.storage.readonly.view import LogView
@@ -36,61 +37,9 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 PAGES_BYTES: Final = 256 << 20
 """Memory for the pages of all indexes of a log; beyond it they are given back and read again when needed."""
-MAP_BYTES: Final = 256 << 20
-"""Default memory for the keys of a log's end."""
-_RECORD_BYTES: Final = 28
-"""Memory of a record in a map that is full."""
 CALLS_BETWEEN_CHECKS: Final = 255
 """A mask: the memory of the pages is counted once in so many calls, which read at most as many pages a segment."""
 NOT_FOUND: Final = -1
-LAST_OFFSET: Final = 2**63 - 1
-_LAST_CHUNK_BYTES: Final = 61
-
-
-def most_records(map_bytes: int) -> int:
-    """Return the number of records whose map takes at most `map_bytes`: a power of two, or 0.
-
-    >>> most_records(256 << 20), most_records(1 << 10)
-    (8388608, 0)
-    """
-    return 0 if map_bytes < 64 * _RECORD_BYTES else 1 << (map_bytes // _RECORD_BYTES).bit_length() - 1
-
-
-class Part:
-    """Offsets in [base_offset, bound) of one segment, or of the log's end. Threads: under the lock of the `Parts`."""
-
-    __slots__ = ("base_offset", "bound", "index", "secret", "segment")
-
-    def __init__(
-        self, segment: Any, base_offset: int, bound: int, secret: bytes, index: KeyIndex | KeyMap | None
-    ) -> None:
-        self.segment = segment
-        self.base_offset = base_offset
-        self.bound = bound
-        self.secret = secret
-        self.index = index
-        """None: the segment is searched."""
-
-    def drop_index(self) -> None:
-        """Search the segment from here on: its index is damaged."""
-        index, self.index = self.index, None
-        error = index.error if isinstance(index, KeyIndex) else None
-        _LOG.warning(
-            "the key index of segment %d of %s is damaged, the segment is searched instead%s",
-            self.base_offset, self.segment.path, "" if error is None else f": {error}",
-        )  # fmt: skip
-
-
-def _with_records(chunk: Chunk, most: int) -> Chunk:
-    """Return the chunk, or as many of its first batches as have at most so many records; an unknown count is one."""
-    batches = chunk.batches
-    if batches.record_count <= most:
-        return chunk
-    for row in range(chunk.first, chunk.last):
-        most -= max(1, batches[row].count)
-        if most < 0:
-            return chunk._replace(last=row)
-    return chunk
 
 
 class Parts:
@@ -115,23 +64,13 @@ class Parts:
         self._source = source
         self._segments: object = None
         self._closed: dict[int, tuple[FileStamp, int, Part]] = {}
-        self._parts: list[Part] = []
-        self._map_records = most_records(MAP_BYTES if map_bytes is None else map_bytes)
+        self._closed_truncations = -1
         self._tried: dict[int, FileStamp | None] = {}
         self._secret = new_secret()
-        self._tail: KeyMap | None = None
-        self._is_full = False
-        self._tail_base = -1
-        self._covered = -1
-        self._truncations = -1
-        self._last_batch: tuple[int, bytes] | None = None
-        self._read_end = -1
-        self._map_start = -1  # offsets of the log's end from here on are in the map
-        self._gaps: list[Skipped] = []  # damage at the log's end that the map leaves out
-        self._view_end = ViewEnd(source) if isinstance(source, LogView) else None
-        self._closed_truncations = -1
+        self._end = LogEnd(source, tell, map_bytes)
+        self._parts: list[Part] = []
+        self._end_parts: list[Part] | None = None  # of the log's end among the parts
         self._calls = 0
-        self._view_state: object = None
         self.reader: KeyReader | None = None
         """Looks up single keys as long as the log is as it was at the last `trust`; None in mode "r"."""
 
@@ -150,18 +89,16 @@ class Parts:
         if segments is not self._segments:
             self._follow_segments(segments)
             self._segments = segments
-        if self._gaps and skipped is None:
-            self._begin_tail(self._tail_base)  # its damage is raised
-        source = self._source
-        if isinstance(source, LogView):
-            state = source.state
-            if state is not self._view_state:
-                self._follow_end(segments, skipped)
-                self._view_state = state if self._read_end >= 0 else None
-        elif source.log_end_offset != self._read_end or source.truncation_count != self._truncations:
-            self._follow_end(segments, skipped)
+        end = self._end
+        if end.is_behind(skipped):
+            self._distrust_reader()
+            end.follow(segments, skipped)
+        if end.parts is not self._end_parts:
+            self.reader = None
+            self._parts = [*(part for _, _, part in self._closed.values()), *end.parts]
+            self._end_parts = end.parts
         if skipped is not None:
-            skipped.extend([piece for piece in self._gaps if piece not in skipped])  # it was logged when it was read
+            skipped.extend([piece for piece in end.gaps if piece not in skipped])  # it was logged when it was read
         self._calls += 1
         if not self._calls & CALLS_BETWEEN_CHECKS:
             self._limit_memory()
@@ -194,7 +131,6 @@ class Parts:
         if truncations != self._closed_truncations:
             known = {}  # a segment may have been written again within one tick of its file's times
             self._closed_truncations = truncations
-        parts: list[Part] = []
         for segment, following in zip(segments[:-1], segments[1:], strict=True):
             base, bound = segment.base_offset, following.base_offset
             stamp = self._stamp(segment)
@@ -205,21 +141,7 @@ class Parts:
                 part = held[2]
                 part.segment = segment
             self._closed[base] = stamp, segment.size, part
-            parts.append(part)
-        active = segments[-1]
-        self._parts = parts
-        if active.base_offset != self._tail_base:
-            self._begin_tail(active.base_offset)
-        self._set_end_parts(active)
-
-    def _set_end_parts(self, active: Any) -> None:
-        """Replace the parts of the active segment: what is in the map, and what lies behind it once that is full."""
-        self.reader = None
-        closed = [part for part in self._parts if part.base_offset < self._tail_base]
-        bound = self._covered if self._is_full else LAST_OFFSET
-        mapped = Part(active, self._tail_base, bound, self._secret, self._tail)
-        behind = [Part(active, bound, LAST_OFFSET, self._secret, None)] if self._is_full else []
-        self._parts = [*closed, mapped, *behind]
+        self._end.move(segments[-1])
 
     def _is_new(self, part: Part) -> bool:
         """Return True for a part without an index if there is one now that was not tried: another process built it."""
@@ -249,77 +171,10 @@ class Parts:
             return Part(segment, base, bound, self._secret, None)
         return Part(segment, base, bound, opened.header.secret, opened.pages)
 
-    def _begin_tail(self, base_offset: int) -> None:
-        self.reader = None
-        self._tail = KeyMap(self._secret, base_offset)
-        self._tail_base = self._covered = self._map_start = base_offset
-        self._is_full = False
-        self._last_batch = None
-        if self._view_end is not None:
-            self._view_end.forget()
-        self._gaps = []
-        self._read_end = -1
-        self._view_state = None
-        if self._parts:
-            self._set_end_parts(self._parts[-1].segment)
-
-    def _follow_end(self, segments: LogSegments[Any], skipped: list[Skipped] | None) -> None:
-        """Put the keys of the batches that were appended into the map; begin again where they do not continue it."""
-        self._distrust_reader()
-        source, end = self._source, self._source.log_end_offset
-        truncations = truncation_count(source)
-        is_lower = source.log_start_offset < self._map_start > self._tail_base
-        is_same = self._is_same_log(segments)  # always asked: it keeps what it saw of the file
-        if truncations != self._truncations or is_lower or self._gaps or not is_same:
-            self._truncations = truncations
-            self._begin_tail(self._tail_base)
-        if end == self._read_end:
-            return  # in mode "r" something else of the log changed
-        start = max(self._covered, source.log_start_offset)
-        if start > self._covered:
-            self._map_start = start
-        assert self._tail is not None
-        try:
-            skips = None if skipped is None else self._gaps
-            chunks = batch_chunks(source, start, end, skipped=skips) if start < end and not self._is_full else iter(())
-            for chunk in self._told(chunks):
-                fitting = _with_records(chunk, self._map_records - self._tail.records)
-                if fitting.last > fitting.first:
-                    take_keys(self._tail, fitting)
-                    self._note_last(fitting)
-                if fitting is not chunk:
-                    self._is_full = True
-                    self._set_end_parts(segments[-1])
-                    break
-        except BaseException:
-            self._begin_tail(self._tail_base)  # it may hold some of the keys of a chunk
-            raise
-        if was_truncated(source, truncations):
-            self._truncations = -1
-        else:
-            self._read_end = end
-
-    def _note_last(self, chunk: Chunk) -> None:
-        row = chunk.last - 1
-        position = chunk.batches.position(row)
-        at = position - chunk.position
-        self._covered = chunk.next_offset
-        self._last_batch = position, bytes(chunk.data[at : at + _LAST_CHUNK_BYTES])
-        if self._view_end is not None:
-            self._view_end.note(chunk)
-
-    def _is_same_log(self, segments: LogSegments[Any]) -> bool:
-        """Return False if another process cut the active segment: what the map was made of is gone."""
-        is_same = self._view_end is None or self._view_end.is_same()
-        if self._last_batch is None or not is_same:
-            return is_same
-        position, header = self._last_batch
-        data = segments[-1].records
-        return position + len(header) <= data.size and bytes(data.read(position, len(header))) == header
-
     def distrust(self) -> None:
         """Read the log's end again: a record there is not the one that the map has."""
-        self._begin_tail(self._tail_base)
+        self.reader = None
+        self._end.begin()
 
     def _limit_memory(self) -> None:
         indexes = [part.index for part in self._parts if isinstance(part.index, KeyIndex)]
@@ -349,13 +204,7 @@ class Parts:
     def _chunks(self, start: int, stop: int, skipped: list[Skipped] | None) -> Iterator[Chunk]:
         if start >= stop:
             return iter(())
-        return self._told(batch_chunks(self._source, start, stop, sequential=True, skipped=skipped))
-
-    def _told(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        for chunk in chunks:
-            if self._tell is not None:
-                self._tell(chunk.batches.base_offset(chunk.first))
-            yield chunk
+        return told(batch_chunks(self._source, start, stop, sequential=True, skipped=skipped), self._tell)
 
     def find_last(
         self, part: Part, secret_hash: int, below: int, start: int, skipped: list[Skipped] | None

@@ -9,19 +9,23 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.inspect.counts import TOP_VALUES, PathCounts, ValueCount, ValueTally, json_value
 from kafkalog.log.pruning import PrunedScan
 from kafkalog.log.read import offset_range
-from kafkalog.log.scan import LogScan
+from kafkalog.log.scan import SCHEMA_OPTIONS, LogScan
 from kafkalog.log.selection import Selection, select_matching, selection_of
 from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
 from kafkalog.records.column_reader import COLUMNS
+from kafkalog.util.keywords import unknown_keyword
 from kafkalog.where import Field, parse_field
+from kafkalog.where.nodes import Step
 
 if TYPE_CHECKING:
     import pyarrow
 
     from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
+    from kafkalog.where import Expression
 
 _OF_A_SCHEMA: Final = ("schema", "schemas", "registry", "subject")
+_DECODING: Final = ("key", "value", *SCHEMA_OPTIONS)
 _BY: Final = "by"
 
 
@@ -29,7 +33,7 @@ def count_by(
     logs: Sequence[Log],
     path: str,
     *,
-    where: str | None = None,
+    where: str | Expression | None = None,
     most_rows: int = TOP_VALUES,
     tell: Callable[[Log, float], object] | None = None,
     **typed: Any,
@@ -50,10 +54,43 @@ def count_by(
     return counter.result(logs[0].topic, most_rows)
 
 
+def count_logs_by(
+    logs: Sequence[Log],
+    path: str,
+    where: str | Expression | None,
+    top: int,
+    progress: Callable[[float], object] | None,
+    typed: Mapping[str, Any],
+) -> PathCounts:
+    """Return the result of the public calls: that of `count_by`, with one share of progress for all logs together.
+
+    Raises TypeError for an unknown keyword.
+    """
+    if unknown := {name: 0 for name in typed if name not in _DECODING}:
+        raise unknown_keyword("count_by", unknown, ("path", "where", "top", "progress", *_DECODING))
+    if isinstance(top, bool) or not isinstance(top, int) or top < 0:
+        raise IllegalArgument(f"top is {top!r}", hint="give the number of values to list, 0 or more")
+    total = sum(log.end_offset - log.start_offset for log in logs)
+    done = dict.fromkeys(map(id, logs), 0.0)
+
+    def tell(log: Log, share: float) -> None:
+        assert progress is not None
+        done[id(log)] = share * (log.end_offset - log.start_offset)
+        progress(min(sum(done.values()) / max(total, 1), 1.0))
+
+    return count_by(logs, path, where=where, most_rows=top, tell=None if progress is None else tell, **typed)
+
+
 class _Counter:
     """One counting in progress."""
 
-    def __init__(self, logs: Sequence[Log], field: Field, where: str | None, typed: Mapping[str, Any]) -> None:
+    def __init__(
+        self, logs: Sequence[Log], field: Field, where: str | Expression | None, typed: Mapping[str, Any]
+    ) -> None:
+        if field.has_each:
+            raise IllegalArgument(
+                f"{field} is any number of values, and each record counts once", hint="write [0] for one of them"
+            )
         self._logs = logs
         self._field = field
         self._ranges = {id(log): offset_range(log, None, None, None, None, "log_end", True) for log in logs}
@@ -80,7 +117,7 @@ class _Counter:
     def _is_plain_path(self) -> bool:
         """True for a path whose names can be joined by dots."""
         names = self._field.path[1:]
-        return bool(names) and not any("." in name for name in names)
+        return bool(names) and not any("." in name or isinstance(name, Step) for name in names)
 
     def _json_decoder(self) -> Any:
         """Return a decoder of the one field as JSON text, of whatever kind it is; else of the types of a sample."""

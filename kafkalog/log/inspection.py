@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Never
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.inspect.segment import SEGMENT_COLUMNS, Segment
@@ -15,6 +15,7 @@ from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
     from kafkalog._core.log.producer_state import ProducerState
+    from kafkalog.inspect.counts import PathCounts
     from kafkalog.inspect.parts import Epoch, IndexSummary
     from kafkalog.inspect.plot import LogPlot
     from kafkalog.inspect.rows import Rows
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.reading.source import LogSource
     from kafkalog.storage.index.aborted_txns import AbortedTxn
+    from kafkalog.where import Expression
 
 _STATS: Final = ("sizes", "keys", "sample_bytes", "progress")
 
@@ -127,6 +129,34 @@ def stats(
     details = {} if limit is not None else {"detail_bytes": None}
     request = SurveyOptions(limit, sizes=sizes, keys=keys, first_dirty_offset=first_dirty, **details)
     return survey(source, log.topic_partition, request, progress, locate=damage_locator(source))
+
+
+def count_by(
+    log: Log,
+    path: str,
+    *,
+    where: str | Expression | None = None,
+    top: int = 20,
+    progress: Callable[[float], object] | None = None,
+    **typed: Any,
+) -> PathCounts:
+    """Return the numbers of records, and the bytes of their keys and values, by a field of them, most records first.
+
+    `path` is a field as in conditions (docs/where.md): `key`, `partition`, `header.trace`, or a path into a decoded key
+    or value, for which `key`, `value`, `schema`, `schemas`, `registry`, `subject`, `message` and `framing` are as for
+    `scan`. With `where` only the records for which the condition is true are counted. The `top` values are listed, the
+    others summed up. `progress` is called repeatedly with the share that is read, up to 1. Every record that can be
+    read is counted once; damage is passed over and listed.
+
+    Raises IllegalArgument for a path or condition that does not fit, and for more than 100,000 different values.
+
+    >>> counts = log.count_by("key", where="offset < 10")
+    >>> counts.records, counts.distinct, counts.top[0]
+    (2, 2, ValueCount(value=b'u-1', records=1, bytes=8))
+    """
+    from kafkalog.log.counting import count_logs_by
+
+    return count_logs_by([log], path, where, top, progress, typed)
 
 
 def plot(log: Log, *kinds: str, stats: LogStats | None = None) -> LogPlot:

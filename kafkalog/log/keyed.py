@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Never
 
-from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.errors import IllegalArgument
 from kafkalog.reading.source import isolation_of, refreshed, skipped_of
 from kafkalog.util.events import Event, add
 from kafkalog.util.keywords import unknown_keyword
@@ -21,13 +20,12 @@ if TYPE_CHECKING:
     from kafkalog._core.batch.record import Record
     from kafkalog.keys.latest import LatestRecords
     from kafkalog.keys.lookup import KeyLookup
-    from kafkalog.keys.manage import KeyIndexInfo, Known
+    from kafkalog.keys.manage import KeyIndexInfo
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.log.log import Log
     from kafkalog.log.writable import WritableLog
     from kafkalog.storage.damage import Skipped
 
-_LOG: Final = logging.getLogger(__name__)
 BUILD_TASK: Final = "build-key-index"
 _OPTIONS: Final = ("isolation", "on_damage", "skipped")
 KeyStore = str | os.PathLike[str] | None
@@ -241,26 +239,35 @@ def set_key_memory(log: Log, key_memory_bytes: int) -> None:
 def _index_when_rolled(log: Log, opened: WritableLog) -> None:
     """Build the missing indexes of a log in the background now and whenever it rolls, until it is closed.
 
-    A failure is logged, and the segment is searched; `build_key_index` raises it.
+    What `IndexBuilder` says of failures goes for these; `build_key_index` raises them.
     """
+    from kafkalog.keys import background
+
     tasks = opened.tasks
     if tasks is None:
         return
-    alive, place, path = weakref.ref(log), place_of(log), opened.path
-    known: Known = {}
+    alive, path = weakref.ref(log), opened.path
+    is_waiting = False  # for another try; only the thread of the tasks sets it
+
+    def forget(_: object) -> None:
+        owner = alive()
+        keys = None if owner is None else owner._keys
+        if keys is not None:
+            keys.forget()
 
     def build() -> None:
-        from kafkalog.keys.manage import build_indexes
-
+        nonlocal is_waiting
         owner = alive()
-        if owner is None or owner.closed:
+        if owner is None or owner.closed or owner._opened is None or owner._key_builder is None:
             return
-        try:
-            build_indexes(owner._source, place, known=known)
-        except (KafkalogError, OSError, ValueError, MemoryError) as error:
-            _LOG.warning("cannot build the key indexes of %s in the background: %s", path, error)
-        if owner._keys is not None:
-            owner._keys.forget()
+        if not owner._key_builder.run([owner._opened.log]) and not is_waiting:
+            is_waiting = True
+            tasks.schedule(BUILD_TASK, build_again, background.PERIOD_MS)
+
+    def build_again() -> None:
+        nonlocal is_waiting
+        is_waiting = False
+        build()
 
     def rolled(event: Event) -> None:
         owner = alive()
@@ -269,6 +276,7 @@ def _index_when_rolled(log: Log, opened: WritableLog) -> None:
         elif event.path == path:
             tasks.schedule(BUILD_TASK, build)
 
+    log._key_builder = background.IndexBuilder(log._key_store, forget)
     hook = add("roll", rolled)
     tasks.schedule(BUILD_TASK, build)
 

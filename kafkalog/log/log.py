@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.inspect.parts import Epoch, IndexSummary
     from kafkalog.inspect.rows import Rows
     from kafkalog.inspect.segment import Segment
+    from kafkalog.keys.background import IndexBuilder
     from kafkalog.keys.lookup import KeyLookup
     from kafkalog.log.slice import LogSlice
     from kafkalog.log.writable import WritableLog
@@ -61,8 +62,8 @@ class Log:
     """
 
     __slots__ = (
-        "__weakref__", "_key_memory_bytes", "_key_store", "_keys", "_opened", "_source", "_time_ranges", "path",
-        "topic_partition",
+        "__weakref__", "_key_builder", "_key_memory_bytes", "_key_store", "_keys", "_opened", "_source", "_time_ranges",
+        "path", "topic_partition",
     )  # fmt: skip
 
     def __init__(self, source: LogSource, opened: WritableLog | None) -> None:
@@ -70,6 +71,7 @@ class Log:
         self.topic_partition: TopicPartition = source.topic_partition
         self._source = source
         self._opened = opened
+        self._key_builder: IndexBuilder | None = None
         self._key_memory_bytes: int | None = None
         self._key_store: keyed.KeyStore = None
         self._keys: KeyLookup | None = None
@@ -261,6 +263,7 @@ class Log:
         return inspection.aborted_txns(self)
 
     stats = inspection.stats
+    count_by = inspection.count_by
     plot = inspection.plot
     browse = inspection.browse
     _repr_html_ = inspection.repr_html
@@ -293,6 +296,8 @@ class Log:
         """
         opened = self._opened
         self._keys = None  # and the files of its key indexes
+        if self._key_builder is not None:
+            self._key_builder.stop()
         if opened is not None:
             opened.close()
         else:

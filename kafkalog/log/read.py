@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, overload
 
 from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument
@@ -20,11 +20,14 @@ from kafkalog.util.times import Time, to_ms
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
+    from kafkalog.log.matching import DecodedRecord
     from kafkalog.storage.damage import Skipped
     from kafkalog.where import Expression
 
 Item = TypeVar("Item")
-_TYPED: Final = frozenset({"key", "value", "on_undecodable", "schema", "schemas", "registry", "message"})
+_DECODING: Final = (
+    "key", "value", "on_undecodable", "schema", "schemas", "registry", "subject", "message", "framing",
+)  # fmt: skip
 _RANGE: Final = ("start", "stop", "since", "until", "isolation", "on_damage", "skipped")
 
 
@@ -53,6 +56,23 @@ def slice(
     return LogSlice(log, clamped(start, first, first, end), clamped(stop, end, first, end), isolation)
 
 
+@overload
+def records(
+    log: Log,
+    start: int | None = None,
+    stop: int | None = None,
+    *,
+    since: Time | None = ...,
+    until: Time | None = ...,
+    isolation: str | None = ...,
+    on_damage: str = ...,
+    skipped: list[Skipped] | None = ...,
+    where: str | Expression | None = ...,
+) -> Iterator[Record]: ...
+@overload
+def records(
+    log: Log, start: int | None = None, stop: int | None = None, **arguments: Any
+) -> Iterator[DecodedRecord]: ...
 def records(
     log: Log,
     start: int | None = None,
@@ -65,7 +85,7 @@ def records(
     skipped: list[Skipped] | None = None,
     where: str | Expression | None = None,
     **typed: Any,
-) -> Iterator[Record]:
+) -> Iterator[Record] | Iterator[DecodedRecord]:
     """Yield the records with offsets in [start, stop), in order; default: from the log start to the log end.
 
     `since` and `until` are bounds by time instead: reading starts at the first record at or after `since`, and ends
@@ -79,8 +99,11 @@ def records(
     intact batch and continues behind them; each skipped range is logged as a warning and appended to the list
     `skipped`.
 
-    With `where`, a condition (docs/where.md), only the records for which it is true are yielded. It may look into keys
-    and values with `key`, `value`, `on_undecodable`, `schema`, `schemas`, `registry` and `message`, as for `scan`.
+    With `where`, a condition (docs/where.md), only the records for which it is true are yielded.
+
+    With `key` or `value`, the name of a decoder, each is a `DecodedRecord`: a named tuple with the decoded key or value
+    and the stored `record`. `on_undecodable`, `schema`, `schemas`, `registry`, `subject`, `message` and `framing` are
+    as for `scan`. A condition may then look into the decoded value.
 
     Raises OffsetOutOfRange for a start outside the log. Iteration raises CorruptRecord at damage, after all records
     before it; InvalidRecord for damage inside a batch whose checksum is right; IllegalArgument for an unknown
@@ -92,21 +115,25 @@ def records(
     [1]
     >>> list(log.records(since="2100-01-01"))
     []
+    >>> [(one.offset, one.value) for one in log.records(value="string", where="value == 'second'")]
+    [(1, 'second')]
     """
-    if typed and not typed.keys() <= _TYPED:
-        raise unknown_keyword("records", {one: 0 for one in typed if one not in _TYPED}, (*_RANGE, "where"))
-    if where is None:
-        if typed:
-            name = next(iter(typed))
-            raise IllegalArgument(f"{name} is given without where", hint="records are bytes: log.scan decodes them")
+    if unknown := {one: 0 for one in typed if one not in _DECODING}:
+        raise unknown_keyword("records", unknown, (*_RANGE, "where", *_DECODING))
+    decoded = [root for root in ("key", "value") if typed.get(root) is not None]
+    if where is None and not decoded:
+        if given := next((name for name, value in typed.items() if value is not None), None):
+            raise IllegalArgument(f"{given} is given, but nothing is decoded", hint="give value= or key= as well")
         return _read(chunks.records, log, (start, stop, since, until), isolation, on_damage, skipped)
-    from kafkalog.log.matching import matching_records
+    from kafkalog.log.matching import matching_records, records_decoded
     from kafkalog.log.typed_scan import typed_scan
 
     level = isolation_of(isolation)
     first, last = offset_range(log, start, stop, since, until, level, on_damage == "skip")
     options = {"isolation": isolation, "on_damage": on_damage, "skipped": skipped}
-    return matching_records(typed_scan(log, first, last, ["offset"], {**typed, "where": where}, options))
+    if decoded:
+        return records_decoded(log, (first, last), decoded, where, typed, options)
+    return matching_records(typed_scan(log, first, last, ["offset"], {"where": where, **typed}, options))
 
 
 def batches(

@@ -11,6 +11,7 @@ from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.where import Bounds, Expression, Field, parse, parse_field
 from kafkalog.where.bounds import EVERY
 from kafkalog.where.fields import COLUMN_OF
+from kafkalog.where.nodes import Step
 
 if TYPE_CHECKING:
     import pyarrow
@@ -401,7 +402,8 @@ def _json_options(
     if expression is not None and () in getattr(expression.names, root):
         wanted.add(())
     options: dict[str, Any] = {"strict": False}
-    if () not in wanted and not any("." in name for path in (*wanted, *compared) for name in path):
+    names = [name for path in (*wanted, *compared) for name in path]
+    if () not in wanted and not any("." in name or isinstance(name, Step) for name in names):
         words = {
             path: None if path in wanted or kind is None else _WORDS.get(kind.name) for path, kind in compared.items()
         }

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 from kafkalog.errors import IllegalArgument
 from kafkalog.where.fields import COLUMN_OF, unknown_name
 from kafkalog.where.kinds import FIXED, Kind, kind_of, storage_type
-from kafkalog.where.nodes import Field
+from kafkalog.where.lists import Elements, element_of, is_list
+from kafkalog.where.nodes import Field, Step
 
 _TYPES = {
     Kind.INTEGER: pa.int64(), Kind.TIME: pa.timestamp("ms", "UTC"), Kind.BYTES: pa.binary(), Kind.TEXT: pa.string()
@@ -26,6 +27,14 @@ def field_type(field: Field, key: pa.DataType, value: pa.DataType) -> pa.DataTyp
     found = storage_type(key if field.root == "key" else value)
     done = field.root
     for name in field.path[1:]:
+        if isinstance(name, Step):
+            if pa.types.is_null(found):
+                break
+            if not is_list(found):
+                raise _no_path(field, done, kind_of(found), "[0] and [*] go into lists")
+            found = storage_type(found.value_type)
+            done = f"{done}{name}"
+            continue
         if pa.types.is_struct(found):
             names = [found.field(n).name for n in range(found.num_fields)]
             if name not in names:
@@ -36,6 +45,9 @@ def field_type(field: Field, key: pa.DataType, value: pa.DataType) -> pa.DataTyp
             found = found.item_type
         elif pa.types.is_null(found):
             break
+        elif is_list(found):
+            hint = f"write {done}[0].{name} for one of its elements, {done}[*].{name} for each"
+            raise _no_path(field, done, kind_of(found), hint)
         else:
             raise _no_path(field, done, kind_of(found))
         found = storage_type(found)
@@ -46,10 +58,10 @@ def field_type(field: Field, key: pa.DataType, value: pa.DataType) -> pa.DataTyp
 _AS_THEY_ARE = frozenset(Kind) - {Kind.BYTES, Kind.TEXT, Kind.FLOAT}
 
 
-def _no_path(field: Field, done: str, kind: Kind) -> IllegalArgument:
+def _no_path(field: Field, done: str, kind: Kind, given: str | None = None) -> IllegalArgument:
     hint = f"it has no parts; decode it, as with {field.root}='json' or 'avro'"
     if kind is not Kind.BYTES or "." in done:
-        hint = "it has no parts"
+        hint = given or "it has no parts"
     return IllegalArgument(f"{done} is {kind.value}, at character {field.position + 1} of the expression", hint=hint)
 
 
@@ -81,11 +93,12 @@ def plain(array: pa.Array) -> pa.Array:
 class Rows:
     """Rows of a record batch, with the arrays of the fields made so far."""
 
-    __slots__ = ("_arrays", "_batch")
+    __slots__ = ("_arrays", "_batch", "_elements")
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
         self._arrays: dict[tuple[str, ...], pa.Array] = {}
+        self._elements: dict[tuple[str, ...], Elements] = {}
 
     def __len__(self) -> int:
         return self._batch.num_rows  # type: ignore[no-any-return]
@@ -99,7 +112,16 @@ class Rows:
         """Return the array of a field."""
         found = self._arrays.get(field.path)
         if found is None:
-            found = self._arrays[field.path] = self._computed(field)
+            found = self.elements(field).gathered() if field.has_each else self._computed(field)
+            self._arrays[field.path] = found
+        return found
+
+    def elements(self, field: Field) -> Elements:
+        """Return the values of a field that leads to each element of a list."""
+        found = self._elements.get(field.path)
+        if found is None:
+            column = self._column(COLUMN_OF[field.root], field)
+            found = self._elements[field.path] = _reached(column, field)
         return found
 
     def _computed(self, field: Field) -> pa.Array:
@@ -124,16 +146,33 @@ class Rows:
 
 
 def _part(array: pa.Array, field: Field) -> pa.Array:
-    """Return the array at a path; null where a record on the way is null, or a map has no such key."""
+    """Return the array at a path; null where a record on the way is null, or a map or list has no such entry."""
     array = plain(array)
     for name in field.path[1:]:
-        if pa.types.is_struct(array.type):
-            array = plain(pc.struct_field(array, name))
-        elif pa.types.is_map(array.type):
-            array = plain(pc.map_lookup(array, pa.scalar(name, array.type.key_type), "first"))
-        else:
-            return pa.nulls(len(array))
+        array = _step(array, name)
     return array
+
+
+def _step(array: pa.Array, name: str) -> pa.Array:
+    if pa.types.is_struct(array.type):
+        return plain(pc.struct_field(array, name))
+    if pa.types.is_map(array.type):
+        return plain(pc.map_lookup(array, pa.scalar(name, array.type.key_type), "first"))
+    if isinstance(name, Step) and name.element is not None and is_list(array.type):
+        return plain(element_of(array, name.element))
+    return pa.nulls(len(array))
+
+
+def _reached(array: pa.Array, field: Field) -> Elements:
+    """Return what a path leads to that goes through each element of lists."""
+    found = Elements.of(plain(array))
+    for name in field.path[1:]:
+        if isinstance(name, Step) and name.element is None:
+            found = found.flattened()
+            found = found._replace(values=plain(found.values))
+        else:
+            found = found._replace(values=_step(found.values, name))
+    return found
 
 
 def header(headers: pa.ListArray, name: str) -> pa.Array:

@@ -92,17 +92,15 @@ class Compiled:
         field = node.field
         kind = self._kind(field)
         if isinstance(node, IsNull):
-            return lambda rows: pc.is_null(rows.field(field))
+            return _tested(field, pc.is_null)
         if isinstance(node, In):
             for value in node.values:
                 check_literal(field, kind, value)
-            among = membership(self._type(field), kind, node.values)
-            return lambda rows: among(rows.field(field))
+            return _tested(field, membership(self._type(field), kind, node.values))
         check_operand(node, kind)
         if isinstance(node, Truth) or kind is Kind.NULL:
-            return lambda rows: pc.cast(rows.field(field), pa.bool_())
-        found = like(node) if isinstance(node, Like) else matches(node)
-        return lambda rows: found(rows.field(field))
+            return _tested(field, lambda column: pc.cast(column, pa.bool_()))
+        return _tested(field, like(node) if isinstance(node, Like) else matches(node))
 
     def _comparison(self, node: Compare) -> Term:
         left, right = node.left, node.right
@@ -110,14 +108,28 @@ class Compiled:
         check_order(left, kind, node.operator)
         if isinstance(right, Literal):
             check_literal(left, kind, right)
-            compared = comparison(self._type(left), kind, node.operator, right)
-            return lambda rows: compared(rows.field(left))
+            return _tested(left, comparison(self._type(left), kind, node.operator, right))
+        for one in (left, right):
+            if one.has_each:
+                raise misfit(one, self._kind(one), "there are many of it", "[*] goes with constants: write [0] for one")
         other = self._kind(right)
         try:
             both = compare_fields(self._type(left), kind, node.operator, self._type(right), other)
         except IllegalArgument:
             raise misfit(left, kind, f"{right} is {other.value}", "compare fields of one kind") from None
         return lambda rows: both(rows.field(left), rows.field(right))
+
+
+def _tested(field: Field, test: Callable[[pa.Array], pa.BooleanArray]) -> Term:
+    """Return the term that tests a field: true for a record if it is true for any element that the path leads to."""
+    if not field.has_each:
+        return lambda rows: test(rows.field(field))
+
+    def any_element(rows: Rows) -> pa.BooleanArray:
+        found = rows.elements(field)
+        return found.any(test(found.values))
+
+    return any_element
 
 
 def _combined(parts: list[_Costed], is_and: bool, rows: Rows) -> pa.BooleanArray:

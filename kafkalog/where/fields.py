@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.where.nodes import Field
+from kafkalog.where.nodes import Field, Step
 
 COLUMN_OF: Final = {
     "offset": "offset", "time": "timestamp", "key": "key", "value": "value", "header": "headers",
@@ -30,6 +30,11 @@ def checked_field(path: tuple[str, ...], position: int) -> Field:
             hint="paths go into key and value, and header.NAME is a header",
         )
     if root == "header":
+        if any(isinstance(one, Step) for one in rest):
+            raise IllegalArgument(
+                f"a header is no list, at character {position + 1} of the expression",
+                hint='of headers with one name the last counts; write header."a[0]" for a header with such a name',
+            )
         if not rest:
             raise IllegalArgument(
                 f"header needs a name, at character {position + 1} of the expression", hint="write header.NAME"

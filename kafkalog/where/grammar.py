@@ -24,6 +24,7 @@ from kafkalog.where.nodes import (
     Node,
     Not,
     Or,
+    Step,
     Truth,
 )  # fmt: skip
 
@@ -62,7 +63,7 @@ GRAMMAR: Final = r"""
     | operand    -> truth
 
 ?operand: field | literal
-field: NAME ("." (NAME | QUOTED))*
+field: NAME ("." (NAME | QUOTED) | ELEMENT)*
 literal: NUMBER | STRING | BYTES | TRUE | FALSE | _NULL
 
 COMPARISON: "==" | "!=" | "<=" | ">=" | "<" | ">"
@@ -77,6 +78,7 @@ _NULL.2: /null(?![\w$@-])/i
 TRUE.2: /true(?![\w$@-])/i
 FALSE.2: /false(?![\w$@-])/i
 NAME: /[^\W\d][\w$@-]*/
+ELEMENT: /\[[ \t\r\n]*(?:\*|-?[0-9]{1,9})[ \t\r\n]*\]/
 QUOTED: /"(?:[^"]|"")*"/
 NUMBER: /-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.])/
 STRING: /'(?:[^']|'')*'/
@@ -87,7 +89,8 @@ BYTES.3: /[xX]'(?:[0-9A-Fa-f]{2})*'/
 _WORDS: Final = {
     "COMPARISON": "==, !=, <, <=, > or >=", "_OR": "or", "_AND": "and", "_NOT": "not", "_IN": "in", "_LIKE": "like",
     "_MATCHES": "matches", "_IS": "is", "_NULL": "null", "TRUE": "true", "FALSE": "false", "NAME": "a field",
-    "QUOTED": "a name in double quotes", "NUMBER": "a number", "STRING": "a string in single quotes", "BYTES": "x'…'",
+    "QUOTED": "a name in double quotes", "ELEMENT": "[0] or [*]", "NUMBER": "a number",
+    "STRING": "a string in single quotes", "BYTES": "x'…'",
     "LPAR": "(", "RPAR": ")", "DOT": ".", "COMMA": ",", "$END": "the end",
 }  # fmt: skip
 _START: Final = ("NAME", "LPAR", "_NOT")
@@ -96,7 +99,8 @@ _FIXES: Final = (
     ("'", "a string ends with a single quote; a quote inside is doubled"),
     ('"', "a string is in single quotes; double quotes are for names, and must be closed"),
     (";", "give one expression"), ("+", "there is no arithmetic"), ("-", "there is no arithmetic"),
-    ("*", "there is no arithmetic"), ("/", "there is no arithmetic"), ("[", "a list is in parentheses"),
+    ("*", "there is no arithmetic"), ("/", "there is no arithmetic"),
+    ("[", "[0] and [*] are parts of a path, as in value.items[0].sku; a list of constants is in parentheses"),
 )  # fmt: skip
 
 
@@ -277,6 +281,9 @@ def _of_field_right(right: Field | Literal, left: Literal) -> Field:
 
 
 def _name(token: Token) -> str:
+    if token.type == "ELEMENT":
+        text = token[1:-1].strip()
+        return Step(None if text == "*" else int(text))
     if token.type == "QUOTED":
         name = token[1:-1].replace('""', '"')
         if not name:

@@ -17,9 +17,40 @@ MIRRORED: Final = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=":
 """Comparisons with both sides exchanged."""
 
 
+class Step(str):
+    """A part of a path that goes into a list: `[0]` and `[-1]` to one element, `[*]` to each of them.
+
+    It equals no name, also not a field that is called so.
+    """
+
+    __slots__ = ("element",)
+    element: int | None
+    """Number of the element, from the end if it is negative; None for each."""
+
+    def __new__(cls, element: int | None) -> Step:
+        """Return the step to an element."""
+        made = super().__new__(cls, "[*]" if element is None else f"[{element}]")
+        made.element = element
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Step) and self.element == other.element
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((Step, self.element))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Step, (self.element,)
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A field of a record: `("offset",)`, `("header", "trace")`, `("value", "order", "total")`.
+
+    A path into a list has a `Step`: `value.items[0].sku`.
 
     >>> from kafkalog import where
     >>> field = where.parse_field('header."a b"')
@@ -35,8 +66,13 @@ class Field:
         """Name of the part of the record."""
         return self.path[0]
 
+    @property
+    def has_each(self) -> bool:
+        """True if the path leads to each element of a list, and so to any number of values of a record."""
+        return any(isinstance(one, Step) and one.element is None for one in self.path)
+
     def __str__(self) -> str:
-        return ".".join([self.root, *map(_name, self.path[1:])])
+        return self.root + "".join(one if isinstance(one, Step) else f".{_name(one)}" for one in self.path[1:])
 
 
 @dataclass(frozen=True, slots=True)

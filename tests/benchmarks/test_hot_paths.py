@@ -96,10 +96,11 @@ def test_asv_takes_the_benchmarks() -> None:
 @pytest.mark.skipif(callgrind.unavailable() is not None, reason="valgrind is not installed")
 @pytest.mark.skipif(not (ROOT / "kafkalog").is_dir(), reason="a slowdown is planted in a copy of the built tree")
 def test_a_slowdown_in_python_code_is_named_and_nothing_else_is() -> None:
-    names = ["write a marker", "offset index, append", "time index, append"]
+    slow = ("offset index, append", "condition on a path into JSON")
+    names = ["write a marker", "time index, append", *slow]
     before = callgrind.count(names)
     assert not before.missing
-    again, slowed = callgrind.count(names), tried([p for p in PLANTS if p.path == "offset index, append"], names)
+    again, slowed = callgrind.count(names), tried([p for p in PLANTS if p.path in slow], names)
     for name in names:
-        assert abs(again.instructions[name] / before.instructions[name] - 1) < 0.01
-        assert (slowed[name] > 1.03 * before.instructions[name]) == (name == "offset index, append")
+        assert abs(again.instructions[name] / before.instructions[name] - 1) < 0.03
+        assert (slowed[name] > 1.03 * before.instructions[name]) == (name in slow)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, UnknownTopicOrPartition
 from kafkalog.inspect.counts import PathCounts, ValueCount, ValueTally, json_value
 from kafkalog.log.counting import count_by
 from tests.raw_batches import batches, write_segment
@@ -125,6 +125,33 @@ def test_what_does_not_decode_is_counted_apart(tmp_path: Path) -> None:
 def test_what_cannot_be_counted(log: kafkalog.Log, path: str, typed: dict[str, Any], said: str) -> None:
     with pytest.raises(IllegalArgument, match=said):
         count_by([log], path, **typed)
+
+
+def test_the_public_calls(log: kafkalog.Log) -> None:
+    """`Log.count_by` and, over all partitions, that of a topic: the words are those of `scan`."""
+    shares: list[float] = []
+    found = log.count_by("value.country", value="json", where="value.n < 100", top=1, progress=shares.append)
+    assert found == count_by([log], "value.country", value="json", where="value.n < 100", most_rows=1)
+    assert len(found.top) == 1 and found.rest.records == found.records - found.top[0].records > 0
+    assert shares == sorted(shares) and shares[-1] == 1.0
+    with pytest.raises(TypeError, match="did you mean where"):
+        log.count_by("key", wher="offset > 5")
+    with pytest.raises(IllegalArgument, match="top is -1"):
+        log.count_by("key", top=-1)
+
+
+def test_the_counts_of_a_topic(tmp_path: Path) -> None:
+    shares: list[float] = []
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("orders", 2)
+        for partition in (0, 1):
+            dirs["orders", partition].append([b'{"n": %d}' % n for n in range(partition, 3)])
+        found = dirs["orders"].count_by("value.n", value="json", progress=shares.append)
+        assert [(one.value, one.records) for one in found.top] == [(1, 2), (2, 2), (0, 1)]
+        assert dirs["orders"].count_by("partition").distinct == 2
+        with pytest.raises(UnknownTopicOrPartition):
+            dirs["order"].count_by("partition")
+    assert len(shares) >= 2 and shares == sorted(shares) and shares[-1] == 1.0
 
 
 def test_damage_is_passed_over_and_listed(tmp_path: Path) -> None:

@@ -3,14 +3,18 @@
 import errno
 import os
 import shutil
+import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
+from kafkalog.keys import background, manage
 from kafkalog.storage.readonly.view import LogView
 from tests.faults import FaultFS, each_failure
 from tests.open_logs import open_log
@@ -286,10 +290,64 @@ def test_in_the_background(tmp_path: Path) -> None:
         log.roll()
         log.append([(b"a", b"2")])
         assert log.get(b"a") == log[1]
-        deadline = time.monotonic() + 60
-        while not index_file(path).exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: index_file(path).exists())
         assert log.key_index()[0].state == "ok" and list(log.history(b"a")) == list(log)
+
+
+def test_a_failure_in_the_background_that_passes_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here a file is where the store should be: no other roll is needed, and the failure is logged once."""
+    tried: list[object] = []
+    build = background.build_indexes
+    monkeypatch.setattr(background, "build_indexes", lambda *given, **more: (tried.append(1), build(*given, **more)))
+    monkeypatch.setattr(background, "PERIOD_MS", 5)
+    store = tmp_path / "indexes"
+    store.write_bytes(b"")
+    with kafkalog.open(tmp_path / "data" / "t-0", "a", key_index=store) as log:
+        log.append([(b"a", b"1")])
+        log.roll()
+        wait_until(lambda: len(tried) >= 3)
+        store.unlink()
+        wait_until(lambda: [info.state for info in log.key_index()] == ["ok"])
+    assert len([one for one in caplog.records if "cannot build the key indexes" in one.message]) == 1
+
+
+def test_closing_does_not_wait_for_the_indexes_of_all_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index that is being built is finished, and no other is begun."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for _ in range(3):
+            log.append([(b"a", b"1")])
+            log.roll()
+    begun, may_go_on = threading.Event(), threading.Event()
+    build = manage.build_segment
+
+    def held(*given: Any) -> Any:
+        begun.set()
+        assert may_go_on.wait(60)
+        return build(*given)
+
+    monkeypatch.setattr(manage, "build_segment", held)
+    log = kafkalog.open(tmp_path / "t-0", "a", key_index=True)
+    assert begun.wait(60)
+    builder = log._key_builder
+    assert builder is not None
+    closing = threading.Thread(target=log.close)
+    closing.start()
+    wait_until(lambda: builder._is_stopping)
+    may_go_on.set()
+    closing.join()
+    with kafkalog.open(tmp_path / "t-0") as view:
+        assert [info.state for info in view.key_index()] == ["ok", "missing", "missing"]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def test_a_place_that_is_refused_leaves_no_open_log(path: Path) -> None:

@@ -132,7 +132,8 @@ def typed_rows(data: Path, where: str, decoders: dict[str, str]) -> list[tuple[A
     found: list[tuple[Any, ...]] = []
     for partition in (0, 1):
         with kafkalog.open(data / f"orders-{partition}") as log:
-            found += [(partition, one.offset, one.key, one.value) for one in log.records(where=where, **given)]
+            records = [one.record for one in log.records(where=where, **given)]
+            found += [(partition, one.offset, one.key, one.value) for one in records]
     return found
 
 

@@ -95,10 +95,64 @@ def test_rows_that_cheap_conditions_rule_out_are_not_decoded(path: Path) -> None
 def test_records_by_a_condition_on_their_values(path: Path) -> None:
     with kafkalog.open(path) as log:
         found = list(log.records(where="value.ok and value.n < 10", value=decoder(), on_undecodable="null"))
-        assert [one.offset for one in found] == [0, 2, 4, 6, 8] and found[0] == log[0]
+        assert [one.offset for one in found] == [0, 2, 4, 6, 8] and found[0].record == log[0]
+        assert [one.value for one in found] == [json.loads(order(n)) for n in (0, 2, 4, 6, 8)]
         assert [one.offset for one in log.records(where="header.trace == 'x'")] == [300]
-        with pytest.raises(IllegalArgument, match="value is given without where"):
-            log.records(value=decoder())
+
+
+def test_records_with_decoded_values(path: Path) -> None:
+    """Each beside the record as it is stored; a value that does not decode is None, with the reason."""
+    with kafkalog.open(path) as log:
+        found = list(log.records(value=decoder(), key="string", on_undecodable="null"))
+        assert [one.record for one in found] == list(log)
+        for one in found:
+            is_sound = one.offset % 100 != 99 and one.offset != 7
+            assert one.value == (json.loads(order(one.offset)) if is_sound else None)
+            assert (one.value_error is None) == (one.offset % 100 != 99) and one.key_error is None
+            assert one.key == (one.record.key or b"").decode()
+            assert (one.timestamp, one.headers) == (one.record.timestamp, one.record.headers)
+        part = list(log.records(98, 101, value=decoder(), key="string", on_undecodable="null"))
+        assert part == found[98:101]
+        assert [one.value["n"] for one in log.records(-1, value="json")] == [300]
+        assert next(log.records(key="string")).value == order(0)
+
+
+def test_a_condition_beside_decoded_values_takes_the_types_of_its_constants(tmp_path: Path) -> None:
+    """A field of several kinds is JSON text in the decoded value, and a number where it is compared with one."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([b'{"n": 1, "a": "x"}', b'{"n": "one", "a": "y"}', b'{"n": 7, "a": "z"}'])
+        found = list(log.records(where="value.n > 0", value="json"))
+        assert [(one.offset, one.value["n"], one.value["a"]) for one in found] == [(0, "1", "x"), (2, "7", "z")]
+        assert [one.value for one in log.records(where="offset == 1", key="string")] == [b'{"n": "one", "a": "y"}']
+
+
+def test_a_value_that_does_not_decode_ends_the_records_behind_those_before_it(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        offsets = []
+        with pytest.raises(InvalidRecord, match="the value does not decode") as error:
+            for one in log.records(value=decoder()):
+                offsets.append(one.offset)
+        assert error.value.offset == 99 and offsets == list(range(99))
+
+
+def test_decoded_records_around_damage(path: Path) -> None:
+    file = path / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    data[200] ^= 1
+    file.write_bytes(data)
+    skipped: list[object] = []
+    with kafkalog.open(path) as log:
+        found = list(log.records(value=decoder(), on_undecodable="null", on_damage="skip", skipped=skipped))
+    assert [one.offset for one in found] == list(range(50, 301)) and len(skipped) == 1
+    assert found[1].value == json.loads(order(51))
+
+
+def test_keywords_of_decoders_without_one(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        with pytest.raises(IllegalArgument, match="schema is given, but nothing is decoded"):
+            log.records(schema="{}")
+        with pytest.raises(TypeError, match="did you mean value"):
+            log.records(valu="json")
 
 
 def test_the_face_for_asyncio(path: Path) -> None:

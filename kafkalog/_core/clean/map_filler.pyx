@@ -11,12 +11,10 @@ from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.batch.decode import STATUS_TEXT
-from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
-from kafkalog._core.batch.layout cimport (
-    CODEC_MASK, CONTROL_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_SHORT,
-    ERR_WRAPPER_NESTED, OK, TRANSACTIONAL_BIT, V2_RECORDS_AT,
-)
-from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
+from kafkalog._core.batch.fields cimport Fields
+from kafkalog._core.batch.layout cimport CONTROL_BIT, ERR_COUNT_LOW, OK, TRANSACTIONAL_BIT, V2_RECORDS_AT
+from kafkalog._core.batch.legacy_message cimport Message
+from kafkalog._core.batch.record_walk cimport SET_ENDS, check_plain, check_rows, next_message, next_record
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.wrap cimport added
 from kafkalog._core.clean.live_offsets cimport LiveOffsets
@@ -25,12 +23,6 @@ from kafkalog._core.log.txns cimport AbortedRanges
 
 cdef enum:
     MAP_IS_FULL = -1                # no status of a reader, but the end all the same
-
-cdef extern from *:
-    """
-    #define kl_prefetch_record(p) __builtin_prefetch(p)
-    """
-    void kl_prefetch_record(const void* p) noexcept nogil
 
 
 @cython.final
@@ -95,13 +87,9 @@ cdef class MapFiller:
         cdef Py_ssize_t i
         cdef BatchRow* row
         cdef int status = OK
-        if first < 0 or last > batches.count or first > last:
-            raise ValueError(f"rows {first} to {last} of a table of {batches.count} batches")
         if self.busy:
             raise RuntimeError("another thread uses this filler")
-        for i in range(first, last):
-            if place_of(&batches.rows[i], base_position, held.size) < 0:
-                raise ValueError(f"batch {i} of the table lies outside the {held.size} bytes given")
+        check_rows(batches, first, last, base_position, held.size)
         self.busy = True
         with nogil:
             for i in range(first, last):
@@ -119,31 +107,26 @@ cdef class MapFiller:
 
     cdef int take_batch(self, const uint8_t* batch, const BatchRow* row) noexcept nogil:
         """OK, MAP_IS_FULL, or what is wrong with the batch."""
-        cdef int status = OK
+        cdef int status
         if row.base_offset >= self.end_offset:
             self.unusual += 1
             return OK
+        status = check_plain(row)
         if row.magic < 2 or row.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
             self.unusual += 1
         if ends_below_base(row):
             status = self.damaged(ERR_BATCH_RANGE, 0, -1)
         elif row.magic >= 2 and row.attributes & CONTROL_BIT:
+            status = OK
             self.messages_read += 1
         elif row.count >= 0 and self.is_aborted(row):
+            status = OK
             self.live.left_out = True
             self.messages_read += row.count
-        elif row.magic < 0 or row.magic > 2:
-            status = self.damaged(ERR_MAGIC, 0, 0)
-        elif row.attributes & CODEC_MASK:
-            status = self.damaged(ERR_COMPRESSED, 0, 0)
-        elif row.magic < 2:
-            status = self.take_messages(batch, row)
-        elif row.count < 0:
-            status = self.damaged(ERR_COUNT_NEGATIVE, 0, 0)
-        elif row.size < V2_RECORDS_AT:
-            status = self.damaged(ERR_COUNT_HIGH, 0, 0)
+        elif status != OK:
+            self.damaged(status, 0, 0)
         else:
-            status = self.take_records(batch, row)
+            status = self.take_records(batch, row) if row.magic == 2 else self.take_messages(batch, row)
         if status == OK and row.last_offset >= self.start_offset:
             self.reached = min(row.last_offset, self.end_offset - 1)
         return status
@@ -157,18 +140,14 @@ cdef class MapFiller:
         cdef int64_t i
         cdef int64_t offset
         cdef int64_t before = added(row.base_offset, -1)
-        cdef int status = OK
+        cdef int status
         cdef const uint8_t* start
         c.p = batch + V2_RECORDS_AT
         c.end = batch + row.size
         self.live.begin_batch(row.base_offset)
         for i in range(row.count):
             start = c.p
-            kl_prefetch_record(start + 768)
-            if start == c.end:
-                status = ERR_COUNT_HIGH
-            elif not take_small_record(&c, &f):
-                status = take_record(&c, &f)
+            status = next_record(&c, &f)
             if status != OK:
                 return self.damaged(status, start - batch, i)
             offset = added(row.base_offset, f.offset_delta)
@@ -184,7 +163,7 @@ cdef class MapFiller:
         return OK if c.p == c.end else self.damaged(ERR_COUNT_LOW, c.p - batch, row.count)
 
     cdef int take_messages(self, const uint8_t* batch, const BatchRow* row) noexcept nogil:
-        """The messages of a v0 or v1 set; one that is cut off at its end ends it, as in the reference."""
+        """The messages of a v0 or v1 set."""
         cdef Cursor c
         cdef Message m
         cdef int status
@@ -194,11 +173,9 @@ cdef class MapFiller:
         c.end = batch + row.size
         while True:
             start = c.p
-            status = take_frame(&c, &m)
-            if status == ERR_SHORT:
+            status = next_message(&c, &m)
+            if status == SET_ENDS:
                 return OK
-            if status == OK:
-                status = ERR_WRAPPER_NESTED if m.attributes & CODEC_MASK else take_fields(&m)
             if status != OK:
                 return self.damaged(status, start - batch, i)
             self.live.begin_batch(m.offset)

@@ -15,23 +15,15 @@ from libc.string cimport memcpy
 from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, ends_below_base
 from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.decode import STATUS_TEXT
-from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
-from kafkalog._core.batch.layout cimport (
-    CODEC_MASK, CONTROL_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_MEMORY,
-    ERR_SHORT, ERR_WRAPPER_NESTED, OK, V2_RECORDS_AT,
-)
-from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
+from kafkalog._core.batch.fields cimport Fields
+from kafkalog._core.batch.layout cimport CONTROL_BIT, ERR_COUNT_LOW, ERR_MEMORY, OK, V2_RECORDS_AT
+from kafkalog._core.batch.legacy_message cimport Message
+from kafkalog._core.batch.record_walk cimport SET_ENDS, check_plain, check_rows, next_message, next_record
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.bytes.siphash cimport FOUR_WORDS, KL_HAS_FOUR, SipKey, siphash_128, siphash_four
 from kafkalog._core.bytes.wrap cimport added
-
-cdef extern from *:
-    """
-    #define kl_prefetch_keys(p) __builtin_prefetch(p)
-    """
-    void kl_prefetch_keys(const void* p) noexcept nogil
 
 cdef enum:
     HEADER_BYTES = V2_RECORDS_AT    # of a batch, which its digest takes
@@ -76,13 +68,9 @@ cdef class KeyWalk:
         cdef BatchRow* row
         cdef int status = OK
         cdef int settled
-        if first < 0 or last > batches.count or first > last:
-            raise ValueError(f"rows {first} to {last} of a table of {batches.count} batches")
         if self.busy:
             raise RuntimeError("another thread uses this walk")
-        for i in range(first, last):
-            if place_of(&batches.rows[i], base_position, held.size) < 0:
-                raise ValueError(f"batch {i} of the table lies outside the {held.size} bytes given")
+        check_rows(batches, first, last, base_position, held.size)
         self.busy = True
         with nogil:
             for i in range(first, last):
@@ -108,34 +96,23 @@ cdef class KeyWalk:
             return self.damaged(ERR_BATCH_RANGE, 0, -1)
         if row.magic >= 2 and row.attributes & CONTROL_BIT:
             return OK
-        if row.magic < 0 or row.magic > 2:
-            return self.damaged(ERR_MAGIC, 0, 0)
-        if row.attributes & CODEC_MASK:
-            return self.damaged(ERR_COMPRESSED, 0, 0)
-        if row.magic < 2:
-            return self.take_messages(batch, row)
-        if row.count < 0:
-            return self.damaged(ERR_COUNT_NEGATIVE, 0, 0)
-        if row.size < V2_RECORDS_AT:
-            return self.damaged(ERR_COUNT_HIGH, 0, 0)
-        return self.take_records(batch, row)
+        cdef int status = check_plain(row)
+        if status != OK:
+            return self.damaged(status, 0, 0)
+        return self.take_records(batch, row) if row.magic == 2 else self.take_messages(batch, row)
 
     cdef int take_records(self, const uint8_t* batch, const BatchRow* row) noexcept nogil:
         cdef Cursor c
         cdef Fields f
         cdef int64_t i
         cdef int64_t offset
-        cdef int status = OK
+        cdef int status
         cdef const uint8_t* start
         c.p = batch + V2_RECORDS_AT
         c.end = batch + row.size
         for i in range(row.count):
             start = c.p
-            kl_prefetch_keys(start + 768)
-            if start == c.end:
-                status = ERR_COUNT_HIGH
-            elif not take_small_record(&c, &f):
-                status = take_record(&c, &f)
+            status = next_record(&c, &f)
             if status != OK:
                 return self.damaged(status, start - batch, i)
             offset = added(row.base_offset, f.offset_delta)
@@ -148,7 +125,7 @@ cdef class KeyWalk:
         return OK if c.p == c.end else self.damaged(ERR_COUNT_LOW, c.p - batch, row.count)
 
     cdef int take_messages(self, const uint8_t* batch, const BatchRow* row) noexcept nogil:
-        """The messages of a v0 or v1 set; one that is cut off at its end ends it, as in the reference."""
+        """The messages of a v0 or v1 set."""
         cdef Cursor c
         cdef Message m
         cdef int status
@@ -158,11 +135,9 @@ cdef class KeyWalk:
         c.end = batch + row.size
         while True:
             start = c.p
-            status = take_frame(&c, &m)
-            if status == ERR_SHORT:
+            status = next_message(&c, &m)
+            if status == SET_ENDS:
                 return OK
-            if status == OK:
-                status = ERR_WRAPPER_NESTED if m.attributes & CODEC_MASK else take_fields(&m)
             if status != OK:
                 return self.damaged(status, start - batch, i)
             if m.offset >= self.next_offset and m.offset < self.stop_offset:
@@ -272,12 +247,9 @@ cdef class SegmentDigest:
         cdef uint8_t hashed[SECRET_BYTES + HEADER_BYTES]
         cdef Py_ssize_t i
         cdef int64_t at, size
-        if first < 0 or last > batches.count or first > last:
-            raise ValueError(f"rows {first} to {last} of a table of {batches.count} batches")
+        check_rows(batches, first, last, base_position, held.size)
         for i in range(first, last):
             at = place_of(&batches.rows[i], base_position, held.size)
-            if at < 0:
-                raise ValueError(f"batch {i} of the table lies outside the {held.size} bytes given")
             size = min(batches.rows[i].size, <int64_t>HEADER_BYTES)
             memcpy(hashed, self.words, SECRET_BYTES)
             memcpy(hashed + SECRET_BYTES, held.data + at, <size_t>size)
