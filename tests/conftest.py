@@ -1,7 +1,6 @@
 """What every test may use: the golden capture's cleaning up, property tests without deadlines, shares of the work."""
 
 import gc
-import os
 import signal
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import pytest
 
 from tests import golden_cases, trees
 from tests.emulation import emulated
+from tests.memory import memory
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -34,6 +34,8 @@ STOPPERS = {"interrupted_at", "CtrlC"}
 """Names that a test has in it which does so in another file."""
 QUIET = {"capfd", "capfdbinary"}
 """Fixtures of tests that look at what the process writes."""
+IN_MEMORY = {Path(__file__).parent / name for name in ("backup", "inspect", "keys", "storage", "tools")}
+"""Folders whose tests sync many small files, those with the mark `on_disk` left out."""
 LAST_QUIET = pytest.StashKey[Path]()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for whatever a shell starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -87,16 +89,22 @@ def pytest_collection_finish() -> None:
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """With the mark `in_memory`, a directory in memory where that can be: on a disk such tests only wait."""
-    memory = "/dev/shm"
-    if request.node.get_closest_marker("in_memory") is None or not os.access(memory, os.W_OK):
+    place = None if request.node.get_closest_marker("in_memory") is None else memory()
+    if place is None:
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=memory) as made:
+    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=place) as made:
         yield Path(made)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of Ctrl-C would wait for ever for a lock that the interpreter, not the package, has left locked."""
+    """Tests of `IN_MEMORY` get its mark.
+
+    Tests of Ctrl-C would wait for ever for a lock that the interpreter, not the package, has left locked.
+    """
+    for item in items:
+        if not IN_MEMORY.isdisjoint(item.path.parents) and item.get_closest_marker("on_disk") is None:
+            item.add_marker(pytest.mark.in_memory)
     stopping = [item for item in items if stops_calls(item)]
     if not stopping:
         return
