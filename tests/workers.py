@@ -27,7 +27,8 @@ FIRST = (
     # long though they have few tests, which would leave them to the end
     "tests/test_promises.py", "tests/test_first_minutes.py", "tests/test_missing_packages.py",
     "tests/test_threads_doc.py", "tests/test_model", "tests/test_writer_interrupts.py",
-    "tests/test_open_dirs_interrupts.py", "tests/test_interrupts.py", "tests/tools/test_hint", "tests/test_fuzz_faces.py", "tests/lake/",
+    "tests/test_open_dirs_interrupts.py", "tests/test_interrupts.py", "tests/tools/test_hint",
+    "tests/test_fuzz_faces.py", "tests/lake/",
 )  # fmt: skip
 
 
