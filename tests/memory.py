@@ -4,11 +4,10 @@ import os
 import shutil
 
 MEMORY = "/dev/shm"
-NEEDED_BYTES = 1 << 29
 
 
-def memory() -> str | None:
-    """The directory in memory; None where there is none, or too little room in it."""
-    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= NEEDED_BYTES:
+def memory(needed_bytes: int = 0) -> str | None:
+    """The directory in memory; None where there is none, or less room in it."""
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= needed_bytes:
         return MEMORY
     return None
