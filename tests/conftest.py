@@ -99,7 +99,8 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
         return
     with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=place) as made:
-        yield Path(made)
+        (path := Path(made, tmp_path.name)).mkdir()  # what a test makes beside it goes with it
+        yield path
 
 
 @pytest.fixture(scope="session")
