@@ -98,7 +98,7 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     if place is None:
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=place) as made:
+    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=place, ignore_cleanup_errors=True) as made:
         (path := Path(made, tmp_path.name)).mkdir()  # what a test makes beside it goes with it
         yield path
 
@@ -106,7 +106,7 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def new_path() -> Iterator[Callable[[str], Path]]:
     """Makes a directory for each example of a property test, in memory where that can be."""
-    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=memory.memory()) as made:
+    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=memory.memory(), ignore_cleanup_errors=True) as made:
         yield lambda name: Path(tempfile.mkdtemp(prefix=f"{name}-", dir=made))
 
 
