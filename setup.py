@@ -109,6 +109,7 @@ def compiled(modules: list[Extension]) -> list[Extension]:
         compiler_directives=DIRECTIVES,
         emit_linenums=DEBUG,  # debuggers and traces show the lines of the Cython sources
         build_dir=sources,
+        cache="CYTHON_CACHE_DIR" in os.environ,  # by the content of all that a module is made from
         shared_utility_qualified_name=SHARED,
         shared_utility_features_disabled=["MemoryView"],  # the largest part; none of ours has one
     )

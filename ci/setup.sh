@@ -140,10 +140,12 @@ ensure_venv() {
 # what the installed packages depend on: the metadata, the interpreter, and what is asked for
 wanted_state() { { cat "$ROOT/pyproject.toml"; "$PYTHON" -VV; echo "$ROOT"; } | cksum | tr ' ' '-'; }
 
-# compile [COMMAND...]: runs a build with one compiler per processor
+# compile [COMMAND...]: runs a build with one compiler per processor; the C sources are kept for the test of the sdist,
+# which has them made again (tests/packaging/test_native_build.py)
 compile() {
     printf '[build_ext]\nparallel = %s\n' "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" >"$VENV/build.cfg"
-    (cd "$ROOT" && DIST_EXTRA_CONFIG="$VENV/build.cfg" "$PYTHON" "$@" </dev/null >&2) && : >"$VENV/kafkalog-built"
+    (cd "$ROOT" && DIST_EXTRA_CONFIG="$VENV/build.cfg" CYTHON_CACHE_DIR="$VENV/cython" "$PYTHON" "$@" </dev/null >&2) \
+        && : >"$VENV/kafkalog-built"
 }
 
 # true when a compiled module is absent or a source is newer than the last build

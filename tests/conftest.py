@@ -1,18 +1,17 @@
 """What every test may use: the golden capture's cleaning up, property tests without deadlines, shares of the work."""
 
 import gc
-import os
 import signal
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
-from tests import golden_cases, trees
+from tests import golden_cases, memory, trees
 from tests.emulation import emulated
 
 if TYPE_CHECKING:
@@ -34,6 +33,10 @@ STOPPERS = {"interrupted_at", "CtrlC"}
 """Names that a test has in it which does so in another file."""
 QUIET = {"capfd", "capfdbinary"}
 """Fixtures of tests that look at what the process writes."""
+IN_MEMORY = {Path(__file__).parent / name for name in ("backup", "keys", "lake", "manager", "storage", "tools")}
+"""Folders whose tests sync many small files, those with the mark `on_disk` left out."""
+ROOM_BYTES = 256 << 20
+"""What has to be free in memory for all of these."""
 LAST_QUIET = pytest.StashKey[Path]()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for whatever a shell starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,9 +52,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
     return Shares(config, log)
 
 
-def pytest_report_header() -> str:
-    """What is tested."""
-    return f"kafkalog from {trees.PACKAGE.parent}{f', as in {trees.WHEEL.name}' if trees.WHEEL else ''}"
+def pytest_report_header() -> list[str]:
+    """What is tested, and where files are that would else be in memory."""
+    tested = f"kafkalog from {trees.PACKAGE.parent}{f', as in {trees.WHEEL.name}' if trees.WHEEL else ''}"
+    if memory.memory(ROOM_BYTES) is not None:
+        return [tested]
+    names = ", ".join(sorted(folder.name for folder in IN_MEMORY))
+    return [tested, f"files on the disk: {memory.MEMORY} has less than {ROOM_BYTES >> 20} MiB for those of {names}"]
 
 
 def pytest_sessionstart() -> None:
@@ -87,16 +94,30 @@ def pytest_collection_finish() -> None:
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """With the mark `in_memory`, a directory in memory where that can be: on a disk such tests only wait."""
-    memory = "/dev/shm"
-    if request.node.get_closest_marker("in_memory") is None or not os.access(memory, os.W_OK):
+    place = None if request.node.get_closest_marker("in_memory") is None else memory.memory()
+    if place is None:
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=memory) as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=place, ignore_cleanup_errors=True) as made:
+        (path := Path(made, tmp_path.name)).mkdir()  # what a test makes beside it goes with it
+        yield path
+
+
+@pytest.fixture(scope="session")
+def new_path() -> Iterator[Callable[[str], Path]]:
+    """Makes a directory for each example of a property test, in memory where that can be."""
+    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=memory.memory(), ignore_cleanup_errors=True) as made:
+        yield lambda name: Path(tempfile.mkdtemp(prefix=f"{name}-", dir=made))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of Ctrl-C would wait for ever for a lock that the interpreter, not the package, has left locked."""
+    """Tests of `IN_MEMORY` get its mark.
+
+    Tests of Ctrl-C would wait for ever for a lock that the interpreter, not the package, has left locked.
+    """
+    for item in items if memory.memory(ROOM_BYTES) is not None else ():
+        if not IN_MEMORY.isdisjoint(item.path.parents) and item.get_closest_marker("on_disk") is None:
+            item.add_marker(pytest.mark.in_memory)
     stopping = [item for item in items if stops_calls(item)]
     if not stopping:
         return

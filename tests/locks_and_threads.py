@@ -71,7 +71,7 @@ def rows(heading: str) -> dict[Place, int]:
 
 # Which lock is waited for under which
 
-_NAMES = find_created(LOCKS | GATES)
+_names: dict[tuple[str, int], str] = {}
 _held = threading.local()
 _edges: set[tuple[Place, Place]] = set()
 _real = threading.Lock, threading.RLock
@@ -124,13 +124,14 @@ def _watching(make: Callable[[], Any]) -> Callable[[], Any]:
             return make()
         file = path.relative_to(PACKAGE).as_posix()
         is_gate = frame.f_code.co_name == "shut_gate" or file == "tools/produce/queue.py"
-        return _Watched(make(), (file, "gate" if is_gate else _NAMES[file, frame.f_lineno]), is_gate)
+        return _Watched(make(), (file, "gate" if is_gate else _names[file, frame.f_lineno]), is_gate)
 
     return made_here
 
 
 def pytest_configure() -> None:
     """From now on the package's locks are watched; it is not imported yet."""
+    _names.update(find_created(LOCKS | GATES))
     threading.Lock = _watching(_real[0])  # type: ignore[misc, assignment]
     threading.RLock = _watching(_real[1])  # type: ignore[misc, assignment]
 

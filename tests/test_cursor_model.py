@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import kafkalog
+from tests.memory import memory
 
 
 class Reading(RuleBasedStateMachine):
@@ -17,7 +18,7 @@ class Reading(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="kafkalog-cursor-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="kafkalog-cursor-", dir=memory()))
         self.log = kafkalog.open(self.folder / "data" / "t-0", "a", internal_segment_bytes=500)
         self.cursor: Any = None
         self.processed: set[int] = set()

@@ -22,6 +22,7 @@ from tests.interruptions import interrupted_at
 
 # what is interrupted while it is opened ends in a finaliser, where Python tells, and drops, a further interrupt
 pytestmark = [
+    pytest.mark.in_memory,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import kafkalog
 from kafkalog._core.batch.encode import encode_batch
+from tests.memory import memory
 
 VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=60)), min_size=1, max_size=8)
 Row = tuple[int, bytes | None, bytes | None]
@@ -22,7 +23,7 @@ class LogBesideAList(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp(prefix="kafkalog-model-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="kafkalog-model-", dir=memory()))
         self.path = self.directory / "t-0"
         self.rows: list[Row] = []
         self.spans: list[tuple[int, int]] = []  # first and last offset of each batch

@@ -15,6 +15,7 @@ import kafkalog
 from kafkalog.errors import TopicExists, UnknownTopicOrPartition
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from tests.crash.disk import read_image, write_image
+from tests.memory import memory
 
 NAMES = st.sampled_from(["a", "b", "c-d"])
 WHERE = st.floats(0, 0.999)
@@ -26,7 +27,7 @@ class StoreBesideADict(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp(prefix="kafkalog-model-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="kafkalog-model-", dir=memory()))
         self.values: dict[tuple[str, int], list[bytes]] = {}
         self.starts: dict[tuple[str, int], int] = {}
         self.limits: dict[str, int] = {}
@@ -132,7 +133,7 @@ class StoreBesideADict(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """The files as they lie: what a killed process leaves."""
-        with tempfile.TemporaryDirectory(prefix="kafkalog-model-") as place:
+        with tempfile.TemporaryDirectory(prefix="kafkalog-model-", dir=memory()) as place:
             copy = write_image(read_image(self.directory), Path(place) / "copy")
             with self.opened(copy) as store:
                 self.compare(store, exact=False)

@@ -20,6 +20,7 @@ from tests.crash.check import check_epochs, check_producers, check_reading, chec
 from tests.crash.disk import read_image, write_image
 from tests.crash.expect import Witness
 from tests.crash.session import Session
+from tests.memory import memory
 
 APPENDS = ("append", "produce", "transact", "group", "follow")
 CHANGES = ("roll", "flush", "lead", "truncate", "delete", "retain", "anew")
@@ -30,7 +31,7 @@ class EveryOperation(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp(prefix="kafkalog-model-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="kafkalog-model-", dir=memory()))
         (self.directory / "data").mkdir()
 
     @initialize(seed=st.integers(0, 500))

@@ -20,6 +20,7 @@ COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01}
 QUICK = {"log_cleaner_backoff_ms": 1, "log_initial_task_delay_ms": 0, "log_segment_delete_delay_ms": 1}
 T0 = TopicPartition("t", 0)
 SEEDS = 3
+pytestmark = pytest.mark.in_memory
 
 
 def last_values(log: kafkalog.Log) -> dict[bytes | None, bytes | None]:

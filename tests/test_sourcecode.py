@@ -55,17 +55,25 @@ def cython_functions(text: str) -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("path", files(*CODE), ids=by_path)
-def test_file_is_short(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= FILE_LINES
+def test_files_are_short() -> None:
+    lengths = {by_path(path): len(path.read_text(encoding="utf-8").splitlines()) for path in files(*CODE)}
+    assert {name: length for name, length in lengths.items() if length > FILE_LINES} == {}
 
 
-@pytest.mark.parametrize("path", files(".py"), ids=by_path)
-def test_python_functions_are_short(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    long = {n.name: size for n in functions if (size := (n.end_lineno or 0) - n.lineno + 1) > FUNCTION_LINES}
-    assert not long
+def long_functions(text: str) -> dict[str, int]:
+    """The functions of a Python file that are too long, each with its number of lines."""
+    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {n.name: size for n in functions if (size := (n.end_lineno or 0) - n.lineno + 1) > FUNCTION_LINES}
+
+
+def test_python_functions_are_short() -> None:
+    found = {by_path(path): long_functions(path.read_text(encoding="utf-8")) for path in files(".py")}
+    assert {name: functions for name, functions in found.items() if functions} == {}
+
+
+def test_lengths_of_python_functions_are_counted() -> None:
+    body = "    x = 1\n" * (FUNCTION_LINES - 1)
+    assert long_functions(f"def f():\n{body}\n\nasync def g():\n{body}    return x\n") == {"g": FUNCTION_LINES + 1}
 
 
 def test_no_docstring_of_the_package_opens_with_a_relative_clause() -> None:
@@ -92,10 +100,9 @@ def test_lengths_of_cython_functions_are_counted() -> None:
     assert cython_functions(text) == [("cdef int f(int a,", 3), ("def g(self):", 4)]
 
 
-@pytest.mark.parametrize("path", files(*CODE), ids=by_path)
-def test_nothing_is_left_to_do(path: Path) -> None:
-    if path != SOURCES / "tests" / Path(__file__).name:
-        assert not LEFTOVER.findall(path.read_text(encoding="utf-8"))
+def test_nothing_is_left_to_do() -> None:
+    others = [path for path in files(*CODE) if path != SOURCES / "tests" / Path(__file__).name]
+    assert [by_path(path) for path in others if LEFTOVER.search(path.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("path", files(".pyx"), ids=by_path)

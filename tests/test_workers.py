@@ -28,7 +28,10 @@ def test_one_session_of_spark_one_cluster_at_a_time_and_else_a_file() -> None:
     assert of_clusters == {"clusters"} == {workers.share_of("tests/examples/test_spark_pipeline.py::test_it")}
     for file in ("tests/spark/test_commit_crash.py", "tests/interop/test_write_interop.py", "tests/cli/test_main.py"):
         assert workers.share_of(f"{file}::test_it") == file
-    shares = ["tests/test_open.py", "tests/cli/test_main.py", "tests/interop/test_open_interop.py", "spark", "clusters"]
+    shares = [
+        "tests/test_open.py", "tests/test_model.py", "tests/cli/test_main.py", "tests/interop/test_open_interop.py",
+        "spark", "clusters",
+    ]  # fmt: skip
     assert sorted(shares, key=workers.rank_of) == shares[::-1]
 
 

@@ -24,6 +24,11 @@ FIRST = (
     "clusters", "spark", "tests/server/replicated/", "tests/packaging/", "tests/interop/", CRASHED_COMMITS,
     "tests/crash/", "tests/backup/", "tests/cli/", "tests/manager/", "tests/examples/", "tests/benchmarks/",
     "tests/damage/", "tests/browse/", "tests/test_docs",
+    # long though they have few tests, which would leave them to the end
+    "tests/test_promises.py", "tests/test_first_minutes.py", "tests/test_missing_packages.py",
+    "tests/test_threads_doc.py", "tests/test_model", "tests/test_writer_interrupts.py",
+    "tests/test_open_dirs_interrupts.py", "tests/test_interrupts.py", "tests/tools/test_hint",
+    "tests/test_fuzz_faces.py", "tests/lake/",
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from kafkalog.records.encoder import encoded
 from kafkalog.records.schemas.transactions import KEYS, VALUES
 from tests.backup.timed_logs import ABORT, COMMIT, DATA, PLAIN, Event, TimedLog, value_of
 from tests.builder import crc32c
+from tests.memory import memory
 from tests.plain_reader import read_batch
 
 FIRST, LAST = 1000, 1060
@@ -78,7 +79,7 @@ def check(log: TimedLog, partition: Path, at: int, by: str) -> None:
 def test_each_partition_is_what_it_was(
     left: list[Event], right: list[Event], at: int, by: str, is_clean: bool
 ) -> None:
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=memory()) as name:
         where = Path(name)
         logs = [TimedLog(left), TimedLog(right)]
         for number, log in enumerate(logs):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,17 +17,16 @@ import kafkalog
 from kafkalog.log.log import Log
 from kafkalog.util.clock import MockClock
 from tests.cleaner.histories import NOW, RETENTION_MS, History, folded, histories, opened, random_history
+from tests.memory import memory
 
 HISTORIES = hypothesis.settings(max_examples=30)
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-"""A log that is cleaned is synced often, which is not what is tried here."""
 Shown = tuple[object, ...]
 
 
 @contextmanager
 def write_log(history: History) -> Iterator[tuple[Log, MockClock]]:
     """The log of a history, and its clock; whole, and closed well at the end."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+    with tempfile.TemporaryDirectory(dir=memory()) as directory:
         clock = MockClock(NOW)
         with history.written(Path(directory) / "t-0", clock) as log:
             yield log, clock
@@ -105,7 +103,7 @@ def test_tombstones_go_at_their_horizon(history: History) -> None:
 @given(histories(), st.integers(0, 2**31))
 def test_a_reader_in_the_dirty_part_sees_every_record(history: History, seed: int) -> None:
     """What is behind the end of the clean is there, byte for byte, wherever a reader was when it began."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+    with tempfile.TemporaryDirectory(dir=memory()) as directory:
         clock = MockClock(NOW)
         log = opened(Path(directory) / "t-0", clock, internal_segment_bytes=history.segment_bytes)
         with log:
@@ -157,7 +155,7 @@ def test_codecs_and_batches_stay_what_they_were(history: History) -> None:
 @given(histories())
 def test_producers_are_known_as_before(history: History) -> None:
     """CLN-11: also where nothing but the cleaned files tells of them."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+    with tempfile.TemporaryDirectory(dir=memory()) as directory:
         path = Path(directory) / "t-0"
         with history.written(path, MockClock(NOW)) as log:
             log.compact()
@@ -191,7 +189,7 @@ def test_a_history_in_pieces(count: int) -> None:
     """CLN-22: cleaned after each few events, transactions cut apart, the log tells the same in the end."""
     for seed in range(15):
         history = random_history(Random(f"pieces {seed}"))
-        with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        with tempfile.TemporaryDirectory(dir=memory()) as directory:
             clock = MockClock(NOW)
             with opened(Path(directory) / "t-0", clock, internal_segment_bytes=history.segment_bytes) as log:
                 for first in range(0, len(history.events), count):

@@ -1,13 +1,14 @@
 """Crash tests run in memory where that can be: they are about order and loss, and sync by the thousand."""
 
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.memory import memory
 
 HERE = Path(__file__).parent
 
@@ -22,8 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory to work in, in memory where there is a file system for that."""
-    memory = "/dev/shm"
-    made = tempfile.mkdtemp(prefix="kafkalog-crash-", dir=memory if os.access(memory, os.W_OK) else None)
+    made = tempfile.mkdtemp(prefix="kafkalog-crash-", dir=memory())
     yield Path(made)
     shutil.rmtree(made)
 

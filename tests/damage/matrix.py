@@ -9,7 +9,6 @@ in every other way. Exit status 1 for a read that lost records without an error,
 
 import argparse
 import logging
-import os
 import random
 import shutil
 import sys
@@ -32,6 +31,7 @@ from tests.damage.judge import Result, Verdict, is_typed, judge, judge_skip, mis
 from tests.damage.logs import CLOSURES, FAMILIES, PARTITION, SWAPS, LogKind, log_of
 from tests.damage.oracle import Oracle
 from tests.damage.ways import CAN_SKIP, pick_reads, pick_skips
+from tests.memory import memory
 
 
 class Case(NamedTuple):
@@ -218,8 +218,7 @@ def _read(
 @contextmanager
 def workspace() -> Iterator[Directories]:
     """A place in memory for data directories."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as root:
+    with tempfile.TemporaryDirectory(dir=memory()) as root:
         with warnings.catch_warnings():
             for kind in (kafkalog.errors.UnsafeFileSystem, DataLoss):
                 warnings.simplefilter("ignore", kind)

@@ -78,7 +78,7 @@ def test_zeros_at_the_end_of_a_closed_log_are_shown(directory: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100] + bytes(100))
     with kafkalog.open(directory) as log:
         assert [one.segment for one in log.stats().damage] == [str(path)]
-        assert [one.path for one in log.problems if "zeros" in str(one)] == [str(path)]
+        assert [one.path for one in log.problems] == [str(path)]
 
 
 @pytest.mark.parametrize("mode", ["r", "a"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import kafkalog
+from tests.memory import memory
 
 KEYS = [b"", b"a", b"b", b"key-3", b"key-4", b"a longer key of more than sixteen bytes", b"k" * 60]
 NOBODY = b"nobody"
@@ -45,7 +46,7 @@ class KeyedLog(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.directory = tempfile.TemporaryDirectory()
+        self.directory = tempfile.TemporaryDirectory(dir=memory())
         self.path = Path(self.directory.name, "data", "t-0")
         self.store = Path(self.directory.name, "store")
         self.path.parent.mkdir()

@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -182,11 +182,11 @@ Batch = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 900), st.booleans(
 @given(batches=st.lists(Batch, min_size=1, max_size=5), seed=st.integers(0, 2**32), append_time=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_each_record_is_the_one_of_a_scan(
-    tmp_path_factory: pytest.TempPathFactory, batches: list[list[tuple[int, int, bool]]], seed: int, append_time: bool
+    new_path: Callable[[str], Path], batches: list[list[tuple[int, int, bool]]], seed: int, append_time: bool
 ) -> None:
     """For records of any size, with headers, after a cleaning that leaves gaps, in any order of look-ups."""
     rng = random.Random(seed)
-    path = tmp_path_factory.mktemp("sections") / "t-0"
+    path = new_path("sections") / "t-0"
     settings_of = {"cleanup_policy": "compact", "segment_bytes": 1 << 20}
     if append_time:
         settings_of["message_timestamp_type"] = "LogAppendTime"

@@ -1,6 +1,7 @@
 """The columns of a table follow those of the topic: added, widened; what does not fit is an error before any write."""
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -179,10 +180,10 @@ def test_a_plan_takes_both_or_names_what_does_not_fit(have: list[pa.DataType], w
 @given(kind=TYPES)
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_type_is_stored_and_read_back(
-    tmp_path_factory: pytest.TempPathFactory, format: str, kind: pa.DataType
+    new_path: Callable[[str], Path], format: str, kind: pa.DataType
 ) -> None:
     """A decoder of any type: what it decodes to is in the table."""
-    root = tmp_path_factory.mktemp("types")
+    root = new_path("types")
     lake = Lake(root / "lake", format)
     made = lake_type(kind, format == "iceberg")
     values = pa.array([None, *[sample(kind)] * 2], kind)
@@ -199,9 +200,9 @@ def test_every_type_is_stored_and_read_back(
 @given(kind=TYPES)
 @pytest.mark.parametrize("format", FORMATS)
 def test_rows_that_an_upsert_writes_again_are_as_they_were(
-    tmp_path_factory: pytest.TempPathFactory, format: str, kind: pa.DataType
+    new_path: Callable[[str], Path], format: str, kind: pa.DataType
 ) -> None:
-    root = tmp_path_factory.mktemp("again")
+    root = new_path("again")
     lake = Lake(root / "lake", format)
     values = pa.array([sample(kind), None, sample(kind)], kind)
     with kafkalog.open_dirs(root / "data", "a") as dirs:

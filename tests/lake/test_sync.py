@@ -4,6 +4,7 @@ import io
 import json
 import random
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -106,10 +107,10 @@ def test_a_partition_that_is_added_later(tmp_path: Path, lake: Lake) -> None:
     cut=st.integers(0, 25),
 )  # fmt: skip
 def test_only_committed_records_up_to_the_last_stable_offset(
-    tmp_path_factory: pytest.TempPathFactory, format: str, events: list[Any], cut: int
+    new_path: Callable[[str], Path], format: str, events: list[Any], cut: int
 ) -> None:
     """A sync in the middle and one at the end: what was open between them comes with the second, in order."""
-    root = tmp_path_factory.mktemp("events")
+    root = new_path("events")
     partition = root / "data" / "orders-0"
     partition.mkdir(parents=True)
     lake = Lake(root / "lake", format)

@@ -1,5 +1,6 @@
 """`sync_topic(upsert=True)`: the table is the compacted topic, compared with a dict."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ STEPS = st.lists(
 @settings(deadline=None, max_examples=15)
 @given(steps=STEPS)
 def test_the_table_is_the_dict_of_the_latest_values(
-    tmp_path_factory: pytest.TempPathFactory, format: str, partition_by: tuple[str, ...], steps: list[Step]
+    new_path: Callable[[str], Path], format: str, partition_by: tuple[str, ...], steps: list[Step]
 ) -> None:
-    root = tmp_path_factory.mktemp("upserts")
+    root = new_path("upserts")
     lake = Lake(root / "lake", format)
     model: dict[tuple[int, bytes], tuple[int, bytes]] = {}
     with kafkalog.open_dirs(root / "data", "a") as dirs:

@@ -94,8 +94,8 @@ def run_appends(path: Path, appends: list[Append], way: AbstractContextManager[A
 
 @given(st.lists(OPS, min_size=1, max_size=25))
 @settings(deadline=None)
-def test_both_ways_do_the_same(tmp_path_factory: pytest.TempPathFactory, ops: list[Op]) -> None:
-    check_both_ways(tmp_path_factory, [
+def test_both_ways_do_the_same(new_path: Callable[[str], Path], ops: list[Op]) -> None:
+    check_both_ways(new_path, [
         lambda a_log, data=data: a_log.append_as_leader(bytearray(data)) for data in batches_of(ops)
     ])  # fmt: skip
 
@@ -103,9 +103,9 @@ def test_both_ways_do_the_same(tmp_path_factory: pytest.TempPathFactory, ops: li
 @given(st.lists(st.lists(OPS, min_size=1, max_size=6), min_size=1, max_size=8))
 @settings(deadline=None)
 def test_both_ways_append_the_same_batches_at_once(
-    tmp_path_factory: pytest.TempPathFactory, groups: list[list[Op]]
+    new_path: Callable[[str], Path], groups: list[list[Op]]
 ) -> None:
-    check_both_ways(tmp_path_factory, [
+    check_both_ways(new_path, [
         lambda a_log, data=data: a_log.append_batches(bytearray(data))
         for data in join_groups(batches_of([op for group in groups for op in group]), groups)
     ])  # fmt: skip
@@ -129,7 +129,7 @@ COPIED = st.builds(
 @given(st.lists(st.lists(COPIED, min_size=1, max_size=5), min_size=1, max_size=10))
 @settings(deadline=None)
 def test_both_ways_append_the_same_copies(
-    tmp_path_factory: pytest.TempPathFactory, groups: list[list[Copied]]
+    new_path: Callable[[str], Path], groups: list[list[Copied]]
 ) -> None:
     """LOG-3, LOG-4, LOG-81: a follower's batches keep their offsets and epochs."""
     copies = [copied for group in groups for copied in group]
@@ -144,7 +144,7 @@ def test_both_ways_append_the_same_copies(
             changed[:8], changed[12:16] = offset.to_bytes(8, "big"), copied.epoch.to_bytes(4, "big", signed=True)
             offset += len(copied.op.values)
         made.append(bytes(changed))
-    check_both_ways(tmp_path_factory, [
+    check_both_ways(new_path, [
         lambda a_log, data=data: a_log.append_as_follower(bytes(data), 1) for data in join_groups(made, groups)
     ])  # fmt: skip
 
@@ -155,9 +155,9 @@ def join_groups(batches: list[bytes], groups: list[list[Any]]) -> list[bytes]:
     return [b"".join(next(left) for _ in group) for group in groups]
 
 
-def check_both_ways(tmp_path_factory: pytest.TempPathFactory, appends: list[Append]) -> None:
+def check_both_ways(new_path: Callable[[str], Path], appends: list[Append]) -> None:
     """An append that somebody is told of takes the long way."""
-    root = tmp_path_factory.mktemp("ways")
+    root = new_path("ways")
     short = run_appends(root / "short", appends, nullcontext())
     assert short == run_appends(root / "long", appends, hooks.on("append", lambda event: None))
 

@@ -12,6 +12,7 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.handover.survey import survey
 from kafkalog.tools.seen_producers import seen_producers
 from kafkalog.types import TopicPartition
+from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
 from tests.builder import R, batch
 from tests.manager.metadata_files import metadata_value
@@ -65,7 +66,7 @@ def test_a_transaction_that_ends_behind_damage_is_over_and_the_damage_is_a_probl
         path.unlink()
     path = directory / f"{0:020d}.log"
     damage(path, 1, kind)
-    with LogView(directory) as view:
+    with LogView(directory, clock=MockClock()) as view:
         assert (view.last_stable_offset, view.log_end_offset) == (5, 6)
         assert any(isinstance(problem, CorruptRecord) and problem.path == str(path) for problem in view.problems)
 

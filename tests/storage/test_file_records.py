@@ -351,6 +351,7 @@ def test_an_append_that_would_pass_the_limit_writes_nothing(path: Path) -> None:
     assert records.size == MAX_FILE_SIZE
 
 
+@pytest.mark.on_disk
 def test_preallocated(path: Path) -> None:
     """FILE-11: length at once, size from zero, trimmed at close; without it the length is what was written."""
     records = FileRecords.open(path, preallocated_bytes=512 * 1024)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,10 @@ def append_together(a_log: UnifiedLog, group: list[Sent]) -> tuple[int, int] | s
 @settings(max_examples=120, deadline=None)
 @given(given_groups=groups, orderly=st.booleans(), segment_bytes=st.sampled_from((300, 700, 1 << 20)))
 def test_a_group_comes_out_as_its_batches_one_by_one(
-    tmp_path_factory: pytest.TempPathFactory, given_groups: list[list[Sent]], orderly: bool, segment_bytes: int
+    new_path: Callable[[str], Path], given_groups: list[list[Sent]], orderly: bool, segment_bytes: int
 ) -> None:
     """Offsets, errors, duplicates (LOG-60, LOG-61), producers and the bytes of every file, across rolls."""
-    path = tmp_path_factory.mktemp("group")
+    path = new_path("group")
     sizes = {"internal_segment_bytes": segment_bytes, "index_interval_bytes": 200}
     logs = []
     for name in ("single", "group"):

@@ -1,5 +1,6 @@
 """UnifiedLog: appending as leader and follower, and in groups (LOG-1 to LOG-11, LOG-77)."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -343,7 +344,7 @@ batches = st.lists(
 @given(batches, st.integers(400, 1500), st.integers(0, 300), st.integers(24, 80), st.integers(1, 3000))
 @settings(max_examples=60)
 def test_a_group_comes_out_as_single_appends(
-    tmp_path_factory: pytest.TempPathFactory,
+    new_path: Callable[[str], Path],
     made: list[tuple[int, int, int]],
     segment_bytes: int,
     interval: int,
@@ -351,7 +352,7 @@ def test_a_group_comes_out_as_single_appends(
     segment_ms: int,
 ) -> None:
     """LOG-13, LOG-14, LOG-56, SEG-3: the same bytes, segments and index entries, whatever made them roll."""
-    path = tmp_path_factory.mktemp("group")
+    path = new_path("group")
     more = {
         "internal_segment_bytes": segment_bytes, "index_interval_bytes": interval,
         "segment_index_bytes": index_bytes, "segment_ms": segment_ms,

@@ -1,5 +1,6 @@
 """UnifiedLog: finding an offset by time (LOG-57), also with producers whose clocks differ."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,7 @@ def test_a_compressed_batch_that_cannot_be_looked_into_is_damage(tmp_path: Path)
 )
 @settings(max_examples=60)
 def test_two_producers_whose_clocks_differ(
-    tmp_path_factory: pytest.TempPathFactory,
+    new_path: Callable[[str], Path],
     turns: list[tuple[bool, int, int]],
     segment_bytes: int,
     interval: int,
@@ -139,7 +140,7 @@ def test_two_producers_whose_clocks_differ(
     start: int,
 ) -> None:
     """LOG-57: one is 10 s ahead; the first record in the log at or after the time, as a plain search finds it."""
-    a_log = log(tmp_path_factory.mktemp("clocks"), internal_segment_bytes=segment_bytes, index_interval_bytes=interval)
+    a_log = log(new_path("clocks"), internal_segment_bytes=segment_bytes, index_interval_bytes=interval)
     times: list[int] = []
     now = NOW
     for ahead, step, count in turns:

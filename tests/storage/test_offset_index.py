@@ -236,6 +236,7 @@ def test_sixty_seven_bytes_are_sixty_four(path: Path) -> None:
     index.close()
 
 
+@pytest.mark.on_disk
 def test_ten_mebibytes_take_no_room_before_they_are_used(path: Path) -> None:
     index = OffsetIndex(path, BASE, 10 << 20)
     assert os.path.getsize(path) == 10 << 20

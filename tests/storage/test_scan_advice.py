@@ -12,6 +12,8 @@ from tests.page_cache import drop_pages, resident_bytes
 
 SIZE = 3 * DROP_BYTES + 12345
 
+pytestmark = pytest.mark.on_disk
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

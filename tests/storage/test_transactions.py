@@ -18,7 +18,9 @@ from kafkalog.errors import CorruptIndex, CorruptSnapshot, FormatError, Kafkalog
 from kafkalog.reading.chunks import records
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.util.clock import MockClock
 from tests.counting import Counting
+from tests.memory import memory
 from tests.transactional import Event, Log, index_path, made, marker, snapshot, snapshot_path, txn_index
 
 PRODUCERS = st.integers(1, 3)
@@ -35,7 +37,7 @@ SPANNING: list[Event] = [
 
 @contextmanager
 def write_to_directory(log: Log) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory()) as folder:
         directory = Path(folder) / "t-0"
         log.write(directory)
         yield directory
@@ -109,7 +111,7 @@ def test_any_byte_of_the_files_changed_or_cut(events: list[Event], data: st.Data
         known = {b"v%d" % offset for offset in [*log.plain, *(offset for _, offset, _ in log.data)]}
         seen: list[int] = []
         try:
-            with LogView(directory) as view:
+            with LogView(directory, clock=MockClock()) as view:
                 for record in records(view, view.log_start_offset, view.last_stable_offset, committed=True):
                     assert record.value in known
                     seen.append(record.offset)
@@ -303,7 +305,7 @@ def test_an_index_that_cannot_be_right_is_a_problem_and_not_used(
     log.write(directory)
     path = index_path(directory, 7)
     path.write_bytes(txn_index(entries))
-    with LogView(directory) as view:
+    with LogView(directory, clock=MockClock()) as view:
         assert committed(view) == log.committed()
         (problem,) = view.problems
         assert isinstance(problem, kind) and problem.path == str(path)
@@ -334,7 +336,7 @@ def test_damage_of_the_other_files_is_a_problem_and_nothing_more(tmp_path: Path)
     index_path(directory, 7).write_bytes(b"\x01" + txn_index(log.indexes[7])[1:])
     bad = snapshot_path(directory, 16)
     bad.write_bytes(bad.read_bytes()[:-1] + b"\x55")
-    with LogView(directory) as view:
+    with LogView(directory, clock=MockClock()) as view:
         assert committed(view) == log.committed()
         kinds = {type(problem) for problem in view.problems}
         assert kinds == {FormatError, CorruptSnapshot}
@@ -390,7 +392,7 @@ def test_an_index_longer_than_its_log_has_markers_for_is_not_read(tmp_path: Path
     path = index_path(directory, 7)
     os.truncate(path, (1 << 31) - 1)
     fs = FaultFS()
-    with LogView(directory, fs=fs) as view:
+    with LogView(directory, fs=fs, clock=MockClock()) as view:
         assert committed(view) == log.committed()
         (problem,) = view.problems
         assert isinstance(problem, StorageError) and problem.errno == errno.EFBIG and problem.path == str(path)
@@ -442,7 +444,7 @@ def test_a_transaction_index_longer_than_its_segment_is_not_read(tmp_path: Path)
         with path.open("r+b") as file:
             file.truncate(1 << 31)
     fs = Counting()
-    with LogView(directory, fs=fs) as view:
+    with LogView(directory, fs=fs, clock=MockClock()) as view:
         assert committed(view) == log.committed()
         assert any("at most" in str(problem) for problem in view.problems)
     assert max(fs.reads) < 1 << 20

@@ -16,6 +16,7 @@ import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument
 from kafkalog.sidecars import identity
 from tests.fuzz_cases import KINDS
+from tests.memory import memory
 from tests.transactional import made
 from tests.where.logs import Batch, write_log
 
@@ -42,7 +43,7 @@ def check(log: kafkalog.Log, bounds: Bounds) -> None:
 @settings(max_examples=80)
 @given(st.lists(BATCHES, min_size=1, max_size=8), st.integers(1, 4), BOUNDS)
 def test_no_row_is_lost_in_any_format(batches: list[Batch], per_segment: int, bounds: Bounds) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory()) as folder:
         path, store = Path(folder) / "data" / "t-3", Path(folder) / "times"
         write_log(path, batches, per_segment)
         for _ in range(2):  # with the notes of this process, then with those of the other's files
@@ -54,7 +55,7 @@ def test_no_row_is_lost_in_any_format(batches: list[Batch], per_segment: int, bo
 @given(st.data(), BOUNDS)
 def test_no_row_is_lost_while_the_log_changes(data: st.DataObject, bounds: Bounds) -> None:
     """Appends, rolls, truncations, deletions and cleans, seen by the writer and by readers with notes of before."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory()) as folder:
         path, store = Path(folder) / "data" / "t-0", Path(folder) / "times"
         path.parent.mkdir()
         options = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, "file_delete_delay_ms": 0}

@@ -16,6 +16,7 @@ from kafkalog.log.pruning import PrunedScan
 from kafkalog.log.scan import LogScan
 from kafkalog.where.nodes import And, Compare, In, IsNull, Literal, Node, Not, Or
 from tests.fuzz_cases import KINDS
+from tests.memory import memory
 from tests.transactional import made
 from tests.where.expressions import evaluate, fields
 from tests.where.logs import Batch, as_row, write_log
@@ -58,7 +59,7 @@ def check(log: Log, node: Node, **bounds: int) -> None:
 @settings(max_examples=150)
 @given(st.lists(BATCHES, min_size=1, max_size=8), st.integers(1, 4), st.lists(NODES, min_size=1, max_size=4))
 def test_no_row_is_lost_in_any_format(batches: list[Batch], per_segment: int, nodes: list[Node]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory()) as folder:
         write_log(Path(folder) / "t-3", batches, per_segment)
         with kafkalog.open(Path(folder) / "t-3") as log:
             for node in nodes:
@@ -71,7 +72,7 @@ def test_no_row_is_lost_in_any_format(batches: list[Batch], per_segment: int, no
 def test_no_row_is_lost_with_indexes_and_after_compaction(
     written: list[tuple[int, bool]], nodes: list[Node]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory()) as folder:
         options = {"index_interval_bytes": 1, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0}
         with kafkalog.open(Path(folder) / "t-3", "a", **options) as log:
             for number, (time, rolls) in enumerate(written):
