@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.log.selection import Selection
     from kafkalog.where import Expression
 
+
 class DecodedRecord(NamedTuple):
     """A record whose key or value is decoded: Python objects as pyarrow makes them of a typed scan's columns.
 
