@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +12,7 @@ from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
-    from kafkalog.backup.manifest import Manifest, Offsets
+    from kafkalog.backup.manifest import Manifest
 
 _LATEST = "latest"
 _target_argument = click.argument("target", type=click.Path(), metavar="TARGET")
@@ -60,12 +59,13 @@ def create(
     from kafkalog.backup import create_backup, delete_backups
     from kafkalog.backup.damage import DAMAGED
     from kafkalog.backup.store import BackupStore
+    from kafkalog.server.groups.stored import committed_offsets
     from kafkalog.tools.verify.directories import total_bytes
 
     common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     with Meter("backup", total_bytes(where) if sys.stderr.isatty() else None, quiet=quiet) as meter:
-        report = create_backup(where, target, full=full, committed=committed, tell=meter.add)
+        report = create_backup(where, target, full=full, committed=committed_offsets, tell=meter.add)
     if keep is not None:
         delete_backups(target, BackupStore(target).ids()[:-keep])
     manifest = report.manifest
@@ -260,16 +260,3 @@ def _describe_moment(manifest: Manifest, at_ms: int) -> str:
         f"{common.plural(len({one.topic for one in manifest.partitions}), 'topic')}, "
         f"{common.plural(len(manifest.partitions), 'partition')}, {common.plural(offsets, 'offset')}"
     )
-
-
-def committed(dirs: Sequence[str]) -> Offsets:
-    """Return the committed offsets of groups, for the manifest; empty without `__consumer_offsets`."""
-    from kafkalog.cli.group_rows import read_groups
-    from kafkalog.tools.directories import partitions
-
-    if not partitions(dirs, topic="__consumer_offsets"):
-        return {}
-    found: Offsets = {}
-    for (group, topic, partition), one in read_groups(list(dirs)).committed.items():
-        found.setdefault(group, {}).setdefault(topic, {})[partition] = one.offset
-    return found

@@ -12,7 +12,7 @@ import click
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
-    from kafkalog.cli.group_rows import StoredGroups
+    from kafkalog.server.groups.stored import StoredGroups
     from kafkalog.cursors.store import CursorStore
     from kafkalog.errors import KafkalogError
     from kafkalog.storage.readonly.view import LogView
@@ -61,7 +61,7 @@ def groups(
 
     Example: kafkalog offsets groups -d data -G billing
     """
-    from kafkalog.cli.group_rows import read_groups
+    from kafkalog.server.groups.stored import read_groups
 
     common.set_verbosity(given["quiet"], given["verbose"])
     given_dirs = common.need_dirs(dirs)
@@ -193,7 +193,7 @@ def reset(**given: Unpack[_Reset]) -> None:
 
     Example: kafkalog offsets reset -d data -G billing -t orders --to-earliest --apply
     """
-    from kafkalog.cli.group_rows import commit_in, read_groups
+    from kafkalog.server.groups.stored import commit_in, read_groups
     from kafkalog.cursors.store import CursorStore
     from kafkalog.storage.readonly.view import LogView
     from kafkalog.tools.directories import find
@@ -294,7 +294,7 @@ def delete(
 
     Example: kafkalog offsets delete -d data -G billing -t orders
     """
-    from kafkalog.cli.group_rows import read_groups
+    from kafkalog.server.groups.stored import read_groups
     from kafkalog.cursors.store import CursorStore
     from kafkalog.errors import UnknownTopicOrPartition
 
