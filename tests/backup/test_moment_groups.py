@@ -10,12 +10,11 @@ import pytest
 import kafkalog
 from kafkalog.backup import create_backup, restore_backup, restore_directories
 from kafkalog.backup.rewind.groups import Commit
-from kafkalog.server.groups.stored import committed_offsets
-from kafkalog.server.groups.stored import read_groups
 from kafkalog.records.encoder import encoded
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.schemas.groups import KEYS, VALUES
 from kafkalog.server.groups.records import offset_record
+from kafkalog.server.groups.stored import committed_offsets, read_groups
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.testing import kafka_server
 from kafkalog.types import TopicPartition
