@@ -10,8 +10,8 @@ from kafkalog.copy.cluster_groups import Committed, commit_offsets, read_offsets
 from kafkalog.copy.cluster_partition import PartitionCopy
 from kafkalog.copy.cluster_source import list_offset
 from kafkalog.copy.facts import TargetTopic, TargetTraits
+from kafkalog.copy.marker import GROUP, parse_marker
 from kafkalog.copy.plan import TopicPlan
-from kafkalog.copy.report import NotKept
 from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
 from kafkalog.errors import InvalidPartitions
 from kafkalog.server.client.cluster import read_topic_settings
@@ -42,17 +42,19 @@ class ClusterTarget:
         for name, topic in found.items():
             keys = [TopicPartition(name, number) for number in range(len(topic.leaders))]
             ends = {key.partition: await list_offset(client, key, LATEST_TIMESTAMP, 0) for key in keys}
-            topics[name] = TargetTopic(settings.get(name, {}), ends)
+            markers = {key: parse_marker(one) for key, one in (await read_offsets(client, GROUP, keys)).items()}
+            copied = {key.partition: one.source_offset for key, one in markers.items() if one is not None}
+            topics[name] = TargetTopic(settings.get(name, {}), ends, copied)
         return topics
 
     async def check(self, plan: TopicPlan) -> None:
         """Ask the cluster whether it would create the topic. Unauthorized, ConfigError and others of the broker."""
-        if not plan.exists:
+        if plan.existing is None:
             await self._create(plan, validate_only=True)
 
     async def create(self, plan: TopicPlan) -> None:
         """Create the topic with the source's settings and the cluster's replication factor, if it is missing."""
-        if not plan.exists:
+        if plan.existing is None:
             await self._create(plan, validate_only=False)
 
     async def _create(self, plan: TopicPlan, *, validate_only: bool) -> None:
@@ -79,22 +81,18 @@ class ClusterTarget:
         """Produce the records that the partition lacks. Errors as for `Source.chunks` and `PartitionProducer`."""
         return await PartitionCopy(self._client, job).run()
 
-    async def commit(self, offsets: GroupOffsets) -> tuple[int, list[NotKept]]:
+    async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
         """Commit offsets of groups where they are not ahead already; groups with members are left as they are."""
-        done, left = 0, []
+        left = {}
         for group, wanted in offsets.items():
             known = await read_offsets(self._client, group, wanted)
             new = {
                 key: Committed(offset) for key, offset in wanted.items()
                 if key not in known or known[key].offset < offset
             }
-            if not new:
-                continue
-            if await commit_offsets(self._client, group, new):
-                done += 1
-            else:
-                left.append(NotKept(f"group {group}", "offsets", "it has active members in the target"))
-        return done, left
+            if new and not await commit_offsets(self._client, group, new):
+                left[group] = "it has active members in the target"
+        return left
 
     async def close(self) -> None:
         """Close the connections."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from kafkalog.backup.create import check_places
@@ -142,7 +143,7 @@ class _Run:
         plans = await self._plan(names)
         not_kept = [row for plan in plans for row in plan.not_kept]
         if not options.apply:
-            return self._report([_planned(one) for one in plans], not_kept, len(groups))
+            return self._report([one for plan in plans for one in _planned(plan)], not_kept, len(groups))
         copied: dict[TopicPartition, Copied] = {}
         for plan in plans:
             await self._target.create(plan)
@@ -151,9 +152,11 @@ class _Run:
                 copied[key] = await self._target.copy(self._job(key, plan.topic, groups))
                 not_kept += copied[key].not_kept
         wanted, unknown = _translated(groups, copied)
-        count, left = await self._target.commit(wanted)
-        not_kept = _with_results([*not_kept, *unknown, *left], copied)
-        return self._report([[one.report for one in copied.values()]], not_kept, count)
+        refused = await self._target.commit(wanted)
+        left = unknown | {group: NotKept(f"group {group}", "offsets", why) for group, why in refused.items()}
+        rows = [*_with_results(not_kept, copied), *left.values()]
+        report = self._report([one.report for one in copied.values()], rows, len(groups.keys() - left.keys()))
+        return replace(report, groups_left=tuple(sorted(left)))
 
     async def _groups(self, names: Sequence[str]) -> Offsets:
         chosen = self._options.groups
@@ -187,29 +190,32 @@ class _Run:
         )  # fmt: skip
 
     def _report(
-        self, partitions: Iterable[Iterable[CopiedPartition]], not_kept: Iterable[NotKept], groups: int
+        self, partitions: Iterable[CopiedPartition], not_kept: Iterable[NotKept], groups: int
     ) -> CopyReport:
-        flat = tuple(one for several in partitions for one in several)
         return CopyReport(
-            self._source.name, self._target.traits.name, flat, tuple(dict.fromkeys(not_kept)), groups,
+            self._source.name, self._target.traits.name, tuple(partitions), tuple(dict.fromkeys(not_kept)), groups,
             self._options.apply,
         )  # fmt: skip
 
 
 def _planned(plan: TopicPlan) -> list[CopiedPartition]:
     """Return the partitions of a dry run."""
-    return [
-        CopiedPartition(plan.topic.name, number, one.start, one.stop, one.start, one.stop, 0, 0, 0, "kept")
-        for number, one in sorted(plan.topic.partitions.items())
-    ]
+    copied = {} if plan.existing is None else plan.existing.copied
+    found = []
+    for number, one in sorted(plan.topic.partitions.items()):
+        before = max(0, min(copied.get(number, 0), one.stop) - one.start)
+        found.append(
+            CopiedPartition(plan.topic.name, number, one.start, one.stop, one.start, one.stop, before, 0, 0, "kept")
+        )
+    return found
 
 
 def _translated(
     groups: Offsets, copied: Mapping[TopicPartition, Copied]
-) -> tuple[dict[str, dict[TopicPartition, int]], list[NotKept]]:
+) -> tuple[dict[str, dict[TopicPartition, int]], dict[str, NotKept]]:
     """Return the groups' offsets in the target, and those that are unknown there."""
     found: dict[str, dict[TopicPartition, int]] = {}
-    unknown = []
+    unknown = {}
     for group, topics in groups.items():
         for topic, offsets in topics.items():
             for number, offset in offsets.items():
@@ -219,7 +225,7 @@ def _translated(
                 translated = one.translate(offset)
                 if translated is None:
                     why = "earlier runs copied that part, and compaction or retention has changed it since"
-                    unknown.append(NotKept(f"group {group}", f"offset {offset} of {topic}-{number}", why))
+                    unknown[group] = NotKept(f"group {group}", f"offset {offset} of {topic}-{number}", why)
                 else:
                     found.setdefault(group, {})[TopicPartition(topic, number)] = translated
     return found, unknown

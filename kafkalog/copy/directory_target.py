@@ -23,7 +23,7 @@ from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts
 from kafkalog.manager.jobs import write_each
 from kafkalog.manager.opening import OpenedLogs, open_logs
 from kafkalog.reading.chunks import batch_chunks
-from kafkalog.server.groups.stored import commit_all, committed_offsets
+from kafkalog.server.groups.stored import commit_all, committed_offsets, read_groups
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.segment_reader import Chunk
@@ -52,12 +52,11 @@ class DirectoryTarget:
             return {}
         with open_dirs(self._path) as dirs:
             found = {name: topic for name, topic in dirs.topics.items() if name in names}
-            return {
-                name: TargetTopic(
-                    topic.settings, {number: dirs[name, number].end_offset for number in topic.partitions}
-                )
-                for name, topic in found.items()
-            }
+            topics = {}
+            for name, topic in found.items():
+                ends = {number: dirs[name, number].end_offset for number in topic.partitions}
+                topics[name] = TargetTopic(topic.settings, ends, ends)
+            return topics
 
     async def check(self, plan: TopicPlan) -> None:
         """Raise ConfigError for settings that are not valid."""
@@ -148,7 +147,7 @@ class DirectoryTarget:
                         offset=last.base_offset, hint="it is another log: copy into another directory",
                     )  # fmt: skip
 
-    async def commit(self, offsets: GroupOffsets) -> tuple[int, list[NotKept]]:
+    async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
         """Commit offsets of groups where they are not ahead already. Errors as for `commit_all`."""
         await self.close()  # the groups' log is opened like any other
         known = committed_offsets([self._path])
@@ -157,13 +156,12 @@ class DirectoryTarget:
             for key, offset in found.items():
                 if known.get(group, {}).get(key.topic, {}).get(key.partition, -1) < offset:
                     wanted.setdefault(group, {}).setdefault(key.topic, {})[key.partition] = offset
-        if not wanted:
-            return 0, []
-        try:
-            commit_all(self._path, wanted)
-        except IllegalState as error:
-            return len(wanted), [NotKept("groups", "offsets of some groups", error.message)]
-        return len(wanted), []
+        brokers = read_groups([self._path]).kinds
+        left = {group: f"the target has a {brokers[group]} group of this name" for group in wanted if group in brokers}
+        own = {group: found for group, found in wanted.items() if group not in brokers}
+        if own:
+            commit_all(self._path, own)
+        return left
 
     async def close(self) -> None:
         """Close the logs and release the lock."""

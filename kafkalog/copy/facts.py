@@ -57,10 +57,14 @@ class SourceTopic:
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """A topic that the target already has: its settings, and the end offset of each partition."""
+    """A topic that the target already has: its settings, and the end offset of each partition.
+
+    `copied` are offsets of the source up to which earlier runs copied partitions, as far as they are known.
+    """
 
     settings: Mapping[str, str]
     ends: Mapping[int, int] = field(default_factory=dict)
+    copied: Mapping[int, int] = field(default_factory=dict)
 
 
 class TargetTraits(NamedTuple):

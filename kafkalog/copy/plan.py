@@ -17,11 +17,11 @@ _NEXT_RUN: Final = "a transaction is open there; a later run copies them once it
 
 
 class TopicPlan(NamedTuple):
-    """A topic to copy: the settings with which it is created, if it is missing, and what is not kept of it."""
+    """A topic to copy: the settings with which it is created if it is not `existing`, and what is not kept of it."""
 
     topic: SourceTopic
     settings: Mapping[str, str]
-    exists: bool
+    existing: TargetTopic | None
     not_kept: tuple[NotKept, ...]
 
 
@@ -53,7 +53,7 @@ def plan_topic(
         rows += moved
         if partition.stop < partition.end:
             rows.append(NotKept(where, f"records from offset {partition.stop} on", _NEXT_RUN))
-    return TopicPlan(topic, settings, existing is not None, tuple(rows))
+    return TopicPlan(topic, settings, existing, tuple(rows))
 
 
 def _end_of(existing: TargetTopic | None, partition: int) -> int:

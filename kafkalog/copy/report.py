@@ -39,7 +39,16 @@ class CopiedPartition(NamedTuple):
 class CopyReport:
     """The result of `copy_topics`; in a dry run nothing was written, and records and bytes count what would be read.
 
-    `groups` is the number of groups whose offsets were committed.
+    `groups` is the number of groups whose offsets were committed, or are to be; those of `groups_left` were not.
+
+    >>> from kafkalog.copy import copy_topics
+    >>> report = copy_topics("data", "copied", ["orders"], apply=True)
+    >>> report.records, report.size, report.ok, report.not_kept, report.groups_left
+    (2, 92, True, (), ())
+    >>> str(report).splitlines()[0], len(list(report.lines())), len(list(report.json_lines()))
+    ('orders-0: offsets 0 to 2 have the same offsets; 2 records copied now', 3, 2)
+    >>> report.summary()
+    'copied 2 records in 92 bytes: 1 topic, 1 partition, 0 groups'
     """
 
     source: str
@@ -48,6 +57,7 @@ class CopyReport:
     not_kept: tuple[NotKept, ...]
     groups: int
     applied: bool
+    groups_left: tuple[str, ...] = ()
 
     @property
     def records(self) -> int:
@@ -58,6 +68,11 @@ class CopyReport:
     def size(self) -> int:
         """Bytes of the batches that this run wrote."""
         return sum(one.size for one in self.partitions)
+
+    @property
+    def ok(self) -> bool:
+        """True if the offsets of all groups were committed."""
+        return not self.groups_left
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -16,6 +16,7 @@ from kafkalog.reading.chunks import batch_chunks, visible_chunks
 from kafkalog.reading.source import refreshed
 from kafkalog.records.format import CONTROL_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from kafkalog.server.groups.stored import committed_offsets
+from kafkalog.storage.damage import first_offset
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.remote import is_url, locate
 from kafkalog.storage.segment_reader import Chunk
@@ -91,7 +92,18 @@ class LogFiles:
     def _chunks(self, key: TopicPartition, start: int, stop: int, committed: bool) -> Iterator[Chunk]:
         view = self.view(key)
         found = batch_chunks(view, start, stop, sequential=True)
-        return visible_chunks(view, found, True, stop, None) if committed else found
+        for chunk in visible_chunks(view, found, True, stop, None) if committed else found:
+            last = chunk.last
+            while last > chunk.first and _begins_behind(chunk, last - 1, stop):
+                last -= 1
+            if last > chunk.first:
+                yield chunk if last == chunk.last else chunk._replace(last=last)
+
+
+def _begins_behind(chunk: Chunk, row: int, stop: int) -> bool:
+    """Return True if a batch begins at or after `stop`; the header of an old wrapper has only its last offset."""
+    table = chunk.batches
+    return table.base_offset(row) >= stop and first_offset(chunk.data, table, row) >= stop
 
 
 def survey_of(view: LogView, start: int, stop: int) -> Survey:

@@ -74,8 +74,9 @@ class Target(Protocol):
         """Copy the records of a partition that the target lacks; on return they are durable."""
         ...
 
-    async def commit(self, offsets: GroupOffsets) -> tuple[int, list[NotKept]]:
-        """Commit offsets of groups where they are not ahead already; return the number of groups, and those left."""
+    async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
+        """Commit offsets of groups where they are not ahead already; return the groups left out, each with the reason.
+        """
         ...
 
     async def close(self) -> None:
