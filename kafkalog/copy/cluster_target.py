@@ -13,7 +13,7 @@ from kafkalog.copy.facts import TargetTopic, TargetTraits
 from kafkalog.copy.marker import GROUP, parse_marker
 from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
-from kafkalog.errors import InvalidPartitions
+from kafkalog.errors import ConfigError, InvalidPartitions
 from kafkalog.server.client.cluster import read_topic_settings
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.error_codes import ErrorCode
@@ -68,6 +68,11 @@ class ClusterTarget:
 
         async def call(connection: PeerConnection) -> None:
             (one,) = (await connection.request(CREATE_TOPICS, tree)).topics
+            if one.error_code == ErrorCode.INVALID_CONFIG:
+                raise ConfigError(
+                    f"{self._client.name} does not create topic {name}: {one.error_message}",
+                    hint="create the topic there with other settings, then copy",
+                )
             if one.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:  # a request whose answer was lost
                 check(one.error_code, f"{self._client.name} does not create topic {name}", one.error_message)
 
