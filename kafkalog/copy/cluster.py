@@ -147,6 +147,8 @@ class ClusterClient:
                     raise
             except RetryLater as error:
                 if attempt == ATTEMPTS - 1:
+                    if error.code == ErrorCode.LEADER_NOT_AVAILABLE:
+                        raise PeerUnreachable(error.message) from None
                     if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                         raise UnknownTopicOrPartition(error.message) from None
                     raise from_code(error.code or 0, error.message) from None

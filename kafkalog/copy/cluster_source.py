@@ -87,12 +87,9 @@ class ClusterSource:
                 pending = None
                 if not len(records):
                     return
-                table = _checked(records, key, expected, self.name)
-                rows = _rows_before(table, stop)
+                table, rows = _checked(records, key, expected, stop, self.name)
                 if not rows:
                     return
-                if rows > 1 and table.begins_behind_gap(rows - 1, expected):
-                    rows -= 1  # a damaged offset, which no checksum covers, looks like a gap: the batch after it tells
                 expected = table.last_offset_of(rows - 1) + 1
                 if expected < stop:
                     pending = asyncio.ensure_future(self._fetch(key, expected, stop))
@@ -129,6 +126,11 @@ class ClusterSource:
                 raise OffsetOutOfRange(
                     f"{self.name} no longer has this offset of {key}", offset=offset,
                     hint="it was deleted meanwhile: run the command again",
+                )  # fmt: skip
+            if found[0].error_code == ErrorCode.CORRUPT_MESSAGE:
+                raise CorruptRecord(
+                    "the broker found damage in its log", path=f"{self.name}/{key}", offset=offset,
+                    hint="check its log with `kafkalog verify`",
                 )  # fmt: skip
             check(found[0].error_code, f"{self.name} does not send records of {key}")
             return found[0]
@@ -175,29 +177,30 @@ async def list_offset(client: ClusterClient, key: TopicPartition, timestamp: int
     return await client.ask_leader(key, call)
 
 
-def _checked(records: memoryview, key: TopicPartition, expected: int, name: str) -> BatchTable:
-    """Return the table of the batches; raise CorruptRecord for damage, and for offsets that go back."""
+def _checked(records: memoryview, key: TopicPartition, expected: int, stop: int, name: str) -> tuple[BatchTable, int]:
+    """Return the table of the batches, and how many of them are sound and begin before `stop`.
+
+    CorruptRecord if the first one is damaged; for offsets that go back.
+    """
     table = scan(records)
+    rows = table.count if table.first_invalid < 0 else table.first_invalid
     try:
-        check_frames(table, "the broker sends damaged records: read its log with `kafkalog verify`")
+        if not rows:
+            check_frames(table, "the broker sends damaged records: check its log with `kafkalog verify`")
+            raise CorruptRecord("no whole batch was sent", offset=expected)
         before = expected
-        for row in range(table.count):
+        for row in range(rows):
             if table.last_offset_of(row) < before:
                 raise CorruptRecord(f"offsets go back to {table.last_offset_of(row)}", offset=before)
             before = table.last_offset_of(row) + 1
     except CorruptRecord as error:
         error.path = f"{name}/{key}"
         raise
-    if not table.count:
-        raise CorruptRecord("no whole batch was sent", path=f"{name}/{key}", offset=expected)
-    return table
-
-
-def _rows_before(table: BatchTable, stop: int) -> int:
-    rows = table.count
     while rows and table.base_offset(rows - 1) >= stop:
         rows -= 1
-    return rows
+    if rows > 1 and table.begins_behind_gap(rows - 1, expected):
+        rows -= 1  # a damaged offset, which no checksum covers, looks like a gap: the batch after it distinguishes them
+    return table, rows
 
 
 def aborted_ranges(table: BatchTable, aborted: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:

@@ -18,14 +18,13 @@ from kafkalog.copy.facts import TargetTopic, TargetTraits
 from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.report import CopiedPartition, NotKept
 from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
-from kafkalog.errors import IllegalState, InconsistentTopicId
+from kafkalog.errors import IllegalState
 from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.jobs import write_each
 from kafkalog.manager.opening import OpenedLogs, open_logs
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.server.groups.stored import commit_all, committed_offsets, read_groups
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.segment_reader import Chunk
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK
@@ -65,19 +64,13 @@ class DirectoryTarget:
     async def create(self, plan: TopicPlan) -> None:
         """Create the topic with the id of the source, or the rest of its partitions.
 
-        InconsistentTopicId, DirectoryLocked, StorageError, ConfigError.
+        InconsistentTopicId if the topic there is another one of that name; DirectoryLocked, StorageError, ConfigError.
         """
         manager = self._logs().manager
         topic = plan.topic
         for number in topic.partitions:
             key = TopicPartition(topic.name, number)
-            log = manager.get_or_create(key, topic_id=topic.topic_id, settings=plan.settings)
-            known = read_partition_metadata(manager.fs, log.path)
-            if topic.topic_id is not None and known != topic.topic_id:
-                raise InconsistentTopicId(
-                    f"topic {topic.name} has the id {topic.topic_id} in the source, but {known} here", path=log.path,
-                    hint="it is another topic of that name: copy into another directory",
-                )  # fmt: skip
+            manager.get_or_create(key, topic_id=topic.topic_id, settings=plan.settings)
 
     def _logs(self) -> OpenedLogs:
         if self._opened is None:
@@ -95,7 +88,7 @@ class DirectoryTarget:
         lost = await self._position(log, job)
         before, written = log.log_end_offset, _Written()
         async for chunk in job.source.chunks(
-            job.key, before, job.facts.stop, committed=job.isolation == "read_committed"
+            job.key, max(before, job.facts.start), job.facts.stop, committed=job.isolation == "read_committed"
         ):
             for data, records in _pieces(chunk, job, log.config.segment_size):
                 _append(log, data)

@@ -54,7 +54,7 @@ class Copied(NamedTuple):
 
 
 class Target(Protocol):
-    """Where topics are copied to. Every call may be repeated after a kill, with the same result."""
+    """The end of a copy that is written to. Every call may be repeated after a kill, with the same result."""
 
     traits: TargetTraits
 

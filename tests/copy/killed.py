@@ -70,7 +70,7 @@ def main(data: Path, target: str, how: str) -> None:
             traceback.print_exc()  # the child ends without
             raise
 
-    killed = turn = 0
+    killed = turn = status = 0
     stride = 12 if target.startswith("kafka:") else 1
     moments = random.Random(11)
     while turn < MOMENTS if how == "moments" else not turn or status:
