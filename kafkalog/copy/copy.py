@@ -66,6 +66,14 @@ def copy_topics(
     Raises IllegalArgument, UnknownTopicOrPartition; TopicExists, IllegalState, InconsistentTopicId if the target has
     other records; CorruptRecord, OffsetOutOfRange, PeerError for the source, StorageError, DirectoryLocked, PeerError,
     Unauthorized and other errors of brokers for the target. What was copied before is whole.
+
+    >>> log.flush()
+    >>> print(copy_topics("data", "copied"))
+    orders-0: offsets 0 to 2, 2 to copy
+    everything is kept
+    1 topic, 1 partition, 0 groups: nothing was written, give --apply
+    >>> copy_topics("data", "copied", apply=True).records
+    2
     """
     sources = [source] if isinstance(source, str) else [os.fspath(one) for one in source]
     if offsets not in OFFSETS or isolation not in ISOLATIONS:

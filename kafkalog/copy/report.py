@@ -42,6 +42,7 @@ class CopyReport:
     `groups` is the number of groups whose offsets were committed, or are to be; those of `groups_left` were not.
 
     >>> from kafkalog.copy import copy_topics
+    >>> log.flush()
     >>> report = copy_topics("data", "copied", ["orders"], apply=True)
     >>> report.records, report.size, report.ok, report.not_kept, report.groups_left
     (2, 92, True, (), ())
