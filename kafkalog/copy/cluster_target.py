@@ -99,6 +99,10 @@ class ClusterTarget:
                 left[group] = "it has active members in the target"
         return left
 
+    async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has in the target."""
+        return {key: one.offset for key, one in (await read_offsets(self._client, group, keys)).items()}
+
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()

@@ -161,8 +161,14 @@ class _Run:
                 not_kept += copied[key].not_kept
         wanted, unknown = _translated(groups, copied)
         refused = await self._target.commit(wanted)
-        left = unknown | {group: NotKept(f"group {group}", "offsets", why) for group, why in refused.items()}
-        rows = [*_with_results(not_kept, copied), *left.values()]
+        left = {group: NotKept(f"group {group}", "offsets", why) for group, why in refused.items()}
+        not_kept = _with_results(not_kept, copied)
+        for group, keys in unknown.items():
+            known = await self._target.committed(group, list(keys))
+            not_kept += [_unknown_offset(group, key, offset, known.get(key)) for key, offset in keys.items()]
+            if len(known) < len(keys):
+                left.setdefault(group, not_kept[-1])
+        rows = [*not_kept, *left.values()]
         report = self._report([one.report for one in copied.values()], rows, len(groups.keys() - left.keys()))
         return replace(report, groups_left=tuple(sorted(left)))
 
@@ -220,23 +226,28 @@ def _planned(plan: TopicPlan) -> list[CopiedPartition]:
 
 def _translated(
     groups: Offsets, copied: Mapping[TopicPartition, Copied]
-) -> tuple[dict[str, dict[TopicPartition, int]], dict[str, NotKept]]:
-    """Return the groups' offsets in the target, and those that are unknown there."""
+) -> tuple[dict[str, dict[TopicPartition, int]], dict[str, dict[TopicPartition, int]]]:
+    """Return the groups' offsets in the target, and the source's offsets of those that are unknown there."""
     found: dict[str, dict[TopicPartition, int]] = {}
-    unknown = {}
+    unknown: dict[str, dict[TopicPartition, int]] = {}
     for group, topics in groups.items():
         for topic, offsets in topics.items():
             for number, offset in offsets.items():
-                one = copied.get(TopicPartition(topic, number))
-                if one is None:
+                key = TopicPartition(topic, number)
+                if key not in copied:
                     continue
-                translated = one.translate(offset)
+                translated = copied[key].translate(offset)
                 if translated is None:
-                    why = "earlier runs copied that part, and compaction or retention has changed it since"
-                    unknown[group] = NotKept(f"group {group}", f"offset {offset} of {topic}-{number}", why)
+                    unknown.setdefault(group, {})[key] = offset
                 else:
-                    found.setdefault(group, {})[TopicPartition(topic, number)] = translated
+                    found.setdefault(group, {})[key] = translated
     return found, unknown
+
+
+def _unknown_offset(group: str, key: TopicPartition, offset: int, known: int | None) -> NotKept:
+    why = "earlier runs copied that part, and compaction or retention may have changed it since"
+    stays = "none is committed" if known is None else f"{known} stays committed"
+    return NotKept(f"group {group}", f"offset {offset} of {key}", f"{stays}: {why}")
 
 
 def _with_results(rows: Iterable[NotKept], copied: Mapping[TopicPartition, Copied]) -> list[NotKept]:

@@ -156,6 +156,11 @@ class DirectoryTarget:
             commit_all(self._path, own)
         return left
 
+    async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has in the target."""
+        own = committed_offsets([self._path]).get(group, {})
+        return {key: own[key.topic][key.partition] for key in keys if key.partition in own.get(key.topic, {})}
+
     async def close(self) -> None:
         """Close the logs and release the lock."""
         opened, self._opened = self._opened, None

@@ -79,6 +79,10 @@ class Target(Protocol):
         """
         ...
 
+    async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has in the target, for those partitions that have one."""
+        ...
+
     async def close(self) -> None:
         """Release files, locks and connections."""
         ...

@@ -44,7 +44,7 @@ def test_directory_to_broker_and_back(tmp_path: Path, reference: Reference) -> N
         place = f"kafka://{broker.bootstrap}"
         first = copy_topics(str(data), place, TOPICS, apply=True)
         again = copy_topics(str(data), place, TOPICS, apply=True)
-        assert first.ok and again.ok and first.records > 0 == again.records
+        assert first.ok and again.ok and first.records > 0 == again.records, again
         for topic in ("plain", "trimmed", "compacted"):
             wanted = []
             for number, offset in GROUPS["readers"][topic].items():
