@@ -15,7 +15,7 @@ def is_cluster(place: str) -> bool:
 
 
 def parse_addresses(place: str) -> list[tuple[str, int]]:
-    """Parse `kafka://HOST:PORT,...`; raise IllegalArgument for anything else.
+    """Parse `kafka://HOST:PORT,...`, with or without `kafka://`; raise IllegalArgument for anything else.
 
     >>> parse_addresses("kafka://broker-1:9092,[::1]:9093")
     [('broker-1', 9092), ('::1', 9093)]
@@ -24,7 +24,7 @@ def parse_addresses(place: str) -> list[tuple[str, int]]:
     for one in place.removeprefix(CLUSTER).rstrip("/").split(","):
         host, colon, port = one.strip().rpartition(":")
         if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-            raise IllegalArgument(f"{one.strip()!r} is not HOST:PORT", hint="write kafka://broker-1:9092,broker-2:9092")
+            raise IllegalArgument(f"{one.strip()!r} is not HOST:PORT", hint="write broker-1:9092,broker-2:9092")
         found.append((host.removeprefix("[").removesuffix("]"), int(port)))
     return found
 
