@@ -20,13 +20,15 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.types import LATEST_TIMESTAMP, TopicPartition
 
 _DEFAULT: Final = -1
+_AT_ONCE: Final = 8
+"""Partitions copied at once: one alone waits for the broker after every few batches."""
 
 
 class ClusterTarget:
     """Topics of a cluster."""
 
     def __init__(self, client: ClusterClient) -> None:
-        self.traits = TargetTraits(client.name, keeps_log=False)
+        self.traits = TargetTraits(client.name, keeps_log=False, at_once=_AT_ONCE)
         self._client = client
 
     async def cluster_id(self) -> str | None:

@@ -152,25 +152,43 @@ class _Run:
         not_kept = [row for plan in plans for row in plan.not_kept]
         if not options.apply:
             return self._report([one for plan in plans for one in _planned(plan)], not_kept, len(groups))
-        copied: dict[TopicPartition, Copied] = {}
+        jobs = []
         for plan in plans:
             await self._target.create(plan)
-            for number in sorted(plan.topic.partitions):
-                key = TopicPartition(plan.topic.name, number)
-                copied[key] = await self._target.copy(self._job(key, plan.topic, groups))
-                not_kept += copied[key].not_kept
+            keys = [TopicPartition(plan.topic.name, number) for number in sorted(plan.topic.partitions)]
+            jobs += [self._job(key, plan.topic, groups) for key in keys]
+        copied = await self._copy_all(jobs)
+        not_kept += [row for one in copied.values() for row in one.not_kept]
         wanted, unknown = _translated(groups, copied)
         refused = await self._target.commit(wanted)
         left = {group: NotKept(f"group {group}", "offsets", why) for group, why in refused.items()}
         not_kept = _with_results(not_kept, copied)
-        for group, keys in unknown.items():
-            known = await self._target.committed(group, list(keys))
-            not_kept += [_unknown_offset(group, key, offset, known.get(key)) for key, offset in keys.items()]
-            if len(known) < len(keys):
+        for group, offsets in unknown.items():
+            known = await self._target.committed(group, list(offsets))
+            not_kept += [_unknown_offset(group, key, offset, known.get(key)) for key, offset in offsets.items()]
+            if len(known) < len(offsets):
                 left.setdefault(group, not_kept[-1])
         rows = [*not_kept, *left.values()]
         report = self._report([one.report for one in copied.values()], rows, len(groups.keys() - left.keys()))
         return replace(report, groups_left=tuple(sorted(left)))
+
+    async def _copy_all(self, jobs: Sequence[PartitionJob]) -> dict[TopicPartition, Copied]:
+        """Copy partitions, as many at once as the target takes; the first error ends all of them."""
+        limit = asyncio.Semaphore(self._target.traits.at_once)
+
+        async def copy(job: PartitionJob) -> Copied:
+            async with limit:
+                return await self._target.copy(job)
+
+        tasks = [asyncio.ensure_future(copy(job)) for job in jobs]
+        try:
+            results = await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            raise
+        return {job.key: result for job, result in zip(jobs, results, strict=True)}
 
     async def _groups(self, names: Sequence[str]) -> Offsets:
         chosen = self._options.groups

@@ -71,9 +71,10 @@ class TargetTraits(NamedTuple):
     """Capabilities of a target.
 
     `keeps_log`: it takes logs as they are, with gaps, markers, epochs and producers, as a follower does. `settings` are
-    the names that it supports; None if it checks them itself.
+    the names that it supports; None if it checks them itself. `at_once` partitions are copied at the same time.
     """
 
     name: str
     keeps_log: bool
     settings: frozenset[str] | None = None
+    at_once: int = 1
