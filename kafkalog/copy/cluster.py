@@ -58,7 +58,7 @@ class ClusterClient:
         self._bootstrap = tuple(bootstrap)
         self._cluster = Cluster(None, {}, {})
         self._open: dict[tuple[str, int], PeerConnection] = {}
-        self._connecting: dict[tuple[str, int], asyncio.Lock] = {}
+        self._connecting = asyncio.Lock()
         self._coordinators: dict[str, tuple[str, int]] = {}
 
     async def close(self) -> None:
@@ -93,7 +93,10 @@ class ClusterClient:
 
     async def connection(self, address: tuple[str, int]) -> PeerConnection:
         """Return the open connection to a broker, or a new one."""
-        async with self._connecting.setdefault(address, asyncio.Lock()):
+        known = self._open.get(address)
+        if known is not None and known.is_open:
+            return known
+        async with self._connecting:
             known = self._open.get(address)
             if known is None or not known.is_open:
                 known = self._open[address] = await connect(*address, self.settings)
