@@ -21,6 +21,7 @@ from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
 from kafkalog.errors import IllegalState
 from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.jobs import write_each
+from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.opening import OpenedLogs, open_logs
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.server.groups.stored import commit_all, committed_offsets, read_groups
@@ -91,7 +92,7 @@ class DirectoryTarget:
             job.key, max(before, job.facts.start), job.facts.stop, committed=job.isolation == "read_committed"
         ):
             for data, records in _pieces(chunk, job, log.config.segment_size):
-                _append(log, data)
+                _append(manager, log, data)
                 written.add(len(data), records)
                 job.progress(len(data))
         log.update_high_watermark(log.log_end_offset)
@@ -110,7 +111,7 @@ class DirectoryTarget:
         """Make the log's end the offset to continue from; check that the log has the source's records."""
         start, end = job.facts.start, log.log_end_offset
         if log.log_start_offset == end and end < start:
-            log.truncate_fully_and_start_at(start)
+            _restart(self._logs().manager, log, start)
             return ()
         if end > job.facts.end:
             raise IllegalState(
@@ -195,11 +196,16 @@ def _pieces(chunk: Chunk, job: PartitionJob, segment_size: int) -> Iterator[tupl
         first = last
 
 
-def _append(log: UnifiedLog, data: memoryview | bytearray) -> None:
+def _restart(manager: LogManager, log: UnifiedLog, offset: int) -> None:
+    with manager.cutting({log.topic_partition: offset}):
+        log.truncate_fully_and_start_at(offset)
+
+
+def _append(manager: LogManager, log: UnifiedLog, data: memoryview | bytearray) -> None:
     """Append batches as a follower; an empty log restarts at the first batch if its start lies inside that batch."""
     base = int.from_bytes(memoryview(data)[:8], "big", signed=True)
     if log.log_start_offset == log.log_end_offset and base < log.log_end_offset and data[16] >= 2:
-        log.truncate_fully_and_start_at(base)
+        _restart(manager, log, base)
     log.append_as_follower(data, _NEWEST_EPOCH)
 
 
