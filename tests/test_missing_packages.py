@@ -86,6 +86,7 @@ FEATURES = {
     "import": (["pyarrow"], 'from kafkalog.exchange.import_ import *\nimport_records([], "data")', "arrow"),
     "testing": (["kio"], SERVED, "server"),
     "mirror": (["kio"], MIRROR, "server"),
+    "copy": (["kio"], 'from kafkalog.copy import copy_topics\ncopy_topics("kafka://127.0.0.1:1", "data")', "server"),
     "topics by time": (["pyarrow"], TOPIC + 'dirs.scan("t", order="time")', "arrow"),
     "to_polars": (["polars"], TOPIC + 'dirs["t"].to_polars()', "polars"),
     "topics for DuckDB": (["pyarrow"], TOPIC + "kafkalog.duckdb.register(None, dirs)", "sql"),

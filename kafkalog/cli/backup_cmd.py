@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +13,7 @@ from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
     from kafkalog.backup import RemoteBackups
-    from kafkalog.backup.manifest import Manifest, Offsets
+    from kafkalog.backup.manifest import Manifest
 
 _LATEST = "latest"
 _target_argument = click.argument("target", type=click.Path(), metavar="TARGET")
@@ -92,6 +91,7 @@ def create(
     from kafkalog.backup import create_backup, delete_backups
     from kafkalog.backup.create import backups_of
     from kafkalog.backup.damage import DAMAGED
+    from kafkalog.server.groups.stored import committed_offsets
     from kafkalog.tools.verify.directories import total_bytes
 
     common.set_verbosity(quiet, verbose)
@@ -99,7 +99,7 @@ def create(
     backups = _backups(target, recipients, identities, staging)
     total = total_bytes(where) if sys.stderr.isatty() and isinstance(backups, str) else None
     with Meter("backup", total, quiet=quiet) as meter:
-        report = create_backup(where, backups, full=full, committed=committed, tell=meter.add)
+        report = create_backup(where, backups, full=full, committed=committed_offsets, tell=meter.add)
     if keep is not None:
         delete_backups(backups, backups_of(backups).ids()[:-keep])
     manifest = report.manifest
@@ -304,16 +304,3 @@ def _describe_moment(manifest: Manifest, at_ms: int) -> str:
         f"{common.plural(len({one.topic for one in manifest.partitions}), 'topic')}, "
         f"{common.plural(len(manifest.partitions), 'partition')}, {common.plural(offsets, 'offset')}"
     )
-
-
-def committed(dirs: Sequence[str]) -> Offsets:
-    """Return the committed offsets of groups, for the manifest; empty without `__consumer_offsets`."""
-    from kafkalog.cli.group_rows import read_groups
-    from kafkalog.tools.directories import partitions
-
-    if not partitions(dirs, topic="__consumer_offsets"):
-        return {}
-    found: Offsets = {}
-    for (group, topic, partition), one in read_groups(list(dirs)).committed.items():
-        found.setdefault(group, {}).setdefault(topic, {})[partition] = one.offset
-    return found

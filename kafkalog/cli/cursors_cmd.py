@@ -12,9 +12,9 @@ import click
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
-    from kafkalog.cli.group_rows import StoredGroups
     from kafkalog.cursors.store import CursorStore
     from kafkalog.errors import KafkalogError
+    from kafkalog.server.groups.stored import StoredGroups
     from kafkalog.storage.readonly.view import LogView
     from kafkalog.types import TopicPartition
 
@@ -61,7 +61,7 @@ def groups(
 
     Example: kafkalog offsets groups -d data -G billing
     """
-    from kafkalog.cli.group_rows import read_groups
+    from kafkalog.server.groups.stored import read_groups
 
     common.set_verbosity(given["quiet"], given["verbose"])
     given_dirs = common.need_dirs(dirs)
@@ -193,8 +193,8 @@ def reset(**given: Unpack[_Reset]) -> None:
 
     Example: kafkalog offsets reset -d data -G billing -t orders --to-earliest --apply
     """
-    from kafkalog.cli.group_rows import commit_in, read_groups
     from kafkalog.cursors.store import CursorStore
+    from kafkalog.server.groups.stored import commit_in, read_groups
     from kafkalog.storage.readonly.view import LogView
     from kafkalog.tools.directories import find
 
@@ -294,9 +294,9 @@ def delete(
 
     Example: kafkalog offsets delete -d data -G billing -t orders
     """
-    from kafkalog.cli.group_rows import read_groups
     from kafkalog.cursors.store import CursorStore
     from kafkalog.errors import UnknownTopicOrPartition
+    from kafkalog.server.groups.stored import read_groups
 
     common.set_verbosity(given["quiet"], given["verbose"])
     store = CursorStore(cursors)

@@ -103,12 +103,12 @@ def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as
     wrong = [name for name in names if given[name]]
     if wrong:
         raise click.UsageError("kafka-dir exports whole partitions: omit the options for ranges, columns and files")
-    from kafkalog.cli.backup_cmd import committed
     from kafkalog.exchange.kafka_dir import export_directory
+    from kafkalog.server.groups.stored import committed_offsets
 
     with Meter("export", None, quiet=quiet) as meter:
         manifest = export_directory(
-            dirs, target, topics=given["topics"], committed=committed, tell=meter.add
+            dirs, target, topics=given["topics"], committed=committed_offsets, tell=meter.add
         )
     for text in manifest.notes:
         common.note(f"kafkalog: note: {text}", quiet=quiet)

@@ -25,6 +25,7 @@ COMMANDS = {
     "compact": ("kafkalog.cli.compact_cmd", "Clean compacted topics; dry run by default."),
     "completion": ("kafkalog.cli.completion_cmd", "Print the completion script for bash, zsh or fish."),
     "consume": ("kafkalog.cli.consume_cmd", "Print the records of a topic."),
+    "copy": ("kafkalog.cli.copy_cmd", "Copy topics between clusters and directories; dry run by default."),
     "dump": ("kafkalog.cli.dump_cmd", "Print segment files in the format of Kafka's dump tool."),
     "export": ("kafkalog.cli.export_cmd", "Export records to Parquet, Arrow, JSON lines or a data directory."),
     "handover": ("kafkalog.cli.handover_cmd", "Register topics with the Kafka broker of their directories."),

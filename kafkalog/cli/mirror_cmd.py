@@ -26,19 +26,12 @@ def command(
 
     Example: kafkalog mirror --from broker1:9092,broker2:9092 -d data -t orders --once
     """  # fmt: skip
+    from kafkalog.copy.places import parse_addresses
     from kafkalog.server.client.settings import peer_settings
     from kafkalog.server.mirror.running import run_mirror
 
     common.show_server_log(quiet, verbose)
+    with common.usage_of("--from"):
+        addresses = parse_addresses(source)
     peers = peer_settings({"client.id": "kafkalog-mirror", **settings})
-    return run_mirror(common.need_dirs(dirs), _addresses(source), topics, peers, once=once)
-
-
-def _addresses(text: str) -> list[tuple[str, int]]:
-    found = []
-    for one in text.split(","):
-        host, colon, port = one.strip().rpartition(":")
-        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-            raise click.BadParameter(f"{one.strip()!r} is not HOST:PORT", param_hint="--from")
-        found.append((host.removeprefix("[").removesuffix("]"), int(port)))
-    return found
+    return run_mirror(common.need_dirs(dirs), addresses, topics, peers, once=once)

@@ -10,12 +10,11 @@ import pytest
 import kafkalog
 from kafkalog.backup import create_backup, restore_backup, restore_directories
 from kafkalog.backup.rewind.groups import Commit
-from kafkalog.cli.backup_cmd import committed
-from kafkalog.cli.group_rows import read_groups
 from kafkalog.records.encoder import encoded
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.schemas.groups import KEYS, VALUES
 from kafkalog.server.groups.records import offset_record
+from kafkalog.server.groups.stored import committed_offsets, read_groups
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.testing import kafka_server
 from kafkalog.types import TopicPartition
@@ -66,7 +65,7 @@ def test_groups_and_transactions_are_those_of_then(tmp_path: Path) -> None:
         transact(one, b"third")
         after = now_ms()
         live = restore_directories(server.directory, tmp_path / "live", at=within)
-        create_backup(server.directory, tmp_path / "backups", committed=committed)
+        create_backup(server.directory, tmp_path / "backups", committed=committed_offsets)
     for name, at, values, offset in (
         ("before", before, [b"first"], 1), ("within", within, [b"first"], 1),
         ("after", after, [b"first", b"second", b"third"], 2),
@@ -91,7 +90,7 @@ def test_a_commit_that_compaction_removed_comes_from_the_backup_before(tmp_path:
             transact(one, b"%d" % number)
         for offset in (1, 3):
             commit(server.bootstrap, offset)
-            create_backup(server.directory, backups, committed=committed)
+            create_backup(server.directory, backups, committed=committed_offsets)
             then.append(now_ms())
             time.sleep(1)
         commit(server.bootstrap, 4)
@@ -99,7 +98,7 @@ def test_a_commit_that_compaction_removed_comes_from_the_backup_before(tmp_path:
     for path in (tmp_path / "data").glob("__consumer_offsets-*"):
         with kafkalog.open(path, "a") as log:
             log.compact(roll=True, from_start=True)
-    create_backup(tmp_path / "data", backups, committed=committed)
+    create_backup(tmp_path / "data", backups, committed=committed_offsets)
     manifest = restore_backup(backups, tmp_path / "restored", at=then[1])
     assert committed_in(tmp_path / "restored") == 3 and committed_in(tmp_path / "restored", "others") is None
     assert any("'readers'" in note and "set to 3, by the backup" in note for note in manifest.notes)
@@ -118,7 +117,7 @@ def test_no_group_is_ahead_of_its_log(tmp_path: Path) -> None:
             sender.flush(TIMEOUT_S)
         commit(server.bootstrap, 5)
         at = now_ms()
-        create_backup(server.directory, tmp_path / "backups", committed=committed)
+        create_backup(server.directory, tmp_path / "backups", committed=committed_offsets)
     manifest = restore_backup(tmp_path / "backups", tmp_path / "restored", at=at)
     assert committed_in(tmp_path / "restored") == 2 and "is set to the end of the restored log, 2" in manifest.notes[-1]
     restore_backup(tmp_path / "backups", tmp_path / "by-time", at=at, by="time")
@@ -146,13 +145,13 @@ def test_an_offset_deleted_before_the_moment_stays_deleted(tmp_path: Path) -> No
     """The backup before still has it, but the log says that it was deleted since."""
     data, backups = tmp_path / "data", tmp_path / "backups"
     write_offsets(data, 1)
-    create_backup(data, backups, committed=committed)
+    create_backup(data, backups, committed=committed_offsets)
     time.sleep(1)
     write_offsets(data, None)
     clean(data)
     at = now_ms()
     write_offsets(data, 5)
-    create_backup(data, backups, committed=committed)
+    create_backup(data, backups, committed=committed_offsets)
     manifest = restore_backup(backups, tmp_path / "restored", at=at)
     assert committed_in(tmp_path / "restored") is None and manifest.groups == {"others": {"left": {0: 0}}}
 
@@ -160,12 +159,12 @@ def test_an_offset_deleted_before_the_moment_stays_deleted(tmp_path: Path) -> No
 def test_an_offset_deleted_after_the_moment_comes_from_the_backup_before(tmp_path: Path) -> None:
     data, backups = tmp_path / "data", tmp_path / "backups"
     write_offsets(data, 1)
-    create_backup(data, backups, committed=committed)
+    create_backup(data, backups, committed=committed_offsets)
     time.sleep(1)
     at = now_ms()
     write_offsets(data, None)
     clean(data)
-    create_backup(data, backups, committed=committed)
+    create_backup(data, backups, committed=committed_offsets)
     manifest = restore_backup(backups, tmp_path / "restored", at=at)
     assert committed_in(tmp_path / "restored") == 1 and manifest.groups["readers"] == {"left": {0: 1}}
     assert any("'readers'" in note and "set to 1, by the backup" in note for note in manifest.notes)

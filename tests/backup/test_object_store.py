@@ -19,8 +19,8 @@ from kafkalog.backup import (
     restore_backup,
     verify_backup,
 )
-from kafkalog.cli.backup_cmd import committed
 from kafkalog.errors import CorruptBackup, IllegalArgument, NotAPartition, PartitionNotFound, StorageError
+from kafkalog.server.groups.stored import committed_offsets
 from kafkalog.util.fileio import OS
 from tests import commands
 from tests.backup.logs import append, files, fill, offsets
@@ -113,7 +113,7 @@ def test_groups_offsets_are_in_the_manifest_of_each_backup(data: Path, tmp_path:
     write_offsets(data, 7)
     for _ in range(2):
         clock.hours += 1
-        report = create_backup(data, target, committed=committed, clock=clock)
+        report = create_backup(data, target, committed=committed_offsets, clock=clock)
         assert report.manifest.groups["readers"] == {"left": {0: 7}}
 
 

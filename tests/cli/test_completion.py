@@ -44,7 +44,7 @@ def test_another_shell_is_wrong_usage() -> None:
 
 
 def test_commands_options_and_files() -> None:
-    assert complete_line("kafkalog co") == ["plain,compact", "plain,completion", "plain,consume"]
+    assert complete_line("kafkalog co") == ["plain,compact", "plain,completion", "plain,consume", "plain,copy"]
     assert complete_line("kafkalog topics d") == ["plain,delete", "plain,describe"]
     assert "plain,--isolation-level" in complete_line("kafkalog consume --i")
     assert complete_line("kafkalog completion z") == ["plain,zsh"]

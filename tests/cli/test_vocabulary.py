@@ -58,7 +58,7 @@ def test_what_changes_files_can_be_told_to_apply() -> None:
     """A dry run unless told: `--apply`, in `offsets reset` also by the name that Kafka's tool has for it."""
     applying = {name for name, option in OPTIONS if "--apply" in {*option.opts, *option.secondary_opts}}
     assert applying == {
-        "compact", "handover", "kept remove", "offsets reset", "redact", "repair", "retain", "spark compact",
+        "compact", "copy", "handover", "kept remove", "offsets reset", "redact", "repair", "retain", "spark compact",
         "spark reindex", "spark retain",
     }  # fmt: skip
 

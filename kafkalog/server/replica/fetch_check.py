@@ -128,7 +128,7 @@ class FetchCheck:
             expected = before.next_offset
         else:
             expected = self._base_offset_at(offset, base, data)
-        extent = self.log.extent(max(expected, base))
+        extent = self.log.extent(max(expected, base, min(offset, self.log.log_start_offset)))  # it may lie in the batch
         size = max(min(data.size, MAX_BYTES), min(claimed_size(data.slice(0, LOG_OVERHEAD).read()), data.size))
         sent, checked = _sound_part(data.slice(0, size), extent, expected)
         self._remember(data, checked, truncations)

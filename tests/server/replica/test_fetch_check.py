@@ -12,7 +12,15 @@ import pytest
 
 from kafkalog.server.replica.results import FetchResult
 from tests.faults import FaultFS
-from tests.server.replica.partitions import T0, Replicas, consumer_params, offsets_in, request_at, run
+from tests.server.replica.partitions import (
+    T0,
+    Replicas,
+    consumer_params,
+    make_batch,
+    offsets_in,
+    request_at,
+    run,
+)
 from tests.storage.damage_cases import damage
 from tests.storage.logs import run as batches
 
@@ -169,3 +177,20 @@ def test_fetches_at_once_end_before_damage_and_log_it_once(
     with caplog.at_level(logging.ERROR, "kafkalog.server.replica.fetch_check"):
         with_old_records(tmp_path, body, kind=kind)
     assert sum("a fetch found damage" in one.message for one in caplog.records) == 1
+
+
+def test_a_log_that_begins_inside_a_batch_is_read_after_a_restart(tmp_path: Path) -> None:
+    async def write(replicas: Replicas) -> None:
+        for _ in range(3):
+            replicas.find(T0).log.append_as_leader(bytearray(make_batch(4)))
+        replicas.find(T0).delete_records(6)
+
+    async def read(replicas: Replicas) -> None:
+        assert replicas.find(T0).log.log_start_offset == 6
+        for offset, found in ((6, [4, 8]), (7, [4, 8]), (8, [8])):
+            result = await fetch_one(replicas, offset)
+            assert (result.error_code, offsets_in(result)) == (0, found), offset
+        assert (await fetch_one(replicas, 5)).error_code == 1
+
+    run(tmp_path, write)
+    run(tmp_path, read)

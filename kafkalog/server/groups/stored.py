@@ -1,11 +1,10 @@
-"""Offsets of groups in a directory's own `__consumer_offsets`, for `kafkalog offsets`."""
+"""Offsets of groups in a directory's own `__consumer_offsets`, without a running server."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-from kafkalog.cli.common import SETTLE_S
 
 if TYPE_CHECKING:
     from kafkalog.backup.manifest import Offsets
@@ -19,6 +18,8 @@ _PARTITIONS: Final = 50
 _SETTINGS: Final = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 """A broker's default settings of the topic."""
 _RECORDS_PER_APPEND: Final = 500
+_SETTLE_S: Final = 0.05
+"""Wait in seconds before an incomplete batch counts as damage: a writer may be about to finish it."""
 
 Committed = dict[tuple[str, str, int], "CommittedOffset"]
 
@@ -63,13 +64,25 @@ def _replay_of(path: str) -> tuple[Replay, KafkalogError | None]:
     replay = Replay()
     with LogView(path) as view:
         if view.damage is not None:  # a batch that a server is about to finish is no damage
-            time.sleep(SETTLE_S)
+            time.sleep(_SETTLE_S)
             view.refresh()
         try:
             replay_log(view, replay)
         except (CorruptRecord, InvalidRecord) as error:
             return replay, error
         return replay, view.damage
+
+
+def committed_offsets(dirs: Sequence[str]) -> Offsets:
+    """Return the committed offsets of groups, for the manifest; empty without `__consumer_offsets`."""
+    from kafkalog.tools.directories import partitions
+
+    if not partitions(dirs, topic="__consumer_offsets"):
+        return {}
+    found: Offsets = {}
+    for (group, topic, partition), one in read_groups(list(dirs)).committed.items():
+        found.setdefault(group, {}).setdefault(topic, {})[partition] = one.offset
+    return found
 
 
 def commit_in(dirs: list[str], group_id: str, offsets: dict[TopicPartition, int], now_ms: int) -> None:

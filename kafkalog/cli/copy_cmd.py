@@ -1,0 +1,96 @@
+"""`kafkalog copy`: topics with offsets, from clusters, directories, backups, tiered stores to clusters, directories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+from kafkalog.cli import common
+from kafkalog.cli.progress import Meter
+
+if TYPE_CHECKING:
+    class CopyOptions(TypedDict):
+        """Values of the options of `copy`."""
+
+        sources: tuple[str, ...]
+        target: str
+        topics: tuple[str, ...]
+        groups: tuple[str, ...]
+        no_groups: bool
+        offsets: str
+        isolation_level: str
+        settings: dict[str, str]
+        dry_run: bool
+
+_OPTIONS = (
+    click.option(
+        "--from", "sources", multiple=True, required=True, metavar="PLACE",
+        help="Source: kafka://HOST:PORT[,...], a data directory (repeatable), a backup, a tiered store.",
+    ),
+    click.option(
+        "--to", "target", required=True, metavar="PLACE", help="Target: kafka://HOST:PORT[,...], or a data directory."
+    ),
+    common.topics_option,
+    common.apply_option,
+    click.option(
+        "-G", "--group", "groups", multiple=True, metavar="NAME",
+        help="Only offsets of this group; repeatable. Default: all groups.",
+    ),
+    click.option("--no-groups", is_flag=True, help="Copy no offsets of groups."),
+    click.option(
+        "--offsets", type=click.Choice(["auto", "keep", "new"]), default="auto", show_default=True,
+        help="Keep offsets where the target can; require that; or append behind other records of a cluster's topic.",
+    ),
+    click.option(
+        "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
+        show_default=True,
+        help="Into a directory: whole transactions with their markers, or only committed records. A cluster gets only "
+        "committed records.",
+    ),
+    common.settings_option("Client setting, for one side with the prefix source. or target."),
+    common.json_option("Print one JSON object for each partition, each thing that is not kept, and the totals."),
+    common.quiet_options,
+)  # fmt: skip
+
+
+def _options(command: common.Command) -> common.Command:
+    return common.with_options(_OPTIONS, command)
+
+
+@click.command("copy")
+@_options
+def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[CopyOptions]) -> int:
+    """Copy topics with their settings, records and groups' offsets, between clusters and data directories.
+
+    Nothing is written without --apply: the output shows what would be copied, and what the target cannot keep. A copy
+    that was killed is continued by the same command, and so is one of a source that has grown; every record is written
+    once. docs/copy.md shows what is kept where.
+
+    Example: kafkalog copy --from data --to kafka://broker-1:9092 -t orders --apply
+
+    Example: kafkalog copy --from kafka://broker-1:9092 --to data -X source.security.protocol=SSL --apply
+
+    Exit status: 0 copied, or nothing written without --apply; 1 not copied, or without the offsets of some groups; 2
+    wrong usage.
+    """
+    from kafkalog.copy import copy_topics
+
+    common.set_verbosity(quiet, verbose)
+    if given["groups"] and given["no_groups"]:
+        raise click.UsageError("--group and --no-groups contradict each other")
+    with Meter("copy", None, quiet=quiet) as meter:
+        report = copy_topics(
+            given["sources"],
+            given["target"],
+            given["topics"],
+            groups=() if given["no_groups"] else given["groups"] or None,
+            offsets=given["offsets"],
+            isolation=given["isolation_level"],
+            settings=given["settings"],
+            apply=not given["dry_run"],
+            progress=meter.add if meter.shown else lambda size: None,
+        )
+    for line in report.json_lines() if as_json else report.lines():
+        print(line)
+    return 0 if report.ok else 1

@@ -1,0 +1,238 @@
+"""Copy of one partition into a cluster: where it begins, what was written already, and the rest of the records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog.copy.batches import PlainBatch, plain_batches
+from kafkalog.copy.cluster import ClusterClient
+from kafkalog.copy.cluster_groups import commit_offsets, read_offsets
+from kafkalog.copy.cluster_producer import SEQUENCES, PartitionProducer, Producer, new_producer
+from kafkalog.copy.cluster_source import ClusterSource, list_offset
+from kafkalog.copy.mapping import OffsetMap
+from kafkalog.copy.marker import GROUP, Marker, parse_marker
+from kafkalog.copy.report import CopiedPartition, NotKept
+from kafkalog.copy.targets import Copied, PartitionJob
+from kafkalog.errors import IllegalArgument, IllegalState, TopicExists
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK
+from kafkalog.records.plain_runs import plain_row
+from kafkalog.types import LATEST_TIMESTAMP
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+MARKER_BYTES: Final = 32 << 20
+"""Bytes sent between two markers."""
+_LOOKS: Final = 25
+_LOOK_S: Final = 0.2
+_AGAIN: Final = "delete the topic in the target and copy it again, or append with --offsets new"
+
+
+class PartitionCopy:
+    """One run for one partition; `run` once."""
+
+    def __init__(self, client: ClusterClient, job: PartitionJob) -> None:
+        self._client = client
+        self._job = job
+        self._key = job.key
+        self._identity = job.topic.topic_id or f"{job.source.name}/{job.topic.name}"
+        self._records = 0
+        self._size = 0
+        self._unmarked = 0
+
+    async def run(self) -> Copied:
+        """Copy the records that the target lacks. Errors as for `Target.copy`; everything acknowledged is kept."""
+        facts = self._job.facts
+        end, marker = await self._position()
+        lost = self._check_source(marker, end)
+        offsets, unmapped = await self._map_before(marker)
+        written = end - marker.target_offset
+        producer = Producer(marker.producer_id, marker.epoch, (marker.sequence + written) % SEQUENCES)
+        sender = PartitionProducer(self._client, self._key, producer, end)
+        try:
+            await self._send_rest(sender, marker, offsets, written)
+        finally:
+            await sender.close()
+        offsets.close(facts.stop)
+        await self._mark(marker, sender, max(facts.stop, marker.source_offset), offsets)
+        before = max(0, marker.source_offset - facts.start)
+        is_kept = marker.is_kept and offsets.is_identity
+        report = CopiedPartition(
+            self._key.topic, self._key.partition, marker.source_start, facts.stop, marker.target_start,
+            sender.end, before, self._records, self._size, "kept" if is_kept else "new",
+        )  # fmt: skip
+        return Copied(report, None if is_kept else offsets, lost, unmapped)
+
+    # Position
+
+    async def _position(self) -> tuple[int, Marker]:
+        """Return the target's end and the marker of this copy.
+
+        TopicExists if the target has another copy, IllegalState if it lost records of this one.
+        """
+        found = parse_marker((await read_offsets(self._client, GROUP, [self._key])).get(self._key))
+        end = await list_offset(self._client, self._key, LATEST_TIMESTAMP, 0)
+        for _ in range(_LOOKS):  # behind a new leader's high watermark are records that were acknowledged
+            if found is None or found.target_offset <= end:
+                break
+            await asyncio.sleep(_LOOK_S)
+            end = await list_offset(self._client, self._key, LATEST_TIMESTAMP, 0)
+        if found is not None and found.target_offset > end > 0:
+            raise IllegalState(
+                f"{self._key} ends at {end} in {self._client.name}, but {found.target_offset} was copied", hint=_AGAIN
+            )
+        return end, await self._marker(found, end)
+
+    async def _marker(self, found: Marker | None, end: int) -> Marker:
+        """Return the marker `found` or a new one; a new copy commits it before anything is sent."""
+        start, is_new = self._job.facts.start, self._job.offsets == "new"
+        if found is not None and found.target_offset <= end:
+            if found.identity == self._identity:
+                return found
+            if end and not is_new:
+                raise TopicExists(f"{self._key} in {self._client.name} is a copy of another topic", hint=_AGAIN)
+        producer = await new_producer(self._client)
+        first = end if is_new else 0
+        sequence = (first - end) % SEQUENCES  # so that the first record that is sent has sequence 0
+        marker = Marker(
+            start, first, start, first, producer.id, producer.epoch, sequence, self._identity, start == first
+        )
+        if end == first:
+            await self._commit(marker)
+        return marker  # without one, the records there have to be those of the source: they are compared
+
+    def _check_source(self, marker: Marker, end: int) -> tuple[NotKept, ...]:
+        """Return what the source deleted before it was copied; IllegalState if it cannot be continued."""
+        facts, at = self._job.facts, marker.source_offset
+        if at > facts.end:
+            raise IllegalState(
+                f"{self._key} was copied up to offset {at}, but the source ends at {facts.end}",
+                hint="the source lost records, or it is another one: " + _AGAIN,
+            )
+        if at >= facts.start:
+            return ()
+        if end > marker.target_offset:
+            raise IllegalState(
+                f"the source deleted records of {self._key} from offset {at} on while they were copied", hint=_AGAIN
+            )
+        why = "the source deleted them before they were copied"
+        return (NotKept(str(self._key), f"records of offsets {at} to {facts.start}", why),)
+
+    async def _map_before(self, marker: Marker) -> tuple[OffsetMap, int | None]:
+        """Return the map of what earlier runs copied, as far as groups need it, and the offset below which it is empty.
+        """
+        at, lowest = marker.source_offset, self._job.lowest_group_offset
+        if marker.is_kept:
+            offsets = OffsetMap(marker.source_start, marker.target_start)
+            if at > marker.source_start:
+                offsets.add(marker.source_start, at - marker.source_start)
+            return offsets, None
+        if lowest is None or lowest >= at or at <= marker.source_start:
+            return OffsetMap(at, marker.target_offset), None
+        if self._job.topic.is_compacted:
+            return OffsetMap(at, marker.target_offset), at
+        start = max(lowest, self._job.facts.start)
+        runs = [run async for batch in self._batches(start, at) for run in batch.runs] if start < at else []
+        first = marker.target_offset - sum(count for _, count in runs)
+        if first < marker.target_start:
+            return OffsetMap(at, marker.target_offset), at
+        offsets = OffsetMap(start, first)
+        for offset, count in runs:
+            offsets.add(offset, count)
+        offsets.close(at)
+        return offsets, None if lowest >= start or start == marker.source_start else start
+
+    # Records
+
+    async def _batches(self, start: int, stop: int) -> AsyncIterator[PlainBatch]:
+        async for chunk in self._job.source.chunks(self._key, start, stop, committed=True):
+            for batch in plain_batches(chunk, start):
+                yield batch
+
+    async def _send_rest(self, sender: PartitionProducer, marker: Marker, offsets: OffsetMap, written: int) -> None:
+        """Skip the `written` records after the marker, which the target has, and send all others."""
+        async for batch in self._batches(max(marker.source_offset, self._job.facts.start), self._job.facts.stop):
+            if written:
+                if batch.records > written:
+                    raise self._differs(marker)
+                written -= batch.records
+                self._add(offsets, batch)
+                if not written and not await self._is_last(batch, sender.end):
+                    raise self._differs(marker)
+                continue
+            self._add(offsets, batch)
+            if self._job.offsets == "keep" and not offsets.is_identity:
+                raise IllegalArgument(
+                    f"{self._key} has a gap before offset {batch.runs[-1][0]}: offsets cannot be kept from there on",
+                    offset=batch.runs[-1][0], hint="omit --offsets keep",
+                )  # fmt: skip
+            await self._send(sender, batch, marker, offsets)
+        if written:
+            raise self._differs(marker)
+        await sender.flush()
+
+    def _add(self, offsets: OffsetMap, batch: PlainBatch) -> None:
+        for first, count in batch.runs:
+            offsets.add(first, count)
+
+    async def _send(
+        self, sender: PartitionProducer, batch: PlainBatch, marker: Marker, offsets: OffsetMap
+    ) -> None:
+        size = len(batch.data)
+        await sender.send(batch)
+        self._records += batch.records
+        self._size += size
+        self._unmarked += size
+        self._job.progress(size)
+        if self._unmarked >= MARKER_BYTES:
+            await sender.flush()
+            await self._mark(marker, sender, batch.next_offset, offsets)
+
+    def _differs(self, marker: Marker) -> IllegalState | TopicExists:
+        if marker.target_offset == marker.target_start == 0:
+            return TopicExists(
+                f"{self._key} in {self._client.name} has records that are not the source's",
+                hint="append behind them with --offsets new, or delete the topic there",
+            )
+        return IllegalState(
+            f"{self._key} in {self._client.name} has other records than the source after offset {marker.target_offset}",
+            hint="the source was compacted meanwhile, or others write to the topic: " + _AGAIN,
+        )
+
+    async def _is_last(self, batch: PlainBatch, end: int) -> bool:
+        """Return True if the target's last batch has the records of `batch`."""
+        wanted = _payload(batch.data, scan(batch.data, check_crc=False), 0)
+        async for chunk in ClusterSource(self._client).chunks(self._key, end - 1, end, committed=False):
+            for row in range(chunk.first, chunk.last):
+                if chunk.batches.last_offset_of(row) == end - 1:
+                    return _payload(chunk.data, chunk.batches, row) == wanted
+        return False
+
+    # The marker
+
+    async def _mark(self, marker: Marker, sender: PartitionProducer, source_offset: int, offsets: OffsetMap) -> None:
+        self._unmarked = 0
+        await self._commit(
+            marker._replace(
+                source_offset=source_offset, target_offset=sender.end, sequence=sender.producer.sequence,
+                is_kept=marker.is_kept and offsets.is_identity,
+            )
+        )  # fmt: skip
+
+    async def _commit(self, marker: Marker) -> None:
+        if not await commit_offsets(self._client, GROUP, {self._key: marker.encode()}):
+            raise IllegalState(
+                f"group {GROUP} has members in {self._client.name}", hint="its name is reserved for copies: stop them"
+            )
+
+
+def _payload(data: Buffer, table: BatchTable, row: int) -> bytes:
+    """Return the uncompressed records of a v2 batch, without the header."""
+    if table.attributes(row) & CODEC_MASK:
+        data, table = plain_row(data, table, row)
+        row = 0
+    begin = table.position(row)
+    return bytes(memoryview(data)[begin + BATCH_OVERHEAD_BYTES : begin + table.size(row)])

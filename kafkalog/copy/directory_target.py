@@ -1,0 +1,218 @@
+"""Target in a data directory: batches are appended as a follower appends them, with their offsets and gaps.
+
+The position of a copy is the end of the log itself. A run that was killed leaves whole batches up to some offset, as
+after any crash, and the next one continues from there. No job runs meanwhile: retention or compaction would change the
+copy before it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.topic import TOPIC_TABLE, LogConfig
+from kafkalog.copy.batches import bytes_of, committed_batches
+from kafkalog.copy.facts import TargetTopic, TargetTraits
+from kafkalog.copy.plan import TopicPlan
+from kafkalog.copy.report import CopiedPartition, NotKept
+from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
+from kafkalog.errors import IllegalState
+from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
+from kafkalog.manager.jobs import write_each
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.manager.opening import OpenedLogs, open_logs
+from kafkalog.reading.chunks import batch_chunks
+from kafkalog.server.groups.stored import commit_all, committed_offsets, read_groups
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.segment_reader import Chunk
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import SYSTEM_CLOCK
+from kafkalog.util.fileio import OS
+
+_NEWEST_EPOCH: Final = 2**31 - 1
+_APPEND_BYTES: Final = 1 << 20
+SUPPORTED: Final = frozenset(key.name for key in TOPIC_TABLE.keys)
+
+
+class DirectoryTarget:
+    """A data directory, locked until `close`; it is opened when it is first written to."""
+
+    def __init__(self, path: str) -> None:
+        self.traits = TargetTraits(path, keeps_log=True, settings=SUPPORTED)
+        self._path = os.path.realpath(path)
+        self._opened: OpenedLogs | None = None
+
+    async def existing(self, names: Sequence[str]) -> dict[str, TargetTopic]:
+        """Return those of the topics that exist; the directory is only read."""
+        from kafkalog.dirs.open import open_dirs
+
+        if not os.path.isdir(self._path):
+            return {}
+        with open_dirs(self._path) as dirs:
+            found = {name: topic for name, topic in dirs.topics.items() if name in names}
+            topics = {}
+            for name, topic in found.items():
+                ends = {number: dirs[name, number].end_offset for number in topic.partitions}
+                topics[name] = TargetTopic(topic.settings, ends, ends)
+            return topics
+
+    async def check(self, plan: TopicPlan) -> None:
+        """Raise ConfigError for settings that are not valid."""
+        LogConfig.from_stored(plan.settings)
+
+    async def create(self, plan: TopicPlan) -> None:
+        """Create the topic with the id of the source, or the rest of its partitions.
+
+        InconsistentTopicId if the topic there is another one of that name; DirectoryLocked, StorageError, ConfigError.
+        """
+        manager = self._logs().manager
+        topic = plan.topic
+        for number in topic.partitions:
+            key = TopicPartition(topic.name, number)
+            manager.get_or_create(key, topic_id=topic.topic_id, settings=plan.settings)
+
+    def _logs(self) -> OpenedLogs:
+        if self._opened is None:
+            self._opened = open_logs([self._path], BrokerConfig(log_cleaner_enable=False), fs=OS, clock=SYSTEM_CLOCK)
+        return self._opened
+
+    async def copy(self, job: PartitionJob) -> Copied:
+        """Append the batches that the log lacks. Errors as for `Source.chunks` and a follower's append.
+
+        IllegalState if the log does not end with a batch of the source.
+        """
+        manager = self._logs().manager
+        log = manager.get(job.key)
+        assert log is not None
+        lost = await self._position(log, job)
+        before, written = log.log_end_offset, _Written()
+        async for chunk in job.source.chunks(
+            job.key, max(before, job.facts.start), job.facts.stop, committed=job.isolation == "read_committed"
+        ):
+            for data, records in _pieces(chunk, job, log.config.segment_size):
+                _append(manager, log, data)
+                written.add(len(data), records)
+                job.progress(len(data))
+        log.update_high_watermark(log.log_end_offset)
+        _trim(log, job.facts.start)
+        log.flush()
+        for write in (write_recovery_points, write_high_watermarks, write_log_starts):
+            write_each(manager, write)
+        done = max(0, min(before, job.facts.stop) - job.facts.start)
+        report = CopiedPartition(
+            job.key.topic, job.key.partition, job.facts.start, job.facts.stop, log.log_start_offset,
+            log.log_end_offset, done, written.records, written.size, "kept",
+        )  # fmt: skip
+        return Copied(report, None, lost)
+
+    async def _position(self, log: UnifiedLog, job: PartitionJob) -> tuple[NotKept, ...]:
+        """Make the log's end the offset to continue from; check that the log has the source's records."""
+        start, end = job.facts.start, log.log_end_offset
+        if log.log_start_offset == end and end < start:
+            _restart(self._logs().manager, log, start)
+            return ()
+        if end > job.facts.end:
+            raise IllegalState(
+                f"{job.key} ends at offset {end}, and in the source at {job.facts.end}", path=log.path,
+                hint="the source lost records, or this log was written to: copy into another directory",
+            )  # fmt: skip
+        if end < start:
+            why = "the source deleted them before they were copied"
+            return (NotKept(str(job.key), f"records of offsets {end} to {start}", why),)
+        if start < end and job.isolation != "read_committed":
+            await self._check_last(log, job)
+        return ()
+
+    async def _check_last(self, log: UnifiedLog, job: PartitionJob) -> None:
+        """Raise IllegalState if the last batch differs from the source's batch at that offset, if it still has one."""
+        end = log.log_end_offset
+        own = next(batch_chunks(log, max(log.log_start_offset, end - 1), end), None)
+        if own is None:
+            return
+        last = own.batches[own.last - 1]
+        async for chunk in job.source.chunks(job.key, end - 1, end, committed=False):
+            for row in range(chunk.first, chunk.last):
+                batch = chunk.batches[row]
+                if batch.last_offset == last.last_offset and (batch.size, batch.crc) != (last.size, last.crc):
+                    raise IllegalState(
+                        f"{job.key} has another batch at offset {last.base_offset} than the source", path=log.path,
+                        offset=last.base_offset, hint="it is another log: copy into another directory",
+                    )  # fmt: skip
+
+    async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
+        """Commit offsets of groups where they are not ahead already. Errors as for `commit_all`."""
+        await self.close()  # the groups' log is opened like any other
+        known = committed_offsets([self._path])
+        wanted: dict[str, dict[str, dict[int, int]]] = {}
+        for group, found in offsets.items():
+            for key, offset in found.items():
+                if known.get(group, {}).get(key.topic, {}).get(key.partition, -1) < offset:
+                    wanted.setdefault(group, {}).setdefault(key.topic, {})[key.partition] = offset
+        brokers = read_groups([self._path]).kinds
+        left = {group: f"the target has a {brokers[group]} group of this name" for group in wanted if group in brokers}
+        own = {group: found for group, found in wanted.items() if group not in brokers}
+        if own:
+            commit_all(self._path, own)
+        return left
+
+    async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has in the target."""
+        own = committed_offsets([self._path]).get(group, {})
+        return {key: own[key.topic][key.partition] for key in keys if key.partition in own.get(key.topic, {})}
+
+    async def close(self) -> None:
+        """Close the logs and release the lock."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+
+class _Written:
+    def __init__(self) -> None:
+        self.size = 0
+        self.records = 0
+
+    def add(self, size: int, records: int) -> None:
+        self.size += size
+        self.records += records
+
+
+def _pieces(chunk: Chunk, job: PartitionJob, segment_size: int) -> Iterator[tuple[memoryview | bytearray, int]]:
+    """Yield the batches of a chunk in buffers that fit in a segment, each with its number of records."""
+    limit = min(_APPEND_BYTES, segment_size)
+    table, first = chunk.batches, chunk.first
+    while first < chunk.last:
+        last, size, records = first, 0, 0
+        while last < chunk.last and (last == first or size + table.size(last) <= limit):
+            size += table.size(last)
+            records += max(0, table.records_in(last))
+            last += 1
+        if job.isolation == "read_committed":
+            yield committed_batches(chunk._replace(first=first, last=last)), records
+        else:
+            yield bytes_of(chunk, first, last), records
+        first = last
+
+
+def _restart(manager: LogManager, log: UnifiedLog, offset: int) -> None:
+    with manager.cutting({log.topic_partition: offset}):
+        log.truncate_fully_and_start_at(offset)
+
+
+def _append(manager: LogManager, log: UnifiedLog, data: memoryview | bytearray) -> None:
+    """Append batches as a follower; an empty log restarts at the first batch if its start lies inside that batch."""
+    base = int.from_bytes(memoryview(data)[:8], "big", signed=True)
+    if log.log_start_offset == log.log_end_offset and base < log.log_end_offset and data[16] >= 2:
+        _restart(manager, log, base)
+    log.append_as_follower(data, _NEWEST_EPOCH)
+
+
+def _trim(log: UnifiedLog, start: int) -> None:
+    """Raise the log start to `start` if that lies inside the first batch: the source deleted the records before it."""
+    if not log.log_start_offset < start <= log.high_watermark:
+        return
+    first = next(batch_chunks(log, log.log_start_offset, log.log_end_offset), None)
+    if first is not None and first.batches.last_offset_of(first.first) >= start:
+        log.maybe_increment_log_start_offset(start)

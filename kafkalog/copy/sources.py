@@ -1,0 +1,271 @@
+"""Sources that are read as files: data directories, backups, and segments that a broker tiered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from kafkalog.backup.manifest import MANIFEST, Offsets, read_manifest
+from kafkalog.backup.store import MARKER, BackupStore
+from kafkalog.copy.facts import SourcePartition, SourceTopic, Survey
+from kafkalog.dirs.log_dirs import LogDirs
+from kafkalog.dirs.open import open_dirs
+from kafkalog.errors import StorageError, UnknownTopicOrPartition
+from kafkalog.reading.chunks import batch_chunks, visible_chunks
+from kafkalog.reading.source import refreshed
+from kafkalog.records.format import CONTROL_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
+from kafkalog.server.groups.stored import committed_offsets
+from kafkalog.storage.damage import first_offset
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.storage.remote import is_url, locate
+from kafkalog.storage.segment_reader import Chunk
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
+from kafkalog.util.remote_files import RemoteFileSystem
+from kafkalog.util.tiered_files import TieredFileSystem, tiered_place
+
+
+class Source(Protocol):
+    """Topics to copy, read in whole batches."""
+
+    name: str
+
+    async def names(self) -> list[str]:
+        """Return the names of all topics."""
+        ...
+
+    async def topic(self, name: str, *, surveys: bool) -> SourceTopic:
+        """Return a topic as it is now; `surveys` reads the batch headers, if that does not take a read of all records.
+
+        UnknownTopicOrPartition.
+        """
+        ...
+
+    def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncIterator[Chunk]:
+        """Yield the batches that hold offsets in [start, stop), whole and checked, in order.
+
+        `committed` leaves out control batches and aborted ones. CorruptRecord, OffsetOutOfRange, StorageError and
+        PeerError end the iteration; the chunks before it are sound.
+        """
+        ...
+
+    async def groups(self, topics: Sequence[str]) -> Offsets:
+        """Return the offsets that groups committed in these topics, by group, topic and partition."""
+        ...
+
+    async def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
+class LogFiles:
+    """Source of partitions that are read by views; subclasses find them."""
+
+    name: str
+
+    def view(self, key: TopicPartition) -> LogView:
+        """Return the open view of a partition."""
+        raise NotImplementedError
+
+    def settings_of(self, topic: str) -> tuple[str | None, Mapping[str, str] | None, Sequence[int]]:
+        """Return a topic's id, settings and partition numbers; UnknownTopicOrPartition."""
+        raise NotImplementedError
+
+    async def topic(self, name: str, *, surveys: bool) -> SourceTopic:
+        """Return a topic, as `Source.topic`."""
+        topic_id, settings, numbers = self.settings_of(name)
+        partitions = {}
+        for number in numbers:
+            view = self.view(TopicPartition(name, number))
+            refreshed(view)
+            start, stop, end = view.log_start_offset, view.last_stable_offset, view.log_end_offset
+            survey = survey_of(view, start, stop) if surveys else None
+            partitions[number] = SourcePartition(start, max(start, stop), end, survey)
+        return SourceTopic(name, topic_id, settings, partitions)
+
+    async def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncIterator[Chunk]:
+        """Yield batches, as `Source.chunks`."""
+        for chunk in self._chunks(key, start, stop, committed):
+            yield chunk
+
+    def _chunks(self, key: TopicPartition, start: int, stop: int, committed: bool) -> Iterator[Chunk]:
+        view = self.view(key)
+        found = batch_chunks(view, start, stop, sequential=True)
+        for chunk in visible_chunks(view, found, True, stop, None) if committed else found:
+            last = chunk.last
+            while last > chunk.first and _begins_behind(chunk, last - 1, stop):
+                last -= 1
+            if last > chunk.first:
+                yield chunk if last == chunk.last else chunk._replace(last=last)
+
+
+def _begins_behind(chunk: Chunk, row: int, stop: int) -> bool:
+    """Return True if a batch begins at or after `stop`; the header of an old wrapper has only its last offset."""
+    table = chunk.batches
+    return table.base_offset(row) >= stop and first_offset(chunk.data, table, row) >= stop
+
+
+def survey_of(view: LogView, start: int, stop: int) -> Survey:
+    """Return the properties of a partition's batches with offsets in [start, stop). CorruptRecord, StorageError."""
+    gaps = old = stamped = transactions = producers = False
+    expected = start
+    for chunk in batch_chunks(view, start, stop, sequential=True, check_crc=False) if start < stop else ():
+        for row in range(chunk.first, chunk.last):
+            header = chunk.batches[row]
+            is_control = header.magic >= MAGIC_V2 and bool(header.attributes & CONTROL_BIT)
+            old |= header.magic < MAGIC_V2
+            if header.magic >= MAGIC_V2:
+                gaps |= is_control or header.base_offset > expected
+                gaps |= header.count != header.last_offset - header.base_offset + 1
+                transactions |= bool(header.attributes & TRANSACTIONAL_BIT)
+                producers |= header.producer_id >= 0
+            else:
+                gaps |= header.count == 1 and header.last_offset > expected
+            stamped |= header.magic > 0 and bool(header.attributes & TIMESTAMP_TYPE_BIT)
+            expected = header.last_offset + 1
+    return Survey(gaps or expected < stop, old, stamped, transactions, producers)
+
+
+class DirectorySource(LogFiles):
+    """Data directories, which other processes may write to; also those in a backup, and at URLs.
+
+    `groups` are the offsets of a backup's manifest; None reads them from the directories.
+    """
+
+    def __init__(self, name: str, dirs: Sequence[str], groups: Offsets | None = None) -> None:
+        self.name = name
+        self._paths = list(dirs)
+        self._groups = groups
+        self._dirs: LogDirs = open_dirs(self._paths)
+        self._topics = self._dirs.topics
+
+    def view(self, key: TopicPartition) -> LogView:
+        """Return the open view of a partition."""
+        view = self._dirs[key.topic, key.partition]._source
+        assert isinstance(view, LogView)
+        return view
+
+    def settings_of(self, topic: str) -> tuple[str | None, Mapping[str, str] | None, Sequence[int]]:
+        """Return a topic's id, settings and partition numbers."""
+        found = self._topics.get(topic)
+        if found is None:
+            known = ", ".join(sorted(self._topics)[:8])
+            raise UnknownTopicOrPartition(
+                f"there is no topic {topic}", path=self.name, hint=f"topics here: {known}" if known else None
+            )
+        return found.topic_id, found.settings, found.partitions
+
+    async def names(self) -> list[str]:
+        """Return the names of all topics."""
+        return sorted(self._topics)
+
+    async def groups(self, topics: Sequence[str]) -> Offsets:
+        """Return the offsets that groups committed in these topics."""
+        found = self._groups
+        if found is None:
+            found = {} if any(map(is_url, self._paths)) else committed_offsets(self._paths)
+        return {
+            group: own for group, offsets in found.items()
+            if (own := {topic: dict(by_partition) for topic, by_partition in offsets.items() if topic in topics})
+        }  # fmt: skip
+
+    async def close(self) -> None:
+        """Close the views."""
+        self._dirs.close()
+
+
+class TieredSource(LogFiles):
+    """Partitions of a remote store, with the segments that a broker tiered (docs/remote.md). It has no settings."""
+
+    def __init__(self, name: str, places: Mapping[TopicPartition, TieredFileSystem]) -> None:
+        self.name = name
+        self._places = places
+        self._views: dict[TopicPartition, LogView] = {}
+
+    def view(self, key: TopicPartition) -> LogView:
+        """Return the open view of a partition."""
+        if key not in self._views:
+            fs = self._places[key]
+            self._views[key] = LogView(fs.path, fs=fs)
+        return self._views[key]
+
+    def settings_of(self, topic: str) -> tuple[str | None, Mapping[str, str] | None, Sequence[int]]:
+        """Return no id and no settings, and the partition numbers."""
+        numbers = sorted(key.partition for key in self._places if key.topic == topic)
+        if not numbers:
+            raise UnknownTopicOrPartition(f"there is no topic {topic}", path=self.name)
+        return None, None, numbers
+
+    async def names(self) -> list[str]:
+        """Return the names of all topics."""
+        return sorted({key.topic for key in self._places})
+
+    async def groups(self, topics: Sequence[str]) -> Offsets:
+        """Return no groups: a store of segments has none."""
+        return {}
+
+    async def close(self) -> None:
+        """Close the views."""
+        for view in self._views.values():
+            view.close()
+
+
+def open_files(places: Sequence[str]) -> DirectorySource | TieredSource:
+    """Open data directories, a backup, a directory of backups (its last one), or a tiered store, by what lies there.
+
+    PartitionNotFound, CorruptBackup, StorageError, MissingPackage.
+    """
+    name = os.pathsep.join(places)
+    if len(places) == 1:
+        place = places[0]
+        tiered = find_tiered(place)
+        if tiered:
+            return TieredSource(place, tiered)
+        if not is_url(place) and os.path.exists(os.path.join(place, MARKER)):
+            place = BackupStore(place).find()
+        if not is_url(place) and os.path.exists(os.path.join(place, MANIFEST)):
+            manifest = read_manifest(place, OS)
+            dirs = [os.path.join(place, one.name) for one in manifest.directories]
+            return DirectorySource(place, dirs, manifest.groups)
+    return DirectorySource(name, places)
+
+
+def find_tiered(place: str) -> dict[TopicPartition, TieredFileSystem]:
+    """Return the partitions with tiered segments at or below a URL or a local directory."""
+    if not is_url(place) and not any(_is_tiered_name(os.path.abspath(place), name) for name in _local_names(place)):
+        return {}
+    fs, path = locate(place if is_url(place) else f"file://{os.path.abspath(place)}")
+    found: dict[TopicPartition, TieredFileSystem] = {}
+    for one in (path, *_below(fs, path)):
+        tiered = tiered_place(one)
+        if tiered is not None:
+            key = TopicPartition(tiered.topic, tiered.partition)
+            found[key] = TieredFileSystem(fs.remote, fs.root.strip("/:"), tiered)
+    return {key: one for key, one in found.items() if one.found_in(one.path)}
+
+
+def _local_names(place: str) -> list[str]:
+    return [".", *os.listdir(place)] if os.path.isdir(place) else []
+
+
+def _is_tiered_name(parent: str, name: str) -> bool:
+    path = os.path.normpath(os.path.join(parent, name))
+    return tiered_place(path) is not None or tiered_place(f"{path}/0") is not None
+
+
+def _below(fs: RemoteFileSystem, path: str) -> Iterator[str]:
+    """Yield the directories one and two levels below `path` whose names are those of a tiered store."""
+    for name in _directories(fs, path):
+        below = f"{path}/{name}"
+        if tiered_place(below) is not None:
+            yield below
+        elif tiered_place(f"{below}/0") is not None:
+            yield from (f"{below}/{number}" for number in _directories(fs, below))
+
+
+def _directories(fs: RemoteFileSystem, path: str) -> list[str]:
+    try:
+        return [name for name, status in sorted(fs.found_in(path).items()) if status.is_directory]
+    except OSError as error:
+        raise StorageError.from_os(error, "list", path=path) from error

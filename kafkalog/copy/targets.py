@@ -1,0 +1,88 @@
+"""The interface of targets, and what a runner tells them about a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from kafkalog.copy.facts import SourcePartition, SourceTopic, TargetTopic, TargetTraits
+from kafkalog.copy.mapping import OffsetMap
+from kafkalog.copy.plan import TopicPlan
+from kafkalog.copy.report import CopiedPartition, NotKept
+from kafkalog.copy.sources import Source
+from kafkalog.types import TopicPartition
+
+GroupOffsets = Mapping[str, Mapping[TopicPartition, int]]
+"""Offsets to commit, by group and partition, as the target counts them."""
+
+
+class PartitionJob(NamedTuple):
+    """A partition to copy: its topic, its facts, the source, and the options.
+
+    `lowest_group_offset` is the lowest offset that a group has committed; None if no group has one. `progress` is
+    called with the bytes written.
+    """
+
+    key: TopicPartition
+    topic: SourceTopic
+    facts: SourcePartition
+    source: Source
+    offsets: str
+    isolation: str
+    lowest_group_offset: int | None
+    progress: Callable[[int], object]
+
+
+class Copied(NamedTuple):
+    """Result of a partition: its report, its offsets in the target, and what was not kept after all.
+
+    `map` is None if every offset is the same; `unmapped` is the offset below which the map knows nothing.
+    """
+
+    report: CopiedPartition
+    map: OffsetMap | None
+    not_kept: tuple[NotKept, ...] = ()
+    unmapped: int | None = None
+
+    def translate(self, offset: int) -> int | None:
+        """Return a group's offset in the target, at most its end; None if it is unknown."""
+        if self.map is None:
+            return min(offset, self.report.end)
+        if self.unmapped is not None and offset < self.unmapped:
+            return None
+        return self.map.translate(offset)
+
+
+class Target(Protocol):
+    """The end of a copy that is written to. Every call may be repeated after a kill, with the same result."""
+
+    traits: TargetTraits
+
+    async def existing(self, names: Sequence[str]) -> dict[str, TargetTopic]:
+        """Return those of the topics that exist."""
+        ...
+
+    async def check(self, plan: TopicPlan) -> None:
+        """Raise the error that `create` would, without a change."""
+        ...
+
+    async def create(self, plan: TopicPlan) -> None:
+        """Create the topic, or the rest of its partitions."""
+        ...
+
+    async def copy(self, job: PartitionJob) -> Copied:
+        """Copy the records of a partition that the target lacks; on return they are durable."""
+        ...
+
+    async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
+        """Commit offsets of groups where they are not ahead already; return the groups left out, each with the reason.
+        """
+        ...
+
+    async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has in the target, for those partitions that have one."""
+        ...
+
+    async def close(self) -> None:
+        """Release files, locks and connections."""
+        ...

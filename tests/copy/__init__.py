@@ -1,0 +1,1 @@
+"""Copies between clusters, directories, backups and tiered stores."""
