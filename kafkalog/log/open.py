@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.storage.durability import Sync
     from kafkalog.storage.recovery.recover_log import RecoveryProgress
 
-_READING: Final = ("path", "mode", "key_index", "key_memory_bytes", "time_ranges")
+_READING: Final = ("path", "mode", "key_index", "key_memory_bytes", "time_ranges", "tiered")
 """Keywords of both modes."""
 
 
@@ -32,6 +32,7 @@ def open(
     key_index: bool | str | os.PathLike[str] = False,
     key_memory_bytes: int | None = None,
     time_ranges: bool | str | os.PathLike[str] = False,
+    tiered: str | os.PathLike[str] | None = None,
     **settings: object,
 ) -> Log:
     """Open the partition directory `path` (`<data directory>/<topic>-<number>`) and return a `Log`.
@@ -53,6 +54,9 @@ def open(
     records; those behind are searched. `time_ranges` is a directory where queries with an upper bound of time keep the
     times of segments (docs/sql.md), or in mode "a" True, beside the segments; default: in memory.
 
+    `tiered`, in mode "r", is the URL of a tiered store, or a file that describes it: the segments there are read
+    together with those of `path`, as one log (docs/tiered.md).
+
     Mode "a" creates a missing data directory, but not its parent; if the open fails, it removes the directory again.
     `progress` is called while a log is recovered, with segments and bytes done and in total. If recovery cuts the log
     at damage, it saves intact batches that follow it; with `on_damage="refuse"` the call raises CorruptRecord instead
@@ -72,9 +76,11 @@ def open(
         given += ["progress"] * (progress is not None)
         if given or settings:
             raise not_for_reading("open", [*given, *settings][0], _READING)
-        return with_sidecars(Log(_view(path), None), key_index, time_ranges, key_memory_bytes)
+        return with_sidecars(Log(_view(path, tiered), None), key_index, time_ranges, key_memory_bytes)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
+    if tiered is not None:
+        raise IllegalArgument("a tiered topic can be opened only for reading", hint="open it with mode 'r'")
     if isinstance(path, str) and "://" in path:
         from kafkalog.storage.remote import refuse_to_write
 
@@ -112,7 +118,11 @@ def with_sidecars(
     return log
 
 
-def _view(path: str | bytes | os.PathLike[str]) -> LogView:
+def _view(path: str | bytes | os.PathLike[str], tiered: str | os.PathLike[str] | None) -> LogView:
+    if tiered is not None:
+        from kafkalog.tiered.open import tiered_view
+
+        return tiered_view(path, tiered)
     if isinstance(path, str) and "://" in path:
         from kafkalog.storage.remote import is_url, view_of
 

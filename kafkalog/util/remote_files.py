@@ -151,7 +151,10 @@ class RemoteFileSystem(FileSystem):
 
     def _read_block(self, path: str, found: RemoteStatus, number: int) -> bytes:
         start = number * BLOCK_BYTES
-        stop = min(start + BLOCK_BYTES, found.size)
+        return self.read_range(path, start, min(start + BLOCK_BYTES, found.size))
+
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        """Return bytes [start, stop) of a file by one request, not cached; OSError for any other number of bytes."""
         try:
             data = bytes(self.remote.cat_file(self.remote_path(path), start=start, end=stop))
         except Exception as error:
