@@ -79,7 +79,8 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
 
     columns, size = given["columns"], parse_size(given["target_size"], "--target-size")
     level = common.isolation_level(given["isolation_level"])
-    with Meter("export", total_bytes(dirs, tiered=given["tiered"]) if sys.stderr.isatty() else None, quiet=quiet) as meter:
+    total = total_bytes(dirs, tiered=given["tiered"]) if sys.stderr.isatty() else None
+    with Meter("export", total, quiet=quiet) as meter:
         damage: IncompleteExport | None = None
         try:
             report = export_records(

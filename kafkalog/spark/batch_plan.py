@@ -9,10 +9,10 @@ from kafkalog.errors import OffsetOutOfRange
 from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.log.log import Log
 from kafkalog.spark.damage import DataLoss, check_ends
+from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.filters import Pruning
 from kafkalog.spark.limits import check_order
 from kafkalog.spark.options import SourceOptions
-from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.ranges import plan_ranges
 from kafkalog.storage.readonly.view import LogView

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError
-from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.file_systems import file_system
+from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.reach import Standing
 from kafkalog.spark.subscriptions import Assign, Subscribe

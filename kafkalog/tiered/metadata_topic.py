@@ -23,7 +23,8 @@ _HINT: Final = "the metadata topic is damaged: restore its directory from anothe
 class MetadataTopic:
     """Tiered segments of all partitions, by the metadata topic's partitions in data directories.
 
-    A partition that is in several directories, replicas of several brokers, is read from the longest one. Threads: safe.
+    A partition that is in several directories, replicas of several brokers, is read from the longest one. Threads:
+    safe.
     """
 
     def __init__(self, fs: FileSystem, directories: Iterable[str]) -> None:
@@ -46,7 +47,7 @@ class MetadataTopic:
     def _follow_locked(self) -> None:
         if not self._views:
             self._views = self._opened()
-        for number, view in self._views.items():
+        for view in self._views.values():
             view.refresh()
         if any(self._read.get(number, 0) > view.log_end_offset for number, view in self._views.items()):
             self._read.clear()  # a log was truncated: what it said is read again

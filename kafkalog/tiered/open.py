@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from kafkalog.storage.remote import is_url, locate_directories
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.storage.remote import is_url, locate_directories
 from kafkalog.tiered.description import read_description
 from kafkalog.tiered.metadata_topic import MetadataTopic
 from kafkalog.tiered.objects import ObjectStore

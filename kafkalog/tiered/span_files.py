@@ -10,7 +10,6 @@ import os
 import struct
 import threading
 from bisect import bisect_right
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from kafkalog._core.batch.scan import scan
@@ -89,7 +88,8 @@ class SpanFiles:
             return size
         index = self._content.index(".index") or b""
         relative = offset - self.segment.start
-        row = bisect_right(range(len(index) // 8), relative, key=lambda n: int(_OFFSET_ENTRY.unpack_from(index, n * 8)[0]))
+        rows = range(len(index) // _OFFSET_ENTRY.size)
+        row = bisect_right(rows, relative, key=lambda n: int(_OFFSET_ENTRY.unpack_from(index, n * 8)[0]))
         position = _OFFSET_ENTRY.unpack_from(index, row * 8 - 8)[1] if row else 0
         if not 0 <= position < size:
             raise self._error(f"its offset index names byte {position} of {size}", position)

@@ -116,12 +116,14 @@ def spans_before(
 ) -> tuple[Span, ...]:
     """Return the spans of tiered offsets before the local log.
 
-    `start` is the log start in the checkpoint; None without one: the log starts with the first copy then.
+    `start` is the log start in the checkpoint; without one, None, the log starts with the first copy that counts.
     """
     epochs = epochs or lineage_of(copies.finished)
-    if start is None:
-        start = min((one.start for one in copies.finished), default=local_start)
-    return without_deleted_start(plan_spans(copies.finished, epochs, start, local_start), copies.deleted)
+    if start is not None:
+        return without_deleted_start(plan_spans(copies.finished, epochs, start, local_start), copies.deleted)
+    first = min((one.start for one in copies.finished), default=local_start)
+    spans = plan_spans(copies.finished, epochs, first, local_start)
+    return spans[1:] if spans and spans[0].segment is None else spans
 
 
 def partition_in(directory: str) -> TopicPartition | None:
