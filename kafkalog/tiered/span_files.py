@@ -165,7 +165,7 @@ class SpanFiles:
 
         if suffix == ".index":
             entries = _whole_entries(_OFFSET_ENTRY, content)
-            kept = ((r - moved, at - begin) for r, at in entries if is_inside(r) and begin <= at < end)
+            kept = ((r - moved, at - begin) for r, at in entries if is_inside(r) and begin < at < end)
             return b"".join(_OFFSET_ENTRY.pack(*entry) for entry in kept)
         times = ((time, r - moved) for time, r in _whole_entries(_TIME_ENTRY, content) if is_inside(r))
         return b"".join(_TIME_ENTRY.pack(*entry) for entry in times)

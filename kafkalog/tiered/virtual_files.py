@@ -18,7 +18,7 @@ from kafkalog.util.fileio import FileSystem
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_FIRST_NUMBER: Final = 1 << 40  # of open virtual files; above any number of another file system
+_FIRST_NUMBER: Final = 3 << 29  # of open virtual files; above those of a RemoteFileSystem, and still a C int
 _WRITING: Final = (
     "pwrite", "pwritev", "ftruncate", "posix_fallocate", "fsync", "fdatasync", "rename", "unlink", "link", "mkdir",
     "rmdir", "utime", "chmod", "fchmod", "fchown", "clone", "sendfile",

@@ -148,6 +148,10 @@ def test_random_copies_are_read_as_the_last_leaders_log(tmp_path: Path, seed: in
                 if gap is None:
                     at = log.offset_for_time(1_700_000_000_000 + one.first)
                     assert at is not None and at.offset == one.first
+    report = kafkalog.verify(tmp_path / "data" / "orders-0", deep=True, tiered=description)
+    assert report.ok == (gap is None), "\n".join(report.lines())
+    if gap is not None:
+        assert any("no finished copy" in line for line in report.lines())
 
 
 def deleted_before(copies: Sequence[Tiered], needed: Sequence[Batch], first: int) -> bool:
