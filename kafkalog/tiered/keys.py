@@ -21,6 +21,7 @@ TAG_BYTES: Final = 16
 _DATA_KEY_BYTES: Final = 32
 _MOST_KEY_FILE_BYTES: Final = 1 << 20
 _HASH_BYTES: Final = 64
+_OTHER_KEY: Final = "this private key does not open the data key"
 
 Decrypt = Callable[[bytes], bytes]
 """A function that returns the plain bytes of an encrypted chunk, and raises ValueError if they were changed."""
@@ -100,7 +101,7 @@ def unwrapped(numbers: Any, wrapped: bytes) -> bytes:
     size = (modulus.bit_length() + 7) // 8
     cipher = int.from_bytes(wrapped, "big")
     if len(wrapped) != size or cipher >= modulus or size < 2 * _HASH_BYTES + 2:
-        raise ValueError(f"a wrapped data key of {len(wrapped)} bytes is not of this key pair ({size} bytes)")
+        raise ValueError(_OTHER_KEY)
     first, second = pow(cipher, numbers.dmp1, numbers.p), pow(cipher, numbers.dmq1, numbers.q)
     padded = (second + (first - second) * numbers.iqmp % numbers.p * numbers.q).to_bytes(size, "big")
     masked_seed, masked = padded[1 : 1 + _HASH_BYTES], padded[1 + _HASH_BYTES :]
@@ -108,7 +109,7 @@ def unwrapped(numbers: Any, wrapped: bytes) -> bytes:
     block = _xor(masked, _mask(seed, len(masked)))
     rest = block[_HASH_BYTES:].lstrip(b"\0")
     if padded[0] or block[:_HASH_BYTES] != sha3_512().digest() or rest[:1] != b"\x01":
-        raise ValueError("this private key does not open the data key")
+        raise ValueError(_OTHER_KEY)
     return rest[1:]
 
 

@@ -78,11 +78,11 @@ class RemoteLog:
         """
         self._version += 1
         if record.type == SEGMENT:
-            segment = parse_segment(record.data)
+            segment, state = parse_segment(record.data), _state(record.data)
             if segment.segment_id not in self._segments:
                 self._segments[segment.segment_id] = segment
                 self._states[segment.segment_id] = COPY_STARTED
-                self._move(segment.segment_id, _state(record.data))
+                self._move(segment.segment_id, state)
         elif record.type == UPDATE:
             segment_id = record.data["remoteLogSegmentId"]["id"]
             state = _state(record.data)
