@@ -69,6 +69,7 @@ def values_of(batches: Iterable[Batch]) -> list[tuple[int, bytes]]:
 
 def write_partition(directory: Path, segments: Sequence[Sequence[Batch]], epochs: Sequence[tuple[int, int]]) -> Path:
     """A broker's directory of a partition: local segments, the topic's id, and the leader epochs of the whole log."""
+    directory.mkdir(parents=True, exist_ok=True)
     for one in segments:
         write_segment(directory, one[0].first, [part.data for part in one], interval=200)
     (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}")
@@ -203,8 +204,8 @@ class PluginStore:
         place = f"{copy.topic}-{TOPIC_ID}/{copy.partition}/{copy.first:020d}-{copy.segment_id}"
         return self.root / (self.prefix + place + suffix)
 
-    def put(self, copy: Copy, transactions: bytes | None = None) -> None:
-        """Write the three objects of a copy."""
+    def put(self, copy: Copy, transactions: bytes | None = None, snapshot: bytes | None = None) -> None:
+        """Write the three objects of a copy, with a transaction index and a snapshot of producers."""
         data_key, aad = os.urandom(32), os.urandom(32)
 
         def stored(data: bytes, compressed: bool) -> bytes:
@@ -229,7 +230,7 @@ class PluginStore:
         offsets, times = index_entries(copy.first, [one.data for one in copy.batches], 200)
         epochs = "\n".join(["0", str(len(epochs_of(copy.batches)))] + [f"{a} {b}" for a, b in epochs_of(copy.batches)])
         parts = {
-            "offset": offsets, "timestamp": times, "producerSnapshot": _EMPTY_SNAPSHOT,
+            "offset": offsets, "timestamp": times, "producerSnapshot": snapshot or _EMPTY_SNAPSHOT,
             "leaderEpoch": epochs.encode() + b"\n", "transaction": transactions,
         }  # fmt: skip
         places: dict[str, object] = {}
