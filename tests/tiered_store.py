@@ -206,33 +206,47 @@ class PluginStore:
 
     def put(self, copy: Copy, transactions: bytes | None = None, snapshot: bytes | None = None) -> None:
         """Write the three objects of a copy, with a transaction index and a snapshot of producers."""
-        data_key, aad = os.urandom(32), os.urandom(32)
+        offsets, times = index_entries(copy.first, [one.data for one in copy.batches], 200)
+        epochs = epochs_of(copy.batches)
+        lines = ["0", str(len(epochs)), *(f"{epoch} {offset}" for epoch, offset in epochs), ""]
+        parts = {
+            "offset": offsets, "timestamp": times, "producerSnapshot": snapshot or _EMPTY_SNAPSHOT,
+            "leaderEpoch": "\n".join(lines).encode(), "transaction": transactions,
+        }  # fmt: skip
+        metadata = {
+            "remoteLogSegmentId": {
+                "topicIdPartition": {
+                    "topicId": TOPIC_ID, "topicPartition": {"topic": copy.topic, "partition": copy.partition},
+                },
+                "id": copy.segment_id,
+            },
+            "startOffset": copy.first, "endOffset": copy.stop - 1, "maxTimestampMs": 1_700_000_000_000 + copy.stop,
+            "brokerId": 1, "eventTimestampMs": 1_700_000_000_000,
+            "segmentLeaderEpochs": {str(epoch): offset for epoch, offset in epochs},
+        }  # fmt: skip
+        self.put_objects(str(self.path(copy, "")), copy.data, parts, metadata)
 
-        def stored(data: bytes, compressed: bool) -> bytes:
+    def put_objects(
+        self, stem: str, data: bytes, parts: Mapping[str, bytes | None], metadata: Mapping[str, object]
+    ) -> None:
+        """Write the objects of a segment: its data, and its indexes by the names that a manifest has for them."""
+        data_key, aad, size = os.urandom(32), os.urandom(32), self.chunk_bytes
+
+        def stored(piece: bytes, compressed: bool) -> bytes:
             if compressed:
-                data = zstandard.ZstdCompressor().compress(data)
+                piece = zstandard.ZstdCompressor().compress(piece)
             if self.keys is not None:
                 iv = os.urandom(12)
-                data = iv + AESGCM(data_key).encrypt(iv, data, aad)
-            return data
+                piece = iv + AESGCM(data_key).encrypt(iv, piece, aad)
+            return piece
 
-        data, size = copy.data, self.chunk_bytes
         chunks = [stored(data[at : at + size], self.compressed) for at in range(0, len(data), size)]
         index: dict[str, object] = {"originalChunkSize": size, "originalFileSize": len(data)}
         if self.compressed:
             index = {"type": "variable", **index, "transformedChunks": _chunk_sizes([len(one) for one in chunks])}
         else:
-            extra = 0 if self.keys is None else 28
-            index = {
-                "type": "fixed", **index, "transformedChunkSize": size + extra,
-                "finalTransformedChunkSize": len(chunks[-1]),
-            }  # fmt: skip
-        offsets, times = index_entries(copy.first, [one.data for one in copy.batches], 200)
-        epochs = "\n".join(["0", str(len(epochs_of(copy.batches)))] + [f"{a} {b}" for a, b in epochs_of(copy.batches)])
-        parts = {
-            "offset": offsets, "timestamp": times, "producerSnapshot": snapshot or _EMPTY_SNAPSHOT,
-            "leaderEpoch": epochs.encode() + b"\n", "transaction": transactions,
-        }  # fmt: skip
+            extra, last = 0 if self.keys is None else 28, len(chunks[-1])
+            index = {"type": "fixed", **index, "transformedChunkSize": size + extra, "finalTransformedChunkSize": last}
         places: dict[str, object] = {}
         indexes = b""
         for name, part in parts.items():
@@ -243,25 +257,13 @@ class PluginStore:
             "version": "1", "chunkIndex": index, "segmentIndexes": places, "compression": self.compressed,
         }  # fmt: skip
         if self.keys is not None:
-            wrapped = base64.b64encode(self.keys.wrapped(data_key)).decode()
-            manifest["encryption"] = {
-                "dataKey": f"{self.keys.key_id}:{wrapped}", "aad": base64.b64encode(aad).decode(),
-            }  # fmt: skip
-        manifest["remoteLogSegmentMetadata"] = {
-            "remoteLogSegmentId": {
-                "topicIdPartition": {
-                    "topicId": TOPIC_ID, "topicPartition": {"topic": copy.topic, "partition": copy.partition},
-                },
-                "id": copy.segment_id,
-            },
-            "startOffset": copy.first, "endOffset": copy.stop - 1, "maxTimestampMs": 1_700_000_000_000 + copy.stop,
-            "brokerId": 1, "eventTimestampMs": 1_700_000_000_000,
-            "segmentLeaderEpochs": {str(epoch): offset for epoch, offset in epochs_of(copy.batches)},
-        }  # fmt: skip
-        self.path(copy, ".log").parent.mkdir(parents=True, exist_ok=True)
-        self.path(copy, ".log").write_bytes(b"".join(chunks))
-        self.path(copy, ".indexes").write_bytes(indexes)
-        self.path(copy, ".rsm-manifest").write_text(json.dumps(manifest))
+            wrapped = f"{self.keys.key_id}:{base64.b64encode(self.keys.wrapped(data_key)).decode()}"
+            manifest["encryption"] = {"dataKey": wrapped, "aad": base64.b64encode(aad).decode()}
+        manifest["remoteLogSegmentMetadata"] = metadata
+        Path(stem).parent.mkdir(parents=True, exist_ok=True)
+        Path(stem + ".log").write_bytes(b"".join(chunks))
+        Path(stem + ".indexes").write_bytes(indexes)
+        Path(stem + ".rsm-manifest").write_text(json.dumps(manifest))
 
 
 def _chunk_sizes(sizes: Sequence[int]) -> str:
