@@ -227,7 +227,7 @@ class PluginStore:
         self.put_objects(str(self.path(copy, "")), copy.data, parts, metadata)
 
     def put_objects(
-        self, stem: str, data: bytes, parts: Mapping[str, bytes | None], metadata: Mapping[str, object]
+        self, stem: str, data: bytes, parts: Mapping[str, bytes | None], metadata: Mapping[str, object] | None
     ) -> None:
         """Write the objects of a segment: its data, and its indexes by the names that a manifest has for them."""
         data_key, aad, size = os.urandom(32), os.urandom(32), self.chunk_bytes
@@ -259,7 +259,8 @@ class PluginStore:
         if self.keys is not None:
             wrapped = f"{self.keys.key_id}:{base64.b64encode(self.keys.wrapped(data_key)).decode()}"
             manifest["encryption"] = {"dataKey": wrapped, "aad": base64.b64encode(aad).decode()}
-        manifest["remoteLogSegmentMetadata"] = metadata
+        if metadata is not None:
+            manifest["remoteLogSegmentMetadata"] = metadata
         Path(stem).parent.mkdir(parents=True, exist_ok=True)
         Path(stem + ".log").write_bytes(b"".join(chunks))
         Path(stem + ".indexes").write_bytes(indexes)

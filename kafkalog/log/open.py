@@ -127,7 +127,9 @@ def _view(path: str | bytes | os.PathLike[str], tiered: str | os.PathLike[str] |
         from kafkalog.storage.remote import is_url, view_of
 
         if is_url(path):
-            return view_of(path)
+            from kafkalog.tiered.open import place_view
+
+            return place_view(path) or view_of(path)
     return LogView(path)
 
 

@@ -94,6 +94,10 @@ class ObjectStore:
         self._chunks = ChunkCache()
         self._has_own_layout: dict[TieredPartition, bool] = {}
 
+    def path_of(self, url: str) -> str:
+        """Return the path of another URL of the same store."""
+        return self.fs.path_of(self.fs.remote._strip_protocol(url))
+
     def content(self, partition: TieredPartition, segment: RemoteSegment) -> SegmentContent:
         """Return the content of a segment; nothing is read before it is used. Raises StorageError."""
         name = f"{base_name(segment.start)}-{segment.segment_id}"

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.remote import is_url, locate_directories
-from kafkalog.tiered.description import read_description
+from kafkalog.tiered.description import Description, read_description
 from kafkalog.tiered.metadata_topic import MetadataTopic
 from kafkalog.tiered.objects import ObjectStore
+from kafkalog.tiered.place import PlaceFileSystem, tiered_place
 from kafkalog.tiered.topics import TieredTopics, partition_in
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.paths import real_path
@@ -33,8 +34,29 @@ def tiered_file_system(base: FileSystem, directories: Iterable[str], tiered: Tex
 
 def tiered_view(path: str | bytes | os.PathLike[str], tiered: Text) -> LogView:
     """Open a partition directory, local or at a URL, with its tiered segments; errors as for `tiered_file_system`."""
-    fs, (where,) = located([os.fsdecode(path)], tiered)
+    text = os.fsdecode(path)
+    if is_url(text):
+        view = place_view(text, tiered)
+        if view is not None:
+            return view
+    fs, (where,) = located([text], tiered)
     return LogView(where, fs=fs)
+
+
+def place_view(url: str, tiered: Text | None = None) -> LogView | None:
+    """Open the partition in a tiered store at `url`; return None if the URL is not that of one.
+
+    tiered: a description with the keys of the store, and directories of metadata. Errors as for `tiered_file_system`.
+    """
+    place = tiered_place("/" + url.partition("://")[2])
+    if place is None:
+        return None
+    description = Description(url) if tiered is None else read_description(tiered)
+    store = ObjectStore(description)
+    place = place._replace(path=store.path_of(url))
+    metadata = MetadataTopic(*located(description.metadata)) if description.metadata else None
+    fs = PlaceFileSystem(store, place, metadata)
+    return LogView(fs.path, fs=fs)
 
 
 def located(given: Iterable[str], tiered: Text | None = None) -> tuple[FileSystem, list[str]]:

@@ -105,20 +105,26 @@ class RemoteLog:
 
 def parse_segment(data: Message) -> RemoteSegment:
     """Return the segment of a RemoteLogSegmentMetadataRecord; raise InvalidRecord for impossible values."""
-    start, end, size = data["startOffset"], data["endOffset"], data["segmentSizeInBytes"]
     entries = sorted({one["leaderEpoch"]: one["offset"] for one in data["segmentLeaderEpochs"]}.items())
-    epochs = [EpochEntry(*entry) for entry in entries]
-    if not 0 <= start <= end < 2**63 - 1 or size < 0:
-        raise InvalidRecord(f"a tiered segment of offsets {start} to {end} and {size} bytes", offset=start)
-    # the first epoch may begin before the segment
-    offsets = [max(entry.start_offset, start) for entry in epochs]
+    return checked_segment(
+        RemoteSegment(
+            data["remoteLogSegmentId"]["id"], data["startOffset"], data["endOffset"], data["segmentSizeInBytes"],
+            data["maxTimestampMs"], tuple(EpochEntry(*entry) for entry in entries), data["customMetadata"],
+            bool(data.get("txnIndexEmpty")),
+        )
+    )  # fmt: skip
+
+
+def checked_segment(segment: RemoteSegment) -> RemoteSegment:
+    """Return the segment, its first epoch cut to its beginning; raise InvalidRecord for impossible values."""
+    start, end = segment.start, segment.end
+    if not 0 <= start <= end < 2**63 - 1 or segment.size_bytes < 0:
+        raise InvalidRecord(f"a tiered segment of offsets {start} to {end}, {segment.size_bytes} bytes", offset=start)
+    epochs = [one._replace(start_offset=max(one.start_offset, start)) for one in segment.epochs]
+    offsets = [one.start_offset for one in epochs]
     if not offsets or any(low >= high for low, high in zip(offsets, [*offsets[1:], end + 1], strict=True)):
         raise InvalidRecord(f"the leader epochs of a tiered segment do not fit offsets {start} to {end}", offset=start)
-    epochs = [entry._replace(start_offset=offset) for entry, offset in zip(epochs, offsets, strict=True)]
-    return RemoteSegment(
-        data["remoteLogSegmentId"]["id"], start, end, size, data["maxTimestampMs"], tuple(epochs),
-        data["customMetadata"], bool(data.get("txnIndexEmpty")),
-    )  # fmt: skip
+    return segment._replace(epochs=tuple(epochs))
 
 
 def _state(data: Message) -> int:

@@ -10,6 +10,7 @@ import os
 import struct
 import threading
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from kafkalog._core.batch.scan import scan
@@ -55,7 +56,7 @@ class SpanFiles:
     def __init__(self, span: Span, segment: RemoteSegment, content: SegmentContent) -> None:
         self.span = span
         self.segment = segment
-        self._content = content
+        self.content = content
         self._lock = threading.Lock()
         self._bounds: tuple[int, int] | None = None  # guarded by self._lock
         self._indexes: dict[str, bytes | None] = {}  # guarded by self._lock
@@ -81,12 +82,12 @@ class SpanFiles:
 
     def _position_of(self, offset: int) -> int:
         """Return where the batch at `offset` begins, which has to be a batch's first offset."""
-        size = self._content.log_bytes
+        size = self.content.log_bytes
         if offset <= self.segment.start:
             return 0
         if offset > self.segment.end:
             return size
-        index = self._content.index(".index") or b""
+        index = self.content.index(".index") or b""
         relative = offset - self.segment.start
         rows = range(len(index) // _OFFSET_ENTRY.size)
         row = bisect_right(rows, relative, key=lambda n: int(_OFFSET_ENTRY.unpack_from(index, n * 8)[0]))
@@ -98,7 +99,7 @@ class SpanFiles:
     def _walk(self, position: int, size: int, offset: int) -> int:
         window_bytes = _WINDOW_BYTES
         while position < size:
-            data = self._content.read_log(position, min(window_bytes, size - position))
+            data = self.content.read_log(position, min(window_bytes, size - position))
             table = scan(data, file_mode=True, check_crc=False)
             for row in range(table.count):
                 if table.last_offset_of(row) >= offset:
@@ -135,14 +136,14 @@ class SpanFiles:
         if suffix != LOG:
             return self.index(suffix)[position : position + size]
         begin, end = self.bounds
-        return self._content.read_log(begin + position, max(0, min(size, end - begin - position)))
+        return self.content.read_log(begin + position, max(0, min(size, end - begin - position)))
 
     def index(self, suffix: str) -> bytes:
         """Return the content of an index; raise FileNotFoundError if the segment has none."""
         with self._lock:
             is_known, found = suffix in self._indexes, self._indexes.get(suffix)
         if not is_known:
-            found = self._content.index(suffix)
+            found = self.content.index(suffix)
             if found is not None and suffix != ".snapshot":
                 found = self._cut(suffix, found)
             with self._lock:
@@ -169,6 +170,30 @@ class SpanFiles:
             return b"".join(_OFFSET_ENTRY.pack(*entry) for entry in kept)
         times = ((time, r - moved) for time, r in _whole_entries(_TIME_ENTRY, content) if is_inside(r))
         return b"".join(_TIME_ENTRY.pack(*entry) for entry in times)
+
+
+def spans_files(
+    spans: Iterable[Span], known: Mapping[Span, SpanFiles], content_of: Callable[[RemoteSegment], SegmentContent]
+) -> dict[Span, SpanFiles]:
+    """Return the files of the spans that have a copy, taken from `known` where they are the same."""
+    return {
+        span: known.get(span) or SpanFiles(span, span.segment, content_of(span.segment))
+        for span in spans
+        if span.segment is not None
+    }
+
+
+def named_files(
+    spans: Iterable[Span], files: Mapping[Span, SpanFiles], directory: str
+) -> dict[str, VirtualFile]:
+    """Return all files of the spans by name, for the directory of their partition; a gap has one that is unreadable."""
+    found: dict[str, VirtualFile] = {}
+    for span in spans:
+        if span.segment is None:
+            found[base_name(span.start) + LOG] = GapFile(span, directory)
+        else:
+            found |= files[span].named()
+    return found
 
 
 def _whole_entries(entry: struct.Struct, content: bytes) -> list[tuple[int, int]]:

@@ -10,14 +10,14 @@ from typing import Final
 from kafkalog.errors import NotAPartition
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.storage.leader_epoch import EpochEntry, read_epochs
-from kafkalog.storage.names import log_file_name, parse_dir
+from kafkalog.storage.names import parse_base_offset, parse_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.listing import list_segments
 from kafkalog.tiered.metadata_topic import MetadataTopic
 from kafkalog.tiered.objects import ObjectStore, TieredPartition
 from kafkalog.tiered.plan import Span, lineage_of, plan_spans, without_deleted_start
 from kafkalog.tiered.segments import Copies
-from kafkalog.tiered.span_files import GapFile, SpanFiles, VirtualFile
+from kafkalog.tiered.span_files import SpanFiles, VirtualFile, named_files, spans_files
 from kafkalog.tiered.virtual_files import VirtualFileSystem
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE
@@ -25,7 +25,6 @@ from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.fileio import FileSystem
 
 _NONE: Final[Mapping[str, VirtualFile]] = {}
-_Key = tuple[str, int, int]
 
 
 class TieredTopics(VirtualFileSystem):
@@ -56,6 +55,11 @@ class TieredTopics(VirtualFileSystem):
                 partition = self._partitions[path] = _Partition(path, key)
         return self._planned(partition) if refresh else partition.files
 
+    def _virtual(self, path: str) -> VirtualFile | None:
+        if parse_base_offset(os.path.basename(path)) is None:
+            return None  # without a plan: all tiered files begin with an offset
+        return super()._virtual(path)
+
     def _planned(self, partition: _Partition) -> Mapping[str, VirtualFile]:
         path = partition.path
         if not self.base.is_directory(path):
@@ -85,18 +89,8 @@ class TieredTopics(VirtualFileSystem):
         return cluster.image.topic_settings(topic).get("remote.storage.enable") == "true"
 
     def _files(self, partition: _Partition, named: TieredPartition, spans: Sequence[Span]) -> dict[str, VirtualFile]:
-        files: dict[str, VirtualFile] = {}
-        made: dict[_Key, SpanFiles] = {}
-        for span in spans:
-            if span.segment is None:
-                files[log_file_name(span.start)] = GapFile(span, partition.path)
-                continue
-            key = span.segment.segment_id, span.start, span.stop
-            content = self._store.content(named, span.segment)
-            made[key] = partition.spans.get(key) or SpanFiles(span, span.segment, content)
-            files |= made[key].named()
-        partition.spans = made
-        return files
+        partition.spans = spans_files(spans, partition.spans, lambda segment: self._store.content(named, segment))
+        return named_files(spans, partition.spans, partition.path)
 
 
 class _Partition:
@@ -107,7 +101,7 @@ class _Partition:
         self.key = key
         self.lock = threading.Lock()
         self.planned_for: object = None  # guarded by self.lock
-        self.spans: dict[_Key, SpanFiles] = {}  # guarded by self.lock
+        self.spans: dict[Span, SpanFiles] = {}  # guarded by self.lock
         self.files: Mapping[str, VirtualFile] = _NONE  # replaced under self.lock, read without
 
 

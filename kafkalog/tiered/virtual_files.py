@@ -11,7 +11,6 @@ from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
-from kafkalog.storage.names import parse_base_offset
 from kafkalog.tiered.span_files import VirtualFile
 from kafkalog.util.fileio import FileSystem
 
@@ -46,8 +45,6 @@ class VirtualFileSystem(FileSystem):
 
     def _virtual(self, path: str) -> VirtualFile | None:
         directory, name = os.path.split(path)
-        if parse_base_offset(name) is None:
-            return None
         return self.virtual_files(directory).get(name)
 
     # The calls
@@ -57,7 +54,7 @@ class VirtualFileSystem(FileSystem):
             _refuse(path)
         file = self._virtual(path)
         if file is None:
-            return cast(int, self.base.open(path, flags, mode))
+            return self.base.open(path, flags, mode)
         file.size()  # raises what an open of the file would raise
         number = next(self._numbers)
         self._open_files[number] = file
