@@ -196,7 +196,8 @@ class PluginStore:
         self, root: Path, *, prefix: str = "", chunk_bytes: int = 500, compressed: bool = False,
         keys: KeyPair | None = None,
     ) -> None:  # fmt: skip
-        self.root, self.prefix, self.chunk_bytes, self.compressed, self.keys = root, prefix, chunk_bytes, compressed, keys
+        self.root, self.prefix, self.chunk_bytes = root, prefix, chunk_bytes
+        self.compressed, self.keys = compressed, keys
         root.mkdir(parents=True, exist_ok=True)
 
     def path(self, copy: Copy, suffix: str) -> Path:

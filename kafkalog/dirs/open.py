@@ -13,7 +13,7 @@ from kafkalog.dirs.sidecars import Sidecars
 from kafkalog.errors import IllegalArgument, UnknownConfig
 from kafkalog.storage.durability import Sync, check_sync
 from kafkalog.tools.directories import path_list, refuse_partition
-from kafkalog.util.fileio import OS
+from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.keywords import closest_match, not_for_reading
 from kafkalog.util.paths import real_path
 
@@ -53,8 +53,7 @@ def open_dirs(
     `key_index` and `time_ranges` are directories for the sidecars of all logs, as for `kafkalog.open`; in mode "a" also
     True, beside the segments. In mode "a" a job then builds the key indexes of closed segments.
 
-    `tiered`, in mode "r", is the URL of a tiered store, or a file that describes it: each partition is read whole,
-    with its segments there (docs/tiered.md).
+    `tiered`, in mode "r", is the URL or description of a tiered store: each partition is read whole (docs/tiered.md).
 
     Topics have their own settings: from the topics file, or a broker's metadata (`__cluster_metadata-0`). Retention
     skips a topic that is in neither, unless the call sets a retention (`log_retention_*`).
@@ -81,9 +80,7 @@ def open_dirs(
         given += ["progress"] * (progress is not None)
         if settings or given:
             raise not_for_reading("open_dirs", [*settings, *given][0], _READING)
-        from kafkalog.dirs.readonly import DirsView
-
-        return LogDirs(paths, DirsView(paths, sidecars=sidecars))
+        return _open_to_read(OS, paths, sidecars)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create, append and delete")
     check_sync(sync)
@@ -103,18 +100,22 @@ def open_dirs(
 
 
 def _open_urls(urls: list[str], mode: str, sidecars: Sidecars) -> LogDirs:
-    from kafkalog.dirs.readonly import DirsView
     from kafkalog.storage.remote import locate_directories, refuse_to_write
 
     if mode != "r":
         refuse_to_write(*urls)
     fs, paths = locate_directories(urls)
     sidecars.check(paths, mode)
+    return _open_to_read(fs, paths, sidecars)
+
+
+def _open_to_read(fs: FileSystem, paths: list[str], sidecars: Sidecars) -> LogDirs:
+    from kafkalog.dirs.readonly import DirsView
+
     return LogDirs(paths, DirsView(paths, fs=fs, sidecars=sidecars))
 
 
 def _open_tiered(given: list[str], mode: str, sidecars: Sidecars, tiered: Path) -> LogDirs:
-    from kafkalog.dirs.readonly import DirsView
     from kafkalog.tiered.open import located
 
     if mode != "r":
@@ -123,7 +124,7 @@ def _open_tiered(given: list[str], mode: str, sidecars: Sidecars, tiered: Path) 
         raise IllegalArgument("no data directory was given", hint="give at least one path")
     fs, paths = located([_path_text(one) for one in given], tiered)
     sidecars.check(paths, mode)
-    return LogDirs(paths, DirsView(paths, fs=fs, sidecars=sidecars))
+    return _open_to_read(fs, paths, sidecars)
 
 
 def _path_text(path: Path) -> str:

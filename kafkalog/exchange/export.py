@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, IllegalArgument, UnknownTopicOrPartition
@@ -40,7 +39,6 @@ from kafkalog.tools.offsets import Bounds
 from kafkalog.tools.verify.segment import Progress
 from kafkalog.types import Isolation, TopicPartition
 from kafkalog.util.fileio import FileSystem
-from kafkalog.util.remote_files import RemoteFileSystem
 
 __all__ = ["FORMATS", "ExportReport", "IncompleteExport", "export_records"]
 
@@ -118,13 +116,8 @@ def export_records(
         parts = _plan(dict(found), ids, views, directory, bounds or Bounds(), file_bytes, isolation)
         run = _ExportRun(views, on_damage)
         for part, log_bytes, topic_id in parts:
-            if isinstance(fs, RemoteFileSystem):
-                part = replace(part, directory=fs.url_of(part.directory))
-            task = ExportTask(
-                part, log_bytes, topic_id, settings, codec, file_bytes, directory.staging, on_damage,
-                None if tiered is None else fs,
-            )  # fmt: skip
-            run.export(task)
+            place = directory.staging
+            run.export(ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, place, on_damage, fs))
             written += directory.commit_staged()
             if progress is not None:
                 progress(log_bytes)

@@ -54,8 +54,7 @@ def open(
     records; those behind are searched. `time_ranges` is a directory where queries with an upper bound of time keep the
     times of segments (docs/sql.md), or in mode "a" True, beside the segments; default: in memory.
 
-    `tiered`, in mode "r", is the URL of a tiered store, or a file that describes it: the segments there are read
-    together with those of `path`, as one log (docs/tiered.md).
+    `tiered`, in mode "r", is the URL or description of a tiered store: the log is read whole (docs/tiered.md).
 
     Mode "a" creates a missing data directory, but not its parent; if the open fails, it removes the directory again.
     `progress` is called while a log is recovered, with segments and bytes done and in total. If recovery cuts the log
@@ -74,8 +73,7 @@ def open(
     if mode == "r":
         given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
         given += ["progress"] * (progress is not None)
-        if given or settings:
-            raise not_for_reading("open", [*given, *settings][0], _READING)
+        _refuse_writers([*given, *settings])
         return with_sidecars(Log(_view(path, tiered), None), key_index, time_ranges, key_memory_bytes)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
@@ -116,6 +114,12 @@ def with_sidecars(
         log.close()
         raise
     return log
+
+
+def _refuse_writers(given: list[str]) -> None:
+    """Raise IllegalArgument for keywords of mode "a" in mode "r"."""
+    if given:
+        raise not_for_reading("open", given[0], _READING)
 
 
 def _view(path: str | bytes | os.PathLike[str], tiered: str | os.PathLike[str] | None) -> LogView:

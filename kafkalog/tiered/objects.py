@@ -29,7 +29,9 @@ MANIFEST: Final = ".rsm-manifest"
 EPOCHS: Final = "leader-epoch-checkpoint"
 _MOST_INDEX_BYTES: Final = 256 << 20
 _CACHE_BYTES: Final = 64 << 20
-_HINT: Final = "check URL and prefix of the store; if they are right, something else has deleted or overwritten the object"
+_HINT: Final = (
+    "check URL and prefix of the store; if they are right, something else has deleted or overwritten the object"
+)
 _OWN_NAMES: Final = {EPOCHS: ".leader_epoch_checkpoint"}
 """Suffixes of objects in Kafka's own file store, where they differ from those of files."""
 

@@ -48,11 +48,13 @@ def tiered_place(path: str) -> TieredPlace | None:
     parent, name = os.path.split(path.rstrip("/"))
     if name.isdecimal() and len(name) <= 10:
         found = _PLUGIN.fullmatch(os.path.basename(parent))
-        return None if found is None else TieredPlace(path, TieredPartition(found["topic"], int(name), found["id"]), True)
-    found = _OWN.fullmatch(name)
+        partition = name
+    else:
+        found = _OWN.fullmatch(name)
+        partition = "" if found is None else found["partition"]
     if found is None:
         return None
-    return TieredPlace(path, TieredPartition(found["topic"], int(found["partition"]), found["id"]), False)
+    return TieredPlace(path, TieredPartition(found["topic"], int(partition), found["id"]), name == partition)
 
 
 class PlaceFileSystem(VirtualFileSystem):

@@ -135,15 +135,15 @@ def test_a_tiered_topic_is_read_whole_as_the_broker_reads_it(tmp_path: Path, ref
         with Broker(reference, tmp_path / "work", data, tiering(storage)) as broker:
             if not run:
                 admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-                small = {"internal.segment.bytes": "2500", "index.interval.bytes": "300", "local.retention.ms": "1000"}
-                config = {"remote.storage.enable": "true", "retention.ms": "-1", **small}
+                config = {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.ms": "1000"}
+                config |= {"internal.segment.bytes": "2500", "index.interval.bytes": "300"}
                 for future in admin.create_topics([NewTopic("orders", 1, 1, config=config)]).values():
                     future.result(TIMEOUT_S)
             produce(broker.bootstrap, run * 300, run * 300 + 300)
-            # local retention goes by the records' times, which have passed only in part: it deletes what was copied
+            # local retention, by the records' times, deletes what was copied
             wait_for(lambda: len(list((data / "orders-0").glob("*.log"))) <= 2, broker)
             expected = consumed(broker.bootstrap)
-            with kafkalog.open(data / "orders-0", tiered=f"file://{storage}/kafka-tiered-storage") as log:  # while the broker runs
+            with kafkalog.open(data / "orders-0", tiered=f"file://{storage}/kafka-tiered-storage") as log:
                 found = [(one.offset, one.value) for one in log.records(isolation="read_committed")]
                 assert found == expected and len(found) == 200 * (run + 1)
                 assert log.start_offset == 0

@@ -66,7 +66,9 @@ def make_place(where: Path, *, custom: bytes | None = None, prefix: str | None =
     return Place(where / "data" / "orders-0", where / "tiered.json", store, copies, batches)
 
 
-WAYS = {"plain": {}, "zstd": {"compressed": True}, "encrypted": {"keys": KEYS}, "both": {"compressed": True, "keys": KEYS}}
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {}, "zstd": {"compressed": True}, "encrypted": {"keys": KEYS}, "both": {"compressed": True, "keys": KEYS},
+}  # fmt: skip
 
 
 @pytest.fixture(params=WAYS)

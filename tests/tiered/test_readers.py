@@ -11,6 +11,7 @@ import kafkalog
 from kafkalog.errors import IllegalArgument, KafkalogError, StorageError, UnknownTopicOrPartition
 from kafkalog.exchange.export import export_records
 from tests import commands
+from tests.documents import ROOT, run_document
 from tests.tiered_store import (
     DELETE_FINISHED,
     DELETE_STARTED,
@@ -47,7 +48,8 @@ def make_data(where: Path, local: int = 12, *, tiered: int = 20) -> Path:
         store.put(copy)
         events += [copy.started(), copy.update(FINISHED)]
     shutil.rmtree(where / "data", ignore_errors=True)
-    write_partition(where / "data" / "orders-0", [log[local : local + 3], log[local + 3 :]][: 1 + (local < 17)], epochs_of(log))
+    segments = [one for one in (log[local : local + 3], log[local + 3 :]) if one]
+    write_partition(where / "data" / "orders-0", segments, epochs_of(log))
     write_log_start(where / "data", {"orders 0": 0})
     write_events(where / "data", events)
     KEYS.write(where / "key1.pem")
@@ -154,6 +156,13 @@ def test_an_open_log_follows_copies_and_deletions(tmp_path: Path) -> None:
         assert [(r.offset, r.value) for r in log.records()] == expected[16:]
 
 
+def test_the_page_shows_what_its_commands_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_data(tmp_path)
+    (tmp_path / "tiered.json").unlink()
+    monkeypatch.chdir(tmp_path)
+    run_document(ROOT / "docs" / "tiered.md", tmp_path, {"__name__": "__example__"})
+
+
 def test_a_topic_that_was_created_again_has_none_of_the_old_copies(tmp_path: Path) -> None:
     data = make_data(tmp_path)
     metadata = data / "orders-0" / "partition.metadata"
@@ -168,8 +177,10 @@ def test_a_topic_that_was_created_again_has_none_of_the_old_copies(tmp_path: Pat
         ("[]", "not a JSON object"), ("{", "no description"), ("{}", "store is not a URL"),
         ('{"store": "/a/path"}', "store is not a URL"), ('{"store": "file:///x", "prefx": ""}', "did you mean prefix"),
         ('{"store": "file:///x", "prefix": 1}', "prefix is not text"),
-        ('{"store": "file:///x", "keys": []}', "keys is not"), ('{"store": "file:///x", "keys": {"a": 1}}', "keys is not"),
-        ('{"store": "file:///x", "metadata": "x"}', "metadata is not"), ('{"store": "file:///x", "options": 1}', "options"),
+        ('{"store": "file:///x", "keys": []}', "keys is not"),
+        ('{"store": "file:///x", "keys": {"a": 1}}', "keys is not"),
+        ('{"store": "file:///x", "metadata": "x"}', "metadata is not"),
+        ('{"store": "file:///x", "options": 1}', "options"),
     ],
 )  # fmt: skip
 def test_a_description_that_is_wrong_is_named(tmp_path: Path, content: str, words: str) -> None:
@@ -188,7 +199,8 @@ def test_wrong_uses_of_the_option(tmp_path: Path) -> None:
         kafkalog.open(data / "orders-0", "a", tiered=tmp_path / "tiered.json")
     with pytest.raises(IllegalArgument, match="only for reading"):
         kafkalog.open_dirs(data, "a", tiered=tmp_path / "tiered.json")
-    for line in (("export", "--format", "kafka-dir", "-d", data, tmp_path / "out"), ("verify", data, "--spark", "local")):
+    copied = ("export", "--format", "kafka-dir", "-d", data, tmp_path / "out")
+    for line in (copied, ("verify", data, "--spark", "local")):
         done = commands.kafkalog(*line, "--tiered", tmp_path / "tiered.json")
         assert done.returncode == 2, done.stderr
     with pytest.raises(KafkalogError):

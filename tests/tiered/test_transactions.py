@@ -8,7 +8,16 @@ import pytest
 
 import kafkalog
 from tests import transactional
-from tests.tiered_store import FINISHED, Batch, Copy, PluginStore, make_id, write_events, write_log_start, write_partition
+from tests.tiered_store import (
+    FINISHED,
+    Batch,
+    Copy,
+    PluginStore,
+    make_id,
+    write_events,
+    write_log_start,
+    write_partition,
+)
 
 pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
 EPOCH = 3
