@@ -1,4 +1,4 @@
-"""Where the tiered segments of a cluster are, and the keys that open them: a URL, or a JSON file.
+"""Description of a tiered store, and of the keys that open its segments: a URL, or a JSON file.
 
     {"store": "s3://bucket", "prefix": "kafka/", "metadata": ["/backup/broker-2"],
      "keys": {"key1": "key1.pem"}, "options": {"endpoint_url": "https://..."}}

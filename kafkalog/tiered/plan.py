@@ -1,4 +1,4 @@
-"""Which copy of a tiered segment supplies which offsets of a partition.
+"""Plan of the copies of tiered segments that supply the offsets of a partition.
 
 A partition's leader epochs say under which leader each offset was written. A copy counts for the offsets that it holds
 of the epoch that wrote them; all such copies hold the same bytes. What an earlier leader copied and later lost
@@ -7,6 +7,7 @@ of the epoch that wrote them; all such copies hold the same bytes. What an earli
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ def plan_spans(
     spans: list[Span] = []
     for epoch, low, high in _pieces(epochs, start, stop):
         position = low
-        referenced = _referenced(segments, epoch)
+        referenced = _Referenced(segments, epoch)
         while position < high:
             before = spans[-1].segment if spans else None
             segment = _copy_at(segments, referenced, before, epoch, position)
@@ -82,36 +83,44 @@ def _pieces(epochs: Sequence[EpochEntry], start: int, stop: int) -> Iterator[tup
             yield entry.epoch, low, high
 
 
-def _referenced(segments: Sequence[RemoteSegment], epoch: int) -> dict[int, RemoteSegment]:
-    """Return the copies of an epoch that a broker refers to, by their first offset of the epoch.
+class _Referenced:
+    """The copies of an epoch that a broker refers to, by their first offset of the epoch.
 
     A copy replaces those finished before it that begin at or behind its first offset, if it reaches as far as they do.
     """
-    found: dict[int, RemoteSegment] = {}
-    highest = -1
-    for segment in segments:
-        held = segment.range_in(epoch)
-        if held is None:
-            continue
-        first, last = held[0], held[1] - 1
-        if highest <= last:
-            for key in [key for key in found if key >= first]:
-                del found[key]
-        found[first] = segment
-        highest = max(highest, last)
-    return found
+
+    def __init__(self, segments: Iterable[RemoteSegment], epoch: int) -> None:
+        self._copies: dict[int, RemoteSegment] = {}
+        self._starts: list[int] = []
+        highest = -1
+        for segment in segments:
+            held = segment.range_in(epoch)
+            if held is None:
+                continue
+            first, last = held[0], held[1] - 1
+            while highest <= last and self._starts and self._starts[-1] >= first:
+                del self._copies[self._starts.pop()]
+            if first not in self._copies:
+                insort(self._starts, first)
+            self._copies[first] = segment
+            highest = max(highest, last)
+
+    def floor(self, offset: int) -> RemoteSegment | None:
+        """Return the copy that begins last at or before `offset`; None if there is none."""
+        row = bisect_right(self._starts, offset)
+        return self._copies[self._starts[row - 1]] if row else None
 
 
 def _copy_at(
-    segments: Sequence[RemoteSegment], referenced: dict[int, RemoteSegment], before: RemoteSegment | None, epoch: int,
+    segments: Sequence[RemoteSegment], referenced: _Referenced, before: RemoteSegment | None, epoch: int,
     offset: int,
 ) -> RemoteSegment | None:  # fmt: skip
     """Return the copy to read an offset of `epoch` from: that of the span before, the broker's choice, or any other."""
     if before is not None and _holds(before, epoch, offset):
         return before
-    floor = max((first for first in referenced if first <= offset), default=None)
-    if floor is not None and _holds(referenced[floor], epoch, offset):
-        return referenced[floor]
+    floor = referenced.floor(offset)
+    if floor is not None and _holds(floor, epoch, offset):
+        return floor
     others = (one for one in segments if _holds(one, epoch, offset))
     return max(others, key=lambda one: _end(one, epoch), default=None)
 
