@@ -10,6 +10,8 @@ import pytest
 import kafkalog
 from kafkalog.errors import IllegalArgument, KafkalogError, StorageError, UnknownTopicOrPartition
 from kafkalog.exchange.export import export_records
+from kafkalog.tiered.objects import ChunkCache
+from kafkalog.util.remote_files import RemoteFileSystem
 from tests import commands
 from tests.documents import ROOT, run_document
 from tests.tiered_store import (
@@ -205,3 +207,45 @@ def test_wrong_uses_of_the_option(tmp_path: Path) -> None:
         assert done.returncode == 2, done.stderr
     with pytest.raises(KafkalogError):
         kafkalog.open(data / "orders-0", tiered="nosuch://store")
+
+
+def test_a_read_in_the_middle_fetches_only_the_chunks_that_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make_data(tmp_path)
+    asked: list[tuple[str, int]] = []
+    original = RemoteFileSystem.read_range
+
+    def counted(self: RemoteFileSystem, path: str, start: int, stop: int) -> bytes:
+        asked.append((Path(path).name, stop - start))
+        return original(self, path, start, stop)
+
+    monkeypatch.setattr(RemoteFileSystem, "read_range", counted)
+    with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
+        assert asked == [], "to open a log costs no request"
+        assert log[22].offset == 22
+    chunks = [size for name, size in asked if name.endswith(".log")]
+    assert {name[:20] for name, _ in asked} == {"00000000000000000016"}, "the segment of that offset alone"
+    assert 1 <= len(chunks) <= 3 and max(chunks) <= 428 + 100
+    before = len(asked)
+    with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
+        assert len(list(log.records())) == 80
+    fetched = [one for one in asked[before:] if one[0].endswith(".log")]
+    objects = sum(path.stat().st_size for path in (tmp_path / "store").rglob("*.log") if int(path.name[:20]) < 48)
+    assert sum(size for _, size in fetched) == objects, "each chunk once"
+
+
+def test_decoded_chunks_are_kept_up_to_a_limit() -> None:
+    cache, reads = ChunkCache(limit_bytes=250), []
+
+    def read(number: int) -> bytes:
+        def decode() -> memoryview:
+            reads.append(number)
+            return memoryview(bytes([number]) * 100)
+
+        return bytes(cache.get("object", number, decode))
+
+    for number in (1, 2, 1, 3, 1, 2):
+        assert read(number) == bytes([number]) * 100
+    assert reads == [1, 2, 3, 2], "two fit, and the one used last stays"
+    assert bytes(cache.get("large", 0, lambda: memoryview(bytes(1000)))) == bytes(1000)
