@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kafkalog.tiered.objects import ChunkCache
 from kafkalog.util.remote_files import RemoteFileSystem
 from tests import commands
 from tests.documents import ROOT, run_document
+from tests.manager.metadata_files import topic_values, write_metadata
 from tests.tiered_store import (
     DELETE_FINISHED,
     DELETE_STARTED,
@@ -249,3 +251,25 @@ def test_decoded_chunks_are_kept_up_to_a_limit() -> None:
         assert read(number) == bytes([number]) * 100
     assert reads == [1, 2, 3, 2], "two fit, and the one used last stays"
     assert bytes(cache.get("large", 0, lambda: memoryview(bytes(1000)))) == bytes(1000)
+
+
+def test_a_tiered_topic_without_any_event_is_an_error_not_a_shorter_log(tmp_path: Path) -> None:
+    data = make_data(tmp_path)
+    write_events(data, [])
+    with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
+        assert log.start_offset == 48, "nothing says that the topic is tiered"
+    write_metadata(data, topic_values("orders", {"remote.storage.enable": "true"}, topic_id=TOPIC_ID))
+    with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
+        assert log.start_offset == 0 and log[48].offset == 48
+        with pytest.raises(StorageError, match="offsets 0 to 47"):
+            list(log.records())
+    write_metadata(data, topic_values("orders", {"remote.storage.enable": "false"}, topic_id=TOPIC_ID))
+    with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
+        assert log.start_offset == 48
+
+
+def test_many_threads_read_the_same_whole_topic(tmp_path: Path) -> None:
+    data, expected = make_data(tmp_path), values_of(make_log())
+    with kafkalog.open_dirs(data, tiered=tmp_path / "tiered.json") as dirs, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: [(r.offset, r.value) for r in dirs["orders", 0].records()], range(24)))
+    assert all(one == expected for one in found)
