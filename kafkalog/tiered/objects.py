@@ -105,8 +105,12 @@ class ObjectStore:
         name = f"{base_name(segment.start)}-{segment.segment_id}"
         own = self._own_directory(partition)
         if self._is_own_layout(partition, own):
-            return PlainSegment(self.fs, os.path.join(own, name), segment.start, segment.size_bytes)
+            return self.plain_segment(os.path.join(own, name), segment.start, segment.size_bytes)
         return self.plugin_segment(self._plugin_stem(partition, segment, name), segment.start, segment.size_bytes)
+
+    def plain_segment(self, stem: str, first_offset: int, size_bytes: int) -> PlainSegment:
+        """Return the content of the segment in the objects `<stem>.log`, `<stem>.index` and so on."""
+        return PlainSegment(self.fs, stem, first_offset, size_bytes, self._chunks)
 
     def plugin_segment(self, stem: str, first_offset: int, size_bytes: int | None) -> PluginSegment:
         """Return the content of the segment in the plugin's objects `<stem>.log`, `<stem>.indexes` and so on."""
@@ -144,10 +148,13 @@ class ObjectStore:
 class PlainSegment:
     """A segment in Kafka's own file store: one object for each file, unchanged."""
 
-    def __init__(self, fs: RemoteFileSystem, stem: str, first_offset: int, size_bytes: int) -> None:
+    def __init__(
+        self, fs: RemoteFileSystem, stem: str, first_offset: int, size_bytes: int, chunks: ChunkCache
+    ) -> None:
         self._object = _ObjectReader(fs, first_offset)
         self._stem = stem
         self._size = size_bytes
+        self._chunks = chunks
 
     @property
     def log_bytes(self) -> int:
@@ -160,7 +167,13 @@ class PlainSegment:
 
     def index(self, suffix: str) -> bytes | None:
         """Return the bytes of an index; None if the segment has none."""
-        return self._object.whole(self._stem + _OWN_NAMES.get(suffix, suffix), _MOST_INDEX_BYTES, suffix == ".txnindex")
+        path = self._stem + _OWN_NAMES.get(suffix, suffix)
+        try:
+            return bytes(self._chunks.get(path, 0, lambda: self._object.whole(path, _MOST_INDEX_BYTES)))
+        except FileNotFoundError as error:
+            if suffix == ".txnindex":
+                return None
+            raise self._object.from_os(path, error) from error
 
 
 class PluginSegment:
@@ -198,12 +211,12 @@ class PluginSegment:
     def _open(self) -> tuple[Manifest, Decrypt | None]:
         path = self._stem + MANIFEST
         try:
-            manifest = parse_manifest(self._object.whole(path, MOST_MANIFEST_BYTES) or b"")
+            manifest = parse_manifest(bytes(self._object.whole(path, MOST_MANIFEST_BYTES)))
             if self._size is not None and manifest.chunks.segment_bytes != self._size:
                 raise ValueError(f"it says {manifest.chunks.segment_bytes} bytes, the topic's metadata {self._size}")
+        except FileNotFoundError as error:
+            raise self._object.from_os(path, error) from error
         except (ValueError, RecursionError) as error:
-            if isinstance(error, IllegalArgument):
-                raise
             raise self._object.error(path, f"the manifest is damaged: {error}") from None
         if manifest.encryption is None:
             return manifest, None
@@ -256,13 +269,15 @@ class PluginSegment:
         path = self._stem + ".indexes"
         if not place[1]:
             return b""
-        stored = self._object.range(path, *place)
-        if decrypt is None:
-            return stored
-        try:
-            return decrypt(stored)
-        except ValueError as error:
-            raise self._object.error(path, f"the index {suffix} is damaged: {error}") from None
+
+        def read() -> memoryview:
+            stored = self._object.range(path, *place)
+            try:
+                return memoryview(stored if decrypt is None else decrypt(stored))
+            except ValueError as error:
+                raise self._object.error(path, f"the index {suffix} is damaged: {error}") from None
+
+        return bytes(self._chunks.get(path, place[0], read))
 
 
 class _ObjectReader:
@@ -277,7 +292,8 @@ class _ObjectReader:
         """Return the error for an object."""
         return StorageError(text, path=self._fs.url_of(path), offset=self._first_offset, hint=hint)
 
-    def _from_os(self, path: str, error: OSError) -> StorageError:
+    def from_os(self, path: str, error: OSError) -> StorageError:
+        """Return the error for a failure of the store."""
         if isinstance(error, FileNotFoundError):
             return self.error(path, "an object of a tiered segment is missing")
         return self.error(path, f"cannot read an object of a tiered segment: {error.strerror or error}", "try again")
@@ -287,19 +303,17 @@ class _ObjectReader:
         try:
             data = self._fs.read_range(path, start, start + size)
         except OSError as error:
-            raise self._from_os(path, error) from error
+            raise self.from_os(path, error) from error
         return data
 
-    def whole(self, path: str, limit_bytes: int, may_be_missing: bool = False) -> bytes | None:
-        """Return the whole object; None for a missing one that may be missing."""
+    def whole(self, path: str, limit_bytes: int) -> memoryview:
+        """Return the whole object; raise FileNotFoundError for a missing one."""
         try:
-            return self._fs.read_file(path, limit_bytes)
-        except FileNotFoundError as error:
-            if may_be_missing:
-                return None
-            raise self._from_os(path, error) from error
+            return memoryview(self._fs.read_file(path, limit_bytes))
+        except FileNotFoundError:
+            raise
         except OSError as error:
-            raise self._from_os(path, error) from error
+            raise self.from_os(path, error) from error
 
     def blocks(self, path: str, position: int, size: int, expected_bytes: int) -> bytes:
         """Return bytes of an unchanged object of `expected_bytes`, through the blocks that the store's reader keeps."""
@@ -314,4 +328,4 @@ class _ObjectReader:
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
-            raise self._from_os(path, error) from error
+            raise self.from_os(path, error) from error

@@ -16,12 +16,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from errno import ENOENT
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import InvalidRecord
 from kafkalog.storage.leader_epoch import EpochEntry
 from kafkalog.tiered.metadata_topic import MetadataTopic
-from kafkalog.tiered.objects import EPOCHS, LOG, MANIFEST, ObjectStore, PlainSegment, SegmentContent, TieredPartition
+from kafkalog.tiered.objects import EPOCHS, LOG, MANIFEST, ObjectStore, SegmentContent, TieredPartition
 from kafkalog.tiered.plan import Span
 from kafkalog.tiered.segments import Copies, RemoteSegment, checked_segment
 from kafkalog.tiered.span_files import SpanFiles, VirtualFile, named_files, spans_files
@@ -122,7 +123,7 @@ class PlaceFileSystem(VirtualFileSystem):
             if self._place.has_manifests:
                 content = self._store.plugin_segment(path, first, size_bytes)
             else:
-                content = PlainSegment(self._store.fs, path, first, size_bytes or 0)
+                content = self._store.plain_segment(path, first, size_bytes or 0)
             self._contents[stem] = content
         return content
 
@@ -195,7 +196,7 @@ class _ContentFile:
     def _index(self) -> bytes:
         found = self._content.index(self._suffix)
         if found is None:
-            raise FileNotFoundError(2, os.strerror(2), self._suffix)
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), self._suffix)
         return found
 
     def size(self) -> int:

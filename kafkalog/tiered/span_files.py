@@ -11,6 +11,7 @@ import struct
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from errno import ENOENT
 from typing import Final, Protocol
 
 from kafkalog._core.batch.scan import scan
@@ -59,7 +60,7 @@ class SpanFiles:
         self.content = content
         self._lock = threading.Lock()
         self._bounds: tuple[int, int] | None = None  # guarded by self._lock
-        self._indexes: dict[str, bytes | None] = {}  # guarded by self._lock
+        self._indexes: dict[str, bytes | None] = {}  # of a cut span; guarded by self._lock
 
     def named(self) -> dict[str, VirtualFile]:
         """Return the span's files by name; that of a transaction index may turn out to be missing."""
@@ -140,22 +141,31 @@ class SpanFiles:
 
     def index(self, suffix: str) -> bytes:
         """Return the content of an index; raise FileNotFoundError if the segment has none."""
+        if self._is_whole or suffix == ".snapshot":
+            found = self.content.index(suffix)
+        else:
+            found = self._cut_index(suffix)
+        if found is None:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), base_name(self.span.start) + suffix)
+        return found
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.span.start <= self.segment.start and self.span.stop > self.segment.end
+
+    def _cut_index(self, suffix: str) -> bytes | None:
         with self._lock:
             is_known, found = suffix in self._indexes, self._indexes.get(suffix)
-        if not is_known:
-            found = self.content.index(suffix)
-            if found is not None and suffix != ".snapshot":
-                found = self._cut(suffix, found)
-            with self._lock:
-                self._indexes[suffix] = found
-        if found is None:
-            raise FileNotFoundError(2, os.strerror(2), base_name(self.span.start) + suffix)
+        if is_known:
+            return found
+        content = self.content.index(suffix)
+        found = None if content is None else self._cut(suffix, content)
+        with self._lock:
+            self._indexes[suffix] = found
         return found
 
     def _cut(self, suffix: str, content: bytes) -> bytes:
         span, segment = self.span, self.segment
-        if span.start <= segment.start and span.stop > segment.end:
-            return content
         if suffix == ".txnindex":
             return _cut_transactions(content, span)
         begin, end = self.bounds
