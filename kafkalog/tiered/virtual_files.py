@@ -9,19 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafkalog.tiered.span_files import VirtualFile
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.remote_files import WRITING, read_into, refuse
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _FIRST_NUMBER: Final = 3 << 29  # of open virtual files; above those of a RemoteFileSystem, and still a C int
-_WRITING: Final = (
-    "pwrite", "pwritev", "ftruncate", "posix_fallocate", "fsync", "fdatasync", "rename", "unlink", "link", "mkdir",
-    "rmdir", "utime", "chmod", "fchmod", "fchown", "clone", "sendfile",
-)  # fmt: skip
 
 
 class VirtualFileSystem(FileSystem):
@@ -36,8 +33,8 @@ class VirtualFileSystem(FileSystem):
         self._numbers = count(_FIRST_NUMBER)
         for name in ("open", "close", "pread", "preadv", "fstat", "stat", "listdir", "scandir", "advise", "next_data"):
             setattr(self, name, getattr(self, f"_{name}"))
-        for name in _WRITING:
-            setattr(self, name, _refuse)
+        for name in WRITING:
+            setattr(self, name, refuse)
 
     def virtual_files(self, directory: str, *, refresh: bool = False) -> Mapping[str, VirtualFile]:
         """Return the virtual files of a directory by name; with `refresh`, as they are now. Raises KafkalogError."""
@@ -51,7 +48,7 @@ class VirtualFileSystem(FileSystem):
 
     def _open(self, path: str, flags: int, mode: int = 0o777) -> int:
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
-            _refuse(path)
+            refuse(path)
         file = self._virtual(path)
         if file is None:
             return self.base.open(path, flags, mode)
@@ -80,15 +77,8 @@ class VirtualFileSystem(FileSystem):
     def _preadv(self, number: int, buffers: Iterable[Buffer], position: int) -> int:
         if number < _FIRST_NUMBER:
             return self.base.preadv(number, list(buffers), position)
-        file, done = self._file(number), 0
-        for buffer in buffers:
-            view = memoryview(buffer).cast("B")
-            data = file.read(position + done, len(view))
-            view[: len(data)] = data
-            done += len(data)
-            if len(data) < len(view):
-                break
-        return done
+        file = self._file(number)
+        return read_into(buffers, lambda size, done: file.read(position + done, size))
 
     def _fstat(self, number: int) -> os.stat_result:
         if number < _FIRST_NUMBER:
@@ -150,10 +140,6 @@ class VirtualEntry(NamedTuple):
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         """Return the status of the file, as `os.stat` does."""
         return _status(self.file)
-
-
-def _refuse(*arguments: object, **named: object) -> NoReturn:
-    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 def _inode(file: VirtualFile) -> int:
