@@ -107,7 +107,7 @@ def covered(copies: Sequence[Tiered], batch: Batch) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["plain", "zstd", "encrypted", "both", "own"])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(16))
 def test_random_copies_are_read_as_the_last_leaders_log(tmp_path: Path, seed: int, kind: str) -> None:
     rng = random.Random(f"{seed} {kind}")
     history = make_history(rng)
