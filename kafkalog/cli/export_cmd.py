@@ -106,7 +106,7 @@ def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as
     names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions", "where", "tiered")
     wrong = [name for name in names if given[name]]
     if wrong:
-        raise click.UsageError("kafka-dir copies whole partitions: omit the options for ranges, columns, files and stores")
+        raise click.UsageError("kafka-dir copies whole partitions: omit options for ranges, columns, files and stores")
     from kafkalog.cli.backup_cmd import committed
     from kafkalog.exchange.kafka_dir import export_directory
 

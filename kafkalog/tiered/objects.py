@@ -7,6 +7,7 @@ All errors of objects are StorageError with the object's URL and the segment's f
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -96,10 +97,6 @@ class ObjectStore:
         self._chunks = ChunkCache()
         self._has_own_layout: dict[TieredPartition, bool] = {}
 
-    def path_of(self, url: str) -> str:
-        """Return the path of another URL of the same store."""
-        return self.fs.path_of(self.fs.remote._strip_protocol(url))
-
     def content(self, partition: TieredPartition, segment: RemoteSegment) -> SegmentContent:
         """Return the content of a segment; nothing is read before it is used. Raises StorageError."""
         name = f"{base_name(segment.start)}-{segment.segment_id}"
@@ -123,8 +120,16 @@ class ObjectStore:
     def _is_own_layout(self, partition: TieredPartition, directory: str) -> bool:
         found = self._has_own_layout.get(partition)
         if found is None:
-            found = self._has_own_layout[partition] = not self._prefix and self.fs.is_directory(directory)
+            found = self._has_own_layout[partition] = not self._prefix and self._has_directory(directory)
         return found
+
+    def _has_directory(self, path: str) -> bool:
+        try:
+            return stat.S_ISDIR(self.fs.stat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise StorageError.from_os(error, "read the tiered store", path=self.fs.url_of(path)) from error
 
     def _plugin_stem(self, partition: TieredPartition, segment: RemoteSegment, name: str) -> str:
         """Return the path of a segment's objects without suffix.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.storage.remote import is_url, locate_directories
+from kafkalog.storage.remote import is_url, locate, locate_directories
 from kafkalog.tiered.description import Description, read_description
 from kafkalog.tiered.metadata_topic import MetadataTopic
 from kafkalog.tiered.objects import ObjectStore
@@ -53,7 +53,7 @@ def place_view(url: str, tiered: Text | None = None) -> LogView | None:
         return None
     description = Description(url) if tiered is None else read_description(tiered)
     store = ObjectStore(description)
-    place = place._replace(path=store.path_of(url))
+    place = place._replace(path=locate(url, description.options)[1])
     metadata = MetadataTopic(*located(description.metadata)) if description.metadata else None
     fs = PlaceFileSystem(store, place, metadata)
     return LogView(fs.path, fs=fs)

@@ -268,6 +268,32 @@ def test_a_tiered_topic_without_any_event_is_an_error_not_a_shorter_log(tmp_path
         assert log.start_offset == 48
 
 
+def test_a_store_that_fails_for_a_moment_is_an_error_and_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, expected = make_data(tmp_path), values_of(make_log())
+    original = RemoteFileSystem._info
+    left = 1
+
+    def failing(self: RemoteFileSystem, path: str) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise OSError("the store failed (TimeoutError: too slow)")
+        return original(self, path)
+
+    monkeypatch.setattr(RemoteFileSystem, "_info", failing)
+    for nth in range(1, 12):
+        left = nth
+        with kafkalog.open_dirs(data, tiered=tmp_path / "tiered.json") as dirs:
+            try:
+                found = [(r.offset, r.value) for r in dirs["orders", 0].records()]
+            except StorageError as error:
+                assert "too slow" in str(error)
+                found = [(r.offset, r.value) for r in dirs["orders", 0].records()]
+            assert found == expected
+
+
 def test_many_threads_read_the_same_whole_topic(tmp_path: Path) -> None:
     data, expected = make_data(tmp_path), values_of(make_log())
     with kafkalog.open_dirs(data, tiered=tmp_path / "tiered.json") as dirs, ThreadPoolExecutor(8) as pool:
