@@ -1,7 +1,7 @@
 """Every command and example in README.md, CONTRIBUTING.md, examples/ and docs/ runs, and shows what the text says.
 
 tests/documents.py tells how; docs/spark.md and the recipe for Spark need a session and are run by tests/spark/,
-docs/replication.md has three servers and is run by tests/server/replicated/.
+docs/replication.md has three servers and is run by tests/server/replicated/, docs/tiered.md by tests/tiered/.
 """
 
 import re
@@ -15,7 +15,8 @@ DOCUMENTS = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", EXAMPLES / "README.md", *sorted((ROOT / "docs").rglob("*.md"))
 ]  # fmt: skip
 ELSEWHERE = {
-    ROOT / "docs" / "spark.md", ROOT / "docs" / "replication.md", ROOT / "docs" / "cookbook" / "spark_pipeline.md"
+    ROOT / "docs" / "spark.md", ROOT / "docs" / "replication.md", ROOT / "docs" / "cookbook" / "spark_pipeline.md",
+    ROOT / "docs" / "tiered.md",
 }  # fmt: skip
 
 MOST_PICTURE_BYTES = 80_000

@@ -73,6 +73,11 @@ SYNC = TOPIC + """
 from kafkalog.lake.sync import sync_topic
 sync_topic(dirs, "t", "{target}")
 """
+TIERED = """
+from kafkalog.tiered.keys import KeyRing
+from kafkalog.tiered.manifest import Encryption
+KeyRing({"key1": "key1.pem"}).decryption(Encryption("key1", b"wrapped", b""))
+"""
 # feature -> (packages that are not there, code, extra that has them)
 FEATURES = {
     "to_pandas": (["pandas"], TABLE, "pandas"),
@@ -82,6 +87,7 @@ FEATURES = {
     "spark without pyarrow": (["pyarrow"], SESSION, "spark"),
     "spark without pandas": (["pandas"], SESSION, "spark"),
     "a URL": (["fsspec"], 'import kafkalog\nkafkalog.open("memory://data/t-0")', "fs"),
+    "encrypted tiered segments": (["cryptography"], TIERED, "tiered"),
     "export": (["pyarrow"], EXPORT, "arrow"),
     "import": (["pyarrow"], 'from kafkalog.exchange.import_ import *\nimport_records([], "data")', "arrow"),
     "testing": (["kio"], SERVED, "server"),

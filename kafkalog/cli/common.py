@@ -52,6 +52,16 @@ def dir_option(command: Command) -> Command:
     )(command)
 
 
+def tiered_option(command: Command) -> Command:
+    """Add --tiered."""
+    return click.option(
+        "--tiered",
+        metavar="STORE",
+        help="Read tiered topics whole: URL of the store with their segments, or a file that describes it. See "
+        "docs/tiered.md.",
+    )(command)
+
+
 def paths_argument(metavar: str = "(DIR | PARTITION)...") -> Callable[[Command], Command]:
     """Add the argument of paths, and -d/--dir for those that are data directories; KAFKALOG_DIR if there is neither."""
 
@@ -265,8 +275,12 @@ def need_dirs(dirs: Sequence[str]) -> list[str]:
     return [os.fspath(one) for one in dirs]
 
 
-def locate_dirs(dirs: Sequence[str]) -> tuple[FileSystem, list[str]]:
+def locate_dirs(dirs: Sequence[str], tiered: str | None = None) -> tuple[FileSystem, list[str]]:
     """Return the file system of data directories, local or of URLs (docs/remote.md), and their paths."""
+    if tiered is not None:
+        from kafkalog.tiered.open import located
+
+        return located(dirs, tiered)
     if any("://" in one for one in dirs):
         from kafkalog.storage.remote import locate_directories
 

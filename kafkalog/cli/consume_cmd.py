@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         cursors: str | None
         isolation_level: str | None
         on_damage: str
+        tiered: str | None
         settings: dict[str, str]
 
 _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
@@ -112,6 +113,7 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 @common.cursors_option
 @common.isolation_option
 @common.on_damage_option
+@common.tiered_option
 @common.settings_option("Reader setting: isolation.level, and with -G auto.offset.reset")
 @common.quiet_options
 def command(**given: Unpack[_Given]) -> int:
@@ -188,7 +190,7 @@ class _Consumer:
         from kafkalog.storage.readonly.view import LogView
         from kafkalog.tools.directories import find
 
-        fs, dirs = common.locate_dirs(self.dirs)
+        fs, dirs = common.locate_dirs(self.dirs, self.given["tiered"])
         found = find(dirs, self.given["topic"], self.given["partitions"], fs=fs)
         with ExitStack() as stack:
             views = [LogView(path, fs=fs) for _, path in found]

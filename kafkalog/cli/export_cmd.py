@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         where: str | None
         isolation_level: str | None
         on_damage: str
+        tiered: str | None
 
 FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
 
@@ -51,6 +52,7 @@ FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
 @click.option("--resume", is_flag=True, help="Continue the export in TARGET; existing files stay.")
 @common.isolation_option
 @common.on_damage_option
+@common.tiered_option
 @common.json_option("Print one JSON object for the export.")
 @common.quiet_options
 def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, **given: Unpack[_Given]) -> int:
@@ -77,7 +79,8 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
 
     columns, size = given["columns"], parse_size(given["target_size"], "--target-size")
     level = common.isolation_level(given["isolation_level"])
-    with Meter("export", total_bytes(dirs) if sys.stderr.isatty() else None, quiet=quiet) as meter:
+    total = total_bytes(dirs, tiered=given["tiered"]) if sys.stderr.isatty() else None
+    with Meter("export", total, quiet=quiet) as meter:
         damage: IncompleteExport | None = None
         try:
             report = export_records(
@@ -85,7 +88,8 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
                 bounds=parse_bounds(given["offsets"], text_ms),
                 columns=None if columns is None else [name.strip() for name in columns.split(",")],
                 isolation=level, by_date=given["by_date"], compression=given["compression"], file_bytes=size,
-                resume=given["resume"], on_damage=given["on_damage"], where=given["where"], progress=meter.add,
+                resume=given["resume"], on_damage=given["on_damage"], where=given["where"], tiered=given["tiered"],
+                progress=meter.add,
             )  # fmt: skip
         except IncompleteExport as error:
             damage, report = error, error.report
@@ -99,10 +103,10 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
 
 
 def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as_json: bool, quiet: bool) -> int:
-    names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions", "where")
+    names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions", "where", "tiered")
     wrong = [name for name in names if given[name]]
     if wrong:
-        raise click.UsageError("kafka-dir exports whole partitions: omit the options for ranges, columns and files")
+        raise click.UsageError("kafka-dir copies whole partitions: omit options for ranges, columns, files and stores")
     from kafkalog.exchange.kafka_dir import export_directory
     from kafkalog.server.groups.stored import committed_offsets
 

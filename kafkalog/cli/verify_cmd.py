@@ -14,6 +14,7 @@ from kafkalog.cli.progress import Meter
 @click.command("verify")
 @verify_options.check_options
 @click.option("-j", "--threads", type=click.IntRange(1, 256), metavar="N", help="Threads. Default: one for each core.")
+@common.tiered_option
 @click.option("--spark", "master", metavar="MASTER", help="Check with Spark tasks; see `kafkalog spark verify`.")
 @common.quiet_options
 def command(
@@ -21,6 +22,7 @@ def command(
     deep: bool,
     indexes: bool,
     threads: int | None,
+    tiered: str | None,
     master: str | None,
     as_json: bool,
     quiet: bool,
@@ -44,19 +46,24 @@ def command(
     if deep and indexes:
         raise click.UsageError("--deep reads records, --indexes skips them: give one of them")
     if master is not None:
+        if tiered is not None:
+            raise click.UsageError("--tiered is not supported with --spark: verify in this process")
         if threads is not None:
             raise click.UsageError("-j applies to this process; with --spark, the master decides the number of cores")
         return spark_verify.run(
             paths, master, {}, deep=deep, indexes=indexes, as_json=as_json, quiet=quiet, verbose=verbose
         )
     lock = Lock()
-    with Meter("verify", total_bytes(paths) if sys.stderr.isatty() else None, quiet=quiet) as meter:
+    with Meter("verify", total_bytes(paths, tiered=tiered) if sys.stderr.isatty() else None, quiet=quiet) as meter:
 
         def add(count: int) -> None:
             with lock:
                 meter.add(count)
 
-        report = verify(paths, deep=deep, indexes_only=indexes, threads=threads, progress=add if meter.shown else None)
+        report = verify(
+            paths, deep=deep, indexes_only=indexes, threads=threads, progress=add if meter.shown else None,
+            tiered=tiered,
+        )  # fmt: skip
     for line in report.json_lines() if as_json else report.lines(with_notes=not quiet):
         print(line)
     return 0 if report.ok else 1

@@ -17,13 +17,15 @@ from kafkalog.reading.source import refreshed
 from kafkalog.records.format import CONTROL_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from kafkalog.server.groups.stored import committed_offsets
 from kafkalog.storage.damage import first_offset
+from kafkalog.storage.names import LOG_SUFFIX
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.remote import is_url, locate
 from kafkalog.storage.segment_reader import Chunk
+from kafkalog.tiered.open import place_view
+from kafkalog.tiered.place import tiered_place
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
-from kafkalog.util.remote_files import RemoteFileSystem
-from kafkalog.util.tiered_files import TieredFileSystem, tiered_place
+from kafkalog.util.remote_files import RemoteFileSystem, RemoteStatus
 
 
 class Source(Protocol):
@@ -176,18 +178,23 @@ class DirectorySource(LogFiles):
 
 
 class TieredSource(LogFiles):
-    """Partitions of a remote store, with the segments that a broker tiered (docs/remote.md). It has no settings."""
+    """Partitions of a remote store at these URLs, with the segments that a broker tiered. It has no settings.
 
-    def __init__(self, name: str, places: Mapping[TopicPartition, TieredFileSystem]) -> None:
+    `tiered` describes the store (docs/tiered.md).
+    """
+
+    def __init__(self, name: str, places: Mapping[TopicPartition, str], tiered: str | None = None) -> None:
         self.name = name
         self._places = places
+        self._tiered = tiered
         self._views: dict[TopicPartition, LogView] = {}
 
     def view(self, key: TopicPartition) -> LogView:
         """Return the open view of a partition."""
         if key not in self._views:
-            fs = self._places[key]
-            self._views[key] = LogView(fs.path, fs=fs)
+            view = place_view(self._places[key], self._tiered)
+            assert view is not None, "only URLs of tiered partitions are collected"
+            self._views[key] = view
         return self._views[key]
 
     def settings_of(self, topic: str) -> tuple[str | None, Mapping[str, str] | None, Sequence[int]]:
@@ -231,18 +238,17 @@ def open_files(places: Sequence[str]) -> DirectorySource | TieredSource:
     return DirectorySource(name, places)
 
 
-def find_tiered(place: str) -> dict[TopicPartition, TieredFileSystem]:
-    """Return the partitions with tiered segments at or below a URL or a local directory."""
+def find_tiered(place: str) -> dict[TopicPartition, str]:
+    """Return the URLs of the partitions with tiered segments at or below a URL or a local directory."""
     if not is_url(place) and not any(_is_tiered_name(os.path.abspath(place), name) for name in _local_names(place)):
         return {}
     fs, path = locate(place if is_url(place) else f"file://{os.path.abspath(place)}")
-    found: dict[TopicPartition, TieredFileSystem] = {}
+    found: dict[TopicPartition, str] = {}
     for one in (path, *_below(fs, path)):
         tiered = tiered_place(one)
-        if tiered is not None:
-            key = TopicPartition(tiered.topic, tiered.partition)
-            found[key] = TieredFileSystem(fs.remote, fs.root.strip("/:"), tiered)
-    return {key: one for key, one in found.items() if one.found_in(one.path)}
+        if tiered is not None and any(name.endswith(LOG_SUFFIX) for name in _names_in(fs, one)):
+            found[TopicPartition(tiered.partition.topic, tiered.partition.partition)] = fs.url_of(one)
+    return found
 
 
 def _local_names(place: str) -> list[str]:
@@ -265,7 +271,11 @@ def _below(fs: RemoteFileSystem, path: str) -> Iterator[str]:
 
 
 def _directories(fs: RemoteFileSystem, path: str) -> list[str]:
+    return [name for name, status in sorted(_names_in(fs, path).items()) if status.is_directory]
+
+
+def _names_in(fs: RemoteFileSystem, path: str) -> dict[str, RemoteStatus]:
     try:
-        return [name for name, status in sorted(fs.found_in(path).items()) if status.is_directory]
+        return fs.found_in(path)
     except OSError as error:
         raise StorageError.from_os(error, "list", path=path) from error

@@ -13,7 +13,7 @@ from kafkalog.dirs.sidecars import Sidecars
 from kafkalog.errors import IllegalArgument, UnknownConfig
 from kafkalog.storage.durability import Sync, check_sync
 from kafkalog.tools.directories import path_list, refuse_partition
-from kafkalog.util.fileio import OS
+from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.keywords import closest_match, not_for_reading
 from kafkalog.util.paths import real_path
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.loading import LoadProgress
 
 Path = str | os.PathLike[str]
-_READING: Final = ("dirs", "mode", "key_index", "time_ranges")
+_READING: Final = ("dirs", "mode", "key_index", "time_ranges", "tiered")
 """Keywords of both modes."""
 _KEYWORDS: Final = (*_READING, "sync", "on_damage", "progress")
 
@@ -36,6 +36,7 @@ def open_dirs(
     progress: Callable[[LoadProgress], object] | None = None,
     key_index: bool | Path = False,
     time_ranges: bool | Path = False,
+    tiered: Path | None = None,
     **settings: object,
 ) -> LogDirs:
     """Open the topics in one or several data directories and return a `LogDirs`.
@@ -52,6 +53,8 @@ def open_dirs(
     `key_index` and `time_ranges` are directories for the sidecars of all logs, as for `kafkalog.open`; in mode "a" also
     True, beside the segments. In mode "a" a job then builds the key indexes of closed segments.
 
+    `tiered`, in mode "r", is the URL or description of a tiered store: each partition is read whole (docs/tiered.md).
+
     Topics have their own settings: from the topics file, or a broker's metadata (`__cluster_metadata-0`). Retention
     skips a topic that is in neither, unless the call sets a retention (`log_retention_*`).
 
@@ -64,6 +67,8 @@ def open_dirs(
     (0, 1, 2, 3)
     """
     sidecars = Sidecars(key_index, time_ranges)
+    if tiered is not None:
+        return _open_tiered(path_list(dirs), mode, sidecars, tiered)
     if any("://" in path for path in path_list(dirs)):
         return _open_urls(path_list(dirs), mode, sidecars)
     paths = list(dict.fromkeys(real_path(_path_text(path)) for path in path_list(dirs)))
@@ -75,9 +80,7 @@ def open_dirs(
         given += ["progress"] * (progress is not None)
         if settings or given:
             raise not_for_reading("open_dirs", [*settings, *given][0], _READING)
-        from kafkalog.dirs.readonly import DirsView
-
-        return LogDirs(paths, DirsView(paths, sidecars=sidecars))
+        return _open_to_read(OS, paths, sidecars)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create, append and delete")
     check_sync(sync)
@@ -97,14 +100,31 @@ def open_dirs(
 
 
 def _open_urls(urls: list[str], mode: str, sidecars: Sidecars) -> LogDirs:
-    from kafkalog.dirs.readonly import DirsView
     from kafkalog.storage.remote import locate_directories, refuse_to_write
 
     if mode != "r":
         refuse_to_write(*urls)
     fs, paths = locate_directories(urls)
     sidecars.check(paths, mode)
+    return _open_to_read(fs, paths, sidecars)
+
+
+def _open_to_read(fs: FileSystem, paths: list[str], sidecars: Sidecars) -> LogDirs:
+    from kafkalog.dirs.readonly import DirsView
+
     return LogDirs(paths, DirsView(paths, fs=fs, sidecars=sidecars))
+
+
+def _open_tiered(given: list[str], mode: str, sidecars: Sidecars, tiered: Path) -> LogDirs:
+    from kafkalog.tiered.open import located
+
+    if mode != "r":
+        raise IllegalArgument("tiered topics can be opened only for reading", hint="open them with mode 'r'")
+    if not given:
+        raise IllegalArgument("no data directory was given", hint="give at least one path")
+    fs, paths = located([_path_text(one) for one in given], tiered)
+    sidecars.check(paths, mode)
+    return _open_to_read(fs, paths, sidecars)
 
 
 def _path_text(path: Path) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, IllegalArgument, UnknownTopicOrPartition
@@ -33,13 +32,13 @@ from kafkalog.reading.source import end_of, isolation_of, skipped_of
 from kafkalog.storage.damage import Skipped
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.storage.remote import is_url, locate_directories, refuse_urls
+from kafkalog.storage.remote import refuse_urls
+from kafkalog.tiered.open import located
 from kafkalog.tools.directories import PartitionPath, Path, find, partitions, path_list
 from kafkalog.tools.offsets import Bounds
 from kafkalog.tools.verify.segment import Progress
 from kafkalog.types import Isolation, TopicPartition
-from kafkalog.util.fileio import OS, FileSystem
-from kafkalog.util.remote_files import RemoteFileSystem
+from kafkalog.util.fileio import FileSystem
 
 FORMATS: Final = tuple(CODECS)
 _OWN_TOPICS: Final = "__"
@@ -75,12 +74,14 @@ def export_records(
     resume: bool = False,
     on_damage: str = "raise",
     where: str | None = None,
+    tiered: Path | None = None,
     progress: Progress | None = None,
 ) -> ExportReport:
     """Export the records of topics into the directory `target`: files `topic=NAME/...` of about `file_bytes`.
 
     `dirs` are data directories or their URLs (docs/remote.md). Without `topics`, all topics except Kafka's own are
-    exported; `numbers` are partitions of one topic. `bounds` limits the offsets. With `where`, a condition
+    exported; `numbers` are partitions of one topic. With `tiered`, the URL or description of a tiered store
+    (docs/tiered.md), partitions are exported whole. `bounds` limits the offsets. With `where`, a condition
     (docs/where.md), only the records for which it is true are exported. `columns` are those of `Log.scan`;
     JSON lines have all, as `kafkalog consume -J` prints them. With `by_date` there is a directory for each day of the
     records' timestamps. With `resume` the directory may hold an export with the same settings: only new records are
@@ -98,7 +99,7 @@ def export_records(
     ExportReport(records=2, files=1, bytes=..., before=0, skipped=(), damaged=())
     """
     refuse_urls(target)
-    fs, paths = _locate(path_list(dirs))
+    fs, paths = located(path_list(dirs), tiered)
     codec = _checked_codec(format, columns, by_date, compression, file_bytes)
     condition = None if where is None else _checked_condition(where)
     settings = ExportSettings(column_names(columns), isolation_of(isolation), by_date, format, condition)
@@ -113,10 +114,8 @@ def export_records(
         parts = _plan(dict(found), ids, views, directory, bounds or Bounds(), file_bytes, isolation)
         run = _ExportRun(views, on_damage)
         for part, log_bytes, topic_id in parts:
-            if isinstance(fs, RemoteFileSystem):
-                part = replace(part, directory=fs.url_of(part.directory))
-            task = ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, directory.staging, on_damage)
-            run.export(task)
+            place = directory.staging
+            run.export(ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, place, on_damage, fs))
             written += directory.commit_staged()
             if progress is not None:
                 progress(log_bytes)
@@ -199,12 +198,6 @@ def _checked_condition(where: str) -> str:
     expression = parse(where)
     expression.check()
     return str(expression)
-
-
-def _locate(given: list[str]) -> tuple[FileSystem, list[str]]:
-    if any(is_url(one) for one in given):
-        return locate_directories(given)
-    return OS, [os.path.abspath(one) for one in given]
 
 
 def _partitions(

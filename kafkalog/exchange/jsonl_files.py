@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
-import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.exchange.manifest import ExportedFile, ExportedRange
 from kafkalog.exchange.planning import ExportTask
@@ -47,7 +46,7 @@ def _matching_files(
     part, settings = task.range, task.settings
     pieces = json_lines(topic=part.topic, partition=part.partition)
     options = {"isolation": task.reader_isolation, "on_damage": task.on_damage, "skipped": skipped}
-    with kafkalog.open(part.directory) as log:
+    with task.open_log() as log:
         found = matching_rows(typed_scan(log, part.start, part.stop, ["offset"], {"where": settings.where}, options))
         is_done = False
         while not is_done:
@@ -81,7 +80,7 @@ def _files(
     part = task.range
     pieces = json_lines(topic=part.topic, partition=part.partition)
     committed = task.settings.isolation == "committed"
-    with kafkalog.open(part.directory) as log:
+    with task.open_log() as log:
         chunks = batch_chunks(log._source, part.start, part.stop, skipped=skipped)
         chunks = visible_chunks(log._source, chunks, committed, part.stop, skipped)
         first = part.start

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.exchange.manifest import ExportedFile, ExportedRange
 from kafkalog.exchange.planning import ExportTask
@@ -64,7 +63,7 @@ def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[pa.Rec
     part, settings = task.range, task.settings
     wanted = {*settings.columns, "offset", *(("timestamp",) if settings.by_date else ())}
     columns = [name for name in COLUMNS if name in wanted]
-    with kafkalog.open(part.directory) as log:
+    with task.open_log() as log:
         max_bytes = min(BATCH_BYTES, max(MIN_BATCH_BYTES, task.file_bytes // 8))
         options = {
             "isolation": task.reader_isolation, "batch_bytes": max_bytes, "on_damage": task.on_damage,

@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import kafkalog
 from kafkalog.errors import IllegalArgument, IllegalState, InconsistentTopicId, OffsetOutOfRange
 from kafkalog.exchange.manifest import ExportDirectory, ExportedFile, ExportedRange, ExportSettings, write_done
 from kafkalog.exchange.ranges import OffsetRange
+from kafkalog.log.log import Log
 from kafkalog.records.column_reader import COLUMNS, kinds_of
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import FileSystem
 
 CODECS: Final = {
     "parquet": ("zstd", "snappy", "gzip", "lz4", "brotli", "none"),
@@ -42,6 +46,13 @@ class ExportTask:
     file_bytes: int
     staging: str
     on_damage: str = "raise"
+    fs: FileSystem | None = None
+
+    def open_log(self) -> Log:
+        """Open the partition in the file system `fs`; None is that of its path."""
+        if self.fs is None:
+            return kafkalog.open(self.range.directory)
+        return Log(LogView(self.range.directory, fs=self.fs), None)
 
     @property
     def reader_isolation(self) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.storage.durability import Sync
     from kafkalog.storage.recovery.recover_log import RecoveryProgress
 
-_READING: Final = ("path", "mode", "key_index", "key_memory_bytes", "time_ranges")
+_READING: Final = ("path", "mode", "key_index", "key_memory_bytes", "time_ranges", "tiered")
 """Keywords of both modes."""
 
 
@@ -32,6 +32,7 @@ def open(
     key_index: bool | str | os.PathLike[str] = False,
     key_memory_bytes: int | None = None,
     time_ranges: bool | str | os.PathLike[str] = False,
+    tiered: str | os.PathLike[str] | None = None,
     **settings: object,
 ) -> Log:
     """Open the partition directory `path` (`<data directory>/<topic>-<number>`) and return a `Log`.
@@ -53,6 +54,8 @@ def open(
     records; those behind are searched. `time_ranges` is a directory where queries with an upper bound of time keep the
     times of segments (docs/sql.md), or in mode "a" True, beside the segments; default: in memory.
 
+    `tiered`, in mode "r", is the URL or description of a tiered store: the log is read whole (docs/tiered.md).
+
     Mode "a" creates a missing data directory, but not its parent; if the open fails, it removes the directory again.
     `progress` is called while a log is recovered, with segments and bytes done and in total. If recovery cuts the log
     at damage, it saves intact batches that follow it; with `on_damage="refuse"` the call raises CorruptRecord instead
@@ -70,11 +73,12 @@ def open(
     if mode == "r":
         given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
         given += ["progress"] * (progress is not None)
-        if given or settings:
-            raise not_for_reading("open", [*given, *settings][0], _READING)
-        return with_sidecars(Log(_view(path), None), key_index, time_ranges, key_memory_bytes)
+        _refuse_writers([*given, *settings])
+        return with_sidecars(Log(_view(path, tiered), None), key_index, time_ranges, key_memory_bytes)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
+    if tiered is not None:
+        raise IllegalArgument("a tiered topic can be opened only for reading", hint="open it with mode 'r'")
     if isinstance(path, str) and "://" in path:
         from kafkalog.storage.remote import refuse_to_write
 
@@ -112,12 +116,24 @@ def with_sidecars(
     return log
 
 
-def _view(path: str | bytes | os.PathLike[str]) -> LogView:
+def _refuse_writers(given: list[str]) -> None:
+    """Raise IllegalArgument for keywords of mode "a" in mode "r"."""
+    if given:
+        raise not_for_reading("open", given[0], _READING)
+
+
+def _view(path: str | bytes | os.PathLike[str], tiered: str | os.PathLike[str] | None) -> LogView:
+    if tiered is not None:
+        from kafkalog.tiered.open import tiered_view
+
+        return tiered_view(path, tiered)
     if isinstance(path, str) and "://" in path:
         from kafkalog.storage.remote import is_url, view_of
 
         if is_url(path):
-            return view_of(path)
+            from kafkalog.tiered.open import place_view
+
+            return place_view(path) or view_of(path)
     return LogView(path)
 
 

@@ -9,6 +9,7 @@ from kafkalog.errors import OffsetOutOfRange
 from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.log.log import Log
 from kafkalog.spark.damage import DataLoss, check_ends
+from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.filters import Pruning
 from kafkalog.spark.limits import check_order
 from kafkalog.spark.options import SourceOptions
@@ -33,9 +34,9 @@ def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[O
     if options.decoding and found:
         from kafkalog.spark.reading import condition_of  # imports pyarrow
 
-        with Log(LogView(min(found.values())), None) as log:
+        with Log(LogView(min(found.values()), fs=file_system(options)), None) as log:
             condition_of(log, options)  # raises here what every task would raise
-    with PartitionViews(found, options.isolation) as views:
+    with PartitionViews(found, options.isolation, file_system(options)) as views:
         starts, stops = views.resolve(options.starting, "starting"), views.resolve(options.ending, "ending")
         starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)
         check_ends(views, {one: stop for one, stop in stops.items() if starts[one] == stop}, options)

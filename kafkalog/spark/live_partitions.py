@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError
+from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.reach import Standing
@@ -41,7 +42,7 @@ class LivePartitions:
         self._directories_seen: tuple[int, ...] | None = None  # modification times when they were listed
         self._listed_ms = 0  # monotonic
         self._identities: dict[TopicPartition, _Identity] = {}
-        self.views = PartitionViews({}, options.isolation)
+        self.views = PartitionViews({}, options.isolation, file_system(options))
         self.standings: dict[TopicPartition, Standing] = {}
 
     def look(self, *, force: bool = False) -> dict[TopicPartition, Standing]:

@@ -85,6 +85,9 @@ SOURCE_OPTIONS: Final = (
     Option("pushFilters", "auto", BATCH,
            "`auto` applies filters on topic, partition, offset and timestamp that Spark pushes down; `never` "
            "leaves all to Spark", False),
+    Option("tiered", "none", BOTH,
+           "a tiered store ([tiered topics](tiered.md)): its URL, or the path of its description on every node; topics "
+           "are read whole", False),
     Option("maxPartitionBytes", "134217728", BOTH, "the approximate bytes of log in a Spark partition", False),
 )  # fmt: skip
 """Options of the source."""

@@ -61,6 +61,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = _TRIGGER_DELAY_MS
+    tiered: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -108,6 +109,7 @@ class SourceOptions:
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=least,
             max_trigger_delay_ms=_duration(given, "maxTriggerDelay", _TRIGGER_DELAY_MS),
+            tiered=given.get("tiered", "").strip() or None,
         )
 
 

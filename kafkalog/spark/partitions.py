@@ -162,17 +162,20 @@ class PartitionViews:
     Only one thread may use it.
     """
 
-    def __init__(self, directories: dict[TopicPartition, str], isolation: str) -> None:
+    def __init__(self, directories: dict[TopicPartition, str], isolation: str, fs: FileSystem = OS) -> None:
         self.directories = directories
         self.isolation = isolation
-        self._checkpoints = CheckpointCache()
+        self._fs = fs
+        self._checkpoints = CheckpointCache(fs=fs)
         self._views: dict[TopicPartition, LogView] = {}
         self._bounds: dict[TopicPartition, Bounds] = {}
 
     def __getitem__(self, partition: TopicPartition) -> LogView:
         view = self._views.get(partition)
         if view is None:
-            view = self._views[partition] = LogView(self.directories[partition], checkpoints=self._checkpoints)
+            view = self._views[partition] = LogView(
+                self.directories[partition], fs=self._fs, checkpoints=self._checkpoints
+            )
         return view
 
     def bounds(self, partition: TopicPartition) -> Bounds:

@@ -13,6 +13,7 @@ from kafkalog.log.scan import LogScan
 from kafkalog.log.selection import Selection, selection_of
 from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
 from kafkalog.spark.damage import SKIP_HINT, report_to
+from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, warn_of_loss
 from kafkalog.spark.row_schema import arrow_schema
 from kafkalog.storage.readonly.view import LogView
@@ -47,7 +48,7 @@ def arrow_batches(
     """
     skipped: list[Skipped] = []
     try:
-        with Log(LogView(part.directory, checkpoints=checkpoints), None) as log:
+        with Log(LogView(part.directory, fs=file_system(options), checkpoints=checkpoints), None) as log:
             yield from _batches_of_log(log, part, columns, options, skipped)
     except KafkalogError as error:
         if not is_loss(error):

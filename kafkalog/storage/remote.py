@@ -14,7 +14,6 @@ from kafkalog.errors import IllegalArgument, MissingPackage, ReadOnlyLog, Storag
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.remote_files import RemoteFileSystem
-from kafkalog.util.tiered_files import TieredFileSystem, tiered_place
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::[A-Za-z][A-Za-z0-9+.-]*)*://")
 
@@ -71,16 +70,9 @@ def _hint(error: ImportError) -> str:
 
 
 def view_of(url: str, options: Mapping[str, object] | None = None) -> LogView:
-    """Open the partition directory at a URL, or the segments that a broker copied there (KIP-405), for reading.
-
-    Errors as for `locate`; PartitionNotFound, NotAPartition.
-    """
+    """Open the partition directory at a URL for reading; errors as for `locate`, PartitionNotFound, NotAPartition."""
     fs, path = locate(url, options)
-    place = tiered_place(path)
-    if place is None:
-        return LogView(path, fs=fs)
-    tiered = TieredFileSystem(fs.remote, fs.root.strip("/:"), place)
-    return LogView(tiered.path, fs=tiered)
+    return LogView(path, fs=fs)
 
 
 def locate_directories(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import lru_cache
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 BLOCK_BYTES: Final = 1 << 20
 KEPT_BLOCKS: Final = 64
 _FIRST_NUMBER: Final = 1 << 30  # of open files; above any descriptor of the system
-_WRITING: Final = (
+WRITING: Final = (
     "pwrite", "pwritev", "ftruncate", "posix_fallocate", "fsync", "fdatasync", "rename", "unlink", "link", "mkdir",
     "rmdir", "utime", "chmod", "fchmod", "fchown", "clone", "sendfile",
 )  # fmt: skip
+"""Calls of a file system that write."""
 _TIMES: Final = ("mtime", "LastModified", "last_modified", "updated", "timeModified", "created")
 _VERSIONS: Final = ("ETag", "etag", "version_id", "md5Hash", "crc32c", "ino")
 
@@ -57,8 +58,8 @@ class RemoteFileSystem(FileSystem):
         self._block = lru_cache(maxsize=KEPT_BLOCKS)(self._read_block)
         for name in ("open", "close", "pread", "preadv", "fstat", "stat", "listdir", "scandir", "advise"):
             setattr(self, name, getattr(self, f"_{name}"))
-        for name in (*_WRITING, "next_data"):
-            setattr(self, name, _refuse)
+        for name in (*WRITING, "next_data"):
+            setattr(self, name, refuse)
 
     def path_of(self, remote_path: str) -> str:
         """Return the local path of a path in the store."""
@@ -107,7 +108,7 @@ class RemoteFileSystem(FileSystem):
 
     def _open(self, path: str, flags: int, mode: int = 0o777) -> int:
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
-            _refuse(path)
+            refuse(path)
         number = next(self._numbers)
         self._open_files[number] = path, self._info(path)
         return number
@@ -139,19 +140,14 @@ class RemoteFileSystem(FileSystem):
         return b"".join(parts)
 
     def _preadv(self, number: int, buffers: Iterable[Buffer], position: int) -> int:
-        done = 0
-        for buffer in buffers:
-            view = memoryview(buffer).cast("B")
-            data = self._pread(number, len(view), position + done)
-            view[: len(data)] = data
-            done += len(data)
-            if len(data) < len(view):
-                break
-        return done
+        return read_into(buffers, lambda size, done: self._pread(number, size, position + done))
 
     def _read_block(self, path: str, found: RemoteStatus, number: int) -> bytes:
         start = number * BLOCK_BYTES
-        stop = min(start + BLOCK_BYTES, found.size)
+        return self.read_range(path, start, min(start + BLOCK_BYTES, found.size))
+
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        """Return bytes [start, stop) of a file by one request, not cached; OSError for any other number of bytes."""
         try:
             data = bytes(self.remote.cat_file(self.remote_path(path), start=start, end=stop))
         except Exception as error:
@@ -196,7 +192,21 @@ class RemoteEntry(NamedTuple):
         return _status(self.path, self.found)
 
 
-def _refuse(*arguments: object, **named: object) -> NoReturn:
+def read_into(buffers: Iterable[Buffer], read: Callable[[int, int], bytes]) -> int:
+    """Fill the buffers one after another; `read` returns bytes of a size behind those done. Return their number."""
+    done = 0
+    for buffer in buffers:
+        view = memoryview(buffer).cast("B")
+        data = read(len(view), done)
+        view[: len(data)] = data
+        done += len(data)
+        if len(data) < len(view):
+            break
+    return done
+
+
+def refuse(*arguments: object, **named: object) -> NoReturn:
+    """Raise OSError for a call that writes."""
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 

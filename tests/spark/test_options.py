@@ -158,7 +158,7 @@ def test_every_option_of_the_table_is_one_that_is_parsed() -> None:
         "where": "offset > 1", "value": "json", "key": "json", "schema": "{}", "schemas": "/s", "registry": "http://r",
         "subject": "s", "message": "m", "framing": "raw", "onUndecodable": "null",
         "isolationLevel": "read_committed", "verifyCrc": "false", "onDamage": "skip", "corruptReport": "/r",
-        "pushFilters": "never", "maxPartitionBytes": "5", "corruptBatches": "skip",
+        "pushFilters": "never", "maxPartitionBytes": "5", "corruptBatches": "skip", "tiered": "s3://bucket",
     }  # fmt: skip
     assert set(values) == {option.name for option in SOURCE_OPTIONS}
     without_effect = {"groupIdPrefix", "startingOffsetsByTimestampStrategy"}

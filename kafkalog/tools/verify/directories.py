@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, StorageError
 from kafkalog.storage import names
-from kafkalog.storage.remote import is_url, locate_directories
+from kafkalog.tiered.open import located
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.tools.verify.checkpoints import (
     BOOTSTRAP_FILE,
@@ -57,11 +57,13 @@ def verify(
     threads: int | None = None,
     progress: Progress | None = None,
     fs: FileSystem | None = None,
+    tiered: Path | None = None,
 ) -> Report:
     """Check data directories, partition directories and files, or their URLs in one store; return a report.
 
     `deep` decodes every record too; `indexes_only` skips checksums and compares indexes with batch headers. `threads`
-    is one for each core by default; `progress` is called with the bytes checked, from any thread.
+    is one for each core by default; `progress` is called with the bytes checked, from any thread. With `tiered`, the
+    URL or description of a tiered store (docs/tiered.md), partitions are checked whole.
 
     Raises PartitionNotFound for a missing path, NotAPartition for a path without files of Kafka, IllegalArgument for
     fewer than 1 thread, and for directories among URLs; MissingPackage; StorageError if the store cannot be reached;
@@ -76,16 +78,16 @@ def verify(
         raise IllegalArgument(f"threads is {threads}: give 1 to {MAX_THREADS}")
     if deep and indexes_only:
         raise IllegalArgument("deep and indexes_only are both given", hint="omit one of them")
-    fs, given = _located(paths, fs)
+    fs, given = _located(paths, fs, tiered)
     return _Run(deep, not indexes_only, progress, fs).report(given, threads or usable_cores())
 
 
-def _located(paths: Path | Iterable[Path], fs: FileSystem | None) -> tuple[FileSystem, list[str]]:
-    """Return the file system and the paths in it: `fs` if given, else that of URLs, else this machine's."""
+def _located(
+    paths: Path | Iterable[Path], fs: FileSystem | None, tiered: Path | None = None
+) -> tuple[FileSystem, list[str]]:
+    """Return the file system and the paths in it: `fs` if given, else as `located` does."""
     given = path_list(paths)
-    if fs is None and any(map(is_url, given)):
-        return locate_directories(given)
-    return fs or OS, given
+    return located(given, tiered) if fs is None else (fs, given)
 
 
 def verify_elsewhere(
@@ -328,11 +330,13 @@ def is_partition(path: str, fs: FileSystem) -> bool:
     return True
 
 
-def total_bytes(paths: Path | Iterable[Path], fs: FileSystem | None = None) -> int:
+def total_bytes(
+    paths: Path | Iterable[Path], fs: FileSystem | None = None, tiered: Path | None = None
+) -> int:
     """Return the bytes of all segment files below the paths or URLs, for a progress bar; unreadable files count as 0.
     """
     total = 0
-    fs, given = _located(paths, fs)
+    fs, given = _located(paths, fs, tiered)
     for path in given:
         try:
             if not fs.is_directory(path):

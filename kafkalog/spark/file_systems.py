@@ -1,0 +1,28 @@
+"""File system of a read's directories: this machine's, or with the option `tiered` one in which topics are whole."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from kafkalog.util.fileio import OS, FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.spark.options import SourceOptions
+
+__all__ = ["file_system"]
+
+
+def file_system(options: SourceOptions) -> FileSystem:
+    """Return the file system of a read; the same one for later reads of the same directories in this process.
+
+    Raises as `tiered_file_system` does.
+    """
+    return OS if options.tiered is None else _tiered(options.paths, options.tiered)
+
+
+@lru_cache(maxsize=2)
+def _tiered(paths: tuple[str, ...], tiered: str) -> FileSystem:
+    from kafkalog.tiered.open import located
+
+    return located(paths, tiered)[0]

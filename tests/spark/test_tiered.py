@@ -1,0 +1,39 @@
+"""Spark reads tiered topics whole, in batches and in streams, without a broker."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.test_stream import to_the_end
+from tests.tiered.test_readers import make_data, make_log
+from tests.tiered_store import values_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
+
+
+def test_a_tiered_topic_in_a_batch_and_in_a_stream(spark: "SparkSession", tmp_path: Path) -> None:
+    data, expected = make_data(tmp_path), values_of(make_log())
+    options = {"subscribe": "orders", "tiered": str(tmp_path / "tiered.json"), "columns": "offset,value"}
+    frame = spark.read.format("kafkalog").options(**options, maxRecordsPerPartition="30").load(str(data))
+    assert frame.rdd.getNumPartitions() > 2
+    assert sorted((row.offset, bytes(row.value)) for row in frame.collect()) == expected
+    part = spark.read.format("kafkalog").options(**options, startingOffsets='{"orders":{"0":17}}').load(str(data))
+    assert sorted(row.offset for row in part.collect()) == list(range(17, 80))
+    stream = spark.readStream.format("kafkalog").options(**options, startingOffsets="earliest").load(str(data))
+    to_the_end(stream.writeStream.format("parquet").option("path", str(tmp_path / "out")), tmp_path / "checkpoint")
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted((row.offset, bytes(row.value)) for row in rows) == expected
+
+
+def test_a_wrong_key_fails_the_job_and_names_the_object(spark: "SparkSession", tmp_path: Path) -> None:
+    data = make_data(tmp_path)
+    description = json.loads((tmp_path / "tiered.json").read_text())
+    (tmp_path / "other.json").write_text(json.dumps(description | {"keys": {}}))
+    reader = spark.read.format("kafkalog").options(subscribe="orders", tiered=str(tmp_path / "other.json"))
+    with pytest.raises(Exception, match="private key was not given"):
+        reader.load(str(data)).collect()

@@ -1,0 +1,112 @@
+"""A partition in a tiered store alone, without a broker's directory."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import IllegalArgument, StorageError
+from tests.tiered.test_whole_topics import cut_segments, make_history
+from tests.tiered_store import (
+    FINISHED,
+    TOPIC_ID,
+    Copy,
+    KeyPair,
+    OwnStore,
+    PluginStore,
+    make_batch,
+    make_id,
+    values_of,
+    write_events,
+)
+
+pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
+KEYS = KeyPair()
+
+
+def describe(where: Path, **fields: Any) -> Path:
+    KEYS.write(where / "key1.pem")
+    path = where / "tiered.json"
+    path.write_text(json.dumps({"store": f"file://{where}/store", "keys": {"key1": "key1.pem"}} | fields))
+    return path
+
+
+@pytest.mark.parametrize("how", [{}, {"compressed": True}, {"keys": KEYS}, {"compressed": True, "keys": KEYS}])
+@pytest.mark.parametrize("with_events", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_last_leaders_log_is_read_from_the_store(
+    tmp_path: Path, seed: int, with_events: bool, how: dict[str, Any]
+) -> None:
+    rng = random.Random(seed)
+    history = make_history(rng)
+    store = PluginStore(tmp_path / "store", chunk_bytes=300, **how)
+    copies = [Copy(make_id(n), one) for n, one in enumerate(cut_segments(rng, history.log))]
+    copies += [Copy(make_id(100 + n), one) for n, one in enumerate(cut_segments(rng, history.log)[:2])]
+    for log in history.lost:
+        copies += [Copy(make_id(200 + len(copies) + n), one) for n, one in enumerate(cut_segments(rng, log))]
+    end = history.log[-1].stop
+    events = []
+    rng.shuffle(copies)
+    for copy in copies:
+        store.put(copy)
+        events += [copy.started(), copy.update(FINISHED)]
+    fields = {}
+    if with_events:
+        write_events(tmp_path / "data", events)
+        fields = {"metadata": ["data"]}
+        unfinished = Copy(make_id(999), [make_batch(0, 3, 90, "not ")])
+        store.put(unfinished)
+        write_events(tmp_path / "data", [*events, unfinished.started()])
+    where = f"file://{tmp_path}/store/orders-{TOPIC_ID}/0"
+    with kafkalog.open(where, tiered=describe(tmp_path, **fields)) as log:
+        assert [(record.offset, record.value) for record in log.records()] == values_of(history.log)
+        assert log.offset_for_time(-1).offset == end  # type: ignore[union-attr]
+
+
+def test_an_encrypted_place_needs_its_key(tmp_path: Path) -> None:
+    copy = Copy(make_id(1), [make_batch(0, 5, 0)])
+    PluginStore(tmp_path / "store", keys=KEYS).put(copy)
+    where = f"file://{tmp_path}/store/orders-{TOPIC_ID}/0"
+    with pytest.raises(IllegalArgument, match="private key was not given") as caught:
+        kafkalog.open(where)
+    assert "keys" in str(caught.value.hint)
+    with kafkalog.open(where, tiered=describe(tmp_path)) as log:
+        assert len(list(log)) == 5
+
+
+def test_a_missing_segment_is_an_error_not_a_gap(tmp_path: Path) -> None:
+    log_batches = [make_batch(n * 5, 5, 0) for n in range(3)]
+    store = PluginStore(tmp_path / "store", compressed=True)
+    for number in (0, 2):
+        store.put(Copy(make_id(number), [log_batches[number]]))
+    found = []
+    with kafkalog.open(f"file://{tmp_path}/store/orders-{TOPIC_ID}/0") as log:
+        with pytest.raises(StorageError, match="offsets 5 to 9"):
+            found.extend(record.offset for record in log.records())
+        assert log[12].offset == 12
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+    store, copy = PluginStore(tmp_path / "store"), Copy(make_id(1), [make_batch(0, 5, 0)])
+    store.put(copy)
+    store.path(copy, ".rsm-manifest").write_text("[]")
+    with pytest.raises(StorageError, match="manifest is damaged") as caught:
+        kafkalog.open(f"file://{tmp_path}/store/orders-{TOPIC_ID}/0")
+    assert caught.value.path == f"file://{store.path(copy, '.rsm-manifest')}"
+
+
+def test_events_decide_in_kafkas_own_file_store(tmp_path: Path) -> None:
+    batches = [make_batch(n * 5, 5, 0) for n in range(3)]
+    store, events = OwnStore(tmp_path / "store"), []
+    for copy in (Copy(make_id(0), batches[:2]), Copy(make_id(1), batches[2:])):
+        store.put(copy)
+        events += [copy.started(), copy.update(FINISHED)]
+    unfinished = Copy(make_id(2), [make_batch(0, 2, 5, "not ")])
+    store.put(unfinished)
+    write_events(tmp_path / "data", [*events, unfinished.started()])
+    where = f"file://{tmp_path}/store/orders-0-{TOPIC_ID}"
+    with kafkalog.open(where, tiered=describe(tmp_path, metadata=["data"])) as log:
+        assert [(record.offset, record.value) for record in log.records()] == values_of(batches)

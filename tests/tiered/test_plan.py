@@ -1,0 +1,80 @@
+"""The plan of spans as a function of values: the broker's choice of copies, gaps, deletions, and its cost."""
+
+import pytest
+
+from kafkalog.storage.leader_epoch import EpochEntry
+from kafkalog.tiered.plan import Span, lineage_of, plan_spans, without_deleted_start
+from kafkalog.tiered.segments import RemoteSegment
+
+
+def copy(name: str, start: int, end: int, **epochs: int) -> RemoteSegment:
+    """A copy with epochs as `e0=0`."""
+    entries = tuple(EpochEntry(int(epoch[1:]), at) for epoch, at in epochs.items()) or (EpochEntry(0, start),)
+    return RemoteSegment(name, start, end, 100, 0, entries)
+
+
+def names(spans: tuple[Span, ...]) -> list[tuple[str | None, int, int]]:
+    return [(None if one.segment is None else one.segment.segment_id, one.start, one.stop) for one in spans]
+
+
+ZERO = (EpochEntry(0, 0),)
+
+
+def test_copies_without_overlap() -> None:
+    segments = [copy("b", 10, 19), copy("a", 0, 9)]
+    assert names(plan_spans(segments, ZERO, 0, 20)) == [("a", 0, 10), ("b", 10, 20)]
+    assert names(plan_spans(segments, ZERO, 12, 15)) == [("b", 10, 15)]
+    assert plan_spans(segments, ZERO, 20, 20) == ()
+
+
+def test_a_longer_copy_that_was_finished_later_replaces_shorter_ones() -> None:
+    first, second, longer = copy("a", 0, 9), copy("b", 10, 19), copy("c", 0, 19)
+    assert names(plan_spans([first, second, longer], ZERO, 0, 20)) == [("c", 0, 20)]
+    assert names(plan_spans([longer, first, second], ZERO, 0, 20)) == [("a", 0, 10), ("b", 10, 20)]
+
+
+def test_an_offset_of_another_epoch_is_not_taken() -> None:
+    lost, kept = copy("lost", 0, 19, e0=0), copy("kept", 10, 19, e2=10)
+    epochs = (EpochEntry(0, 0), EpochEntry(2, 10))
+    assert names(plan_spans([kept, lost], epochs, 0, 20)) == [("lost", 0, 10), ("kept", 10, 20)]
+    assert lineage_of([lost, kept]) == epochs
+    assert names(plan_spans([lost], epochs, 0, 20)) == [("lost", 0, 10), (None, 10, 20)]
+
+
+def test_a_copy_over_several_epochs_is_one_span() -> None:
+    both = copy("both", 0, 29, e0=0, e1=10, e4=20)
+    epochs = (EpochEntry(0, 0), EpochEntry(1, 10), EpochEntry(4, 20))
+    assert names(plan_spans([both], epochs, 5, 30)) == [("both", 0, 30)]
+
+
+@pytest.mark.parametrize("deleted", [[(0, 9)], [(0, 4), (5, 9)], [(3, 9), (0, 5)]])
+def test_a_start_that_was_deleted_is_no_gap(deleted: list[tuple[int, int]]) -> None:
+    spans = plan_spans([copy("b", 10, 19)], ZERO, 0, 20)
+    assert names(spans) == [(None, 0, 10), ("b", 10, 20)]
+    gone = [copy(str(n), *one) for n, one in enumerate(deleted)]
+    assert names(without_deleted_start(spans, gone)) == [("b", 10, 20)]
+    assert without_deleted_start(spans, gone[:1] if len(gone) > 1 else []) == spans
+    later = plan_spans([copy("a", 0, 9)], ZERO, 0, 20)
+    assert without_deleted_start(later, [copy("b", 10, 19)]) == later, "a gap in the middle stays one"
+
+
+def test_offsets_before_the_known_epochs_are_a_gap() -> None:
+    assert names(plan_spans([copy("a", 0, 19)], (EpochEntry(0, 5),), 0, 20)) == [(None, 0, 5), ("a", 5, 20)]
+    assert names(plan_spans([copy("a", 0, 19)], (), 0, 20)) == [(None, 0, 20)]
+
+
+def test_many_copies_are_planned_in_linear_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    original = RemoteSegment.range_in
+
+    def counted(self: RemoteSegment, epoch: int) -> tuple[int, int] | None:
+        nonlocal calls
+        calls += 1
+        return original(self, epoch)
+
+    monkeypatch.setattr(RemoteSegment, "range_in", counted)
+    segments = [copy(str(n), n * 10, n * 10 + 9) for n in range(5000)]
+    assert len(plan_spans(segments, ZERO, 0, 50_000)) == 5000
+    assert calls < 10 * len(segments)
+
+
