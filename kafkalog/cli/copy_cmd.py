@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         no_groups: bool
         offsets: str
         isolation_level: str
+        tiered: str | None
         settings: dict[str, str]
         dry_run: bool
 
@@ -48,6 +49,7 @@ _OPTIONS = (
         help="Into a directory: whole transactions with their markers, or only committed records. A cluster gets only "
         "committed records.",
     ),
+    common.tiered_option,
     common.settings_option("Client setting, for one side with the prefix source. or target."),
     common.json_option("Print one JSON object for each partition, each thing that is not kept, and the totals."),
     common.quiet_options,
@@ -87,6 +89,7 @@ def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[CopyOption
             groups=() if given["no_groups"] else given["groups"] or None,
             offsets=given["offsets"],
             isolation=given["isolation_level"],
+            tiered=given["tiered"],
             settings=given["settings"],
             apply=not given["dry_run"],
             progress=meter.add if meter.shown else lambda size: None,

@@ -35,6 +35,7 @@ class _Options(NamedTuple):
     groups: tuple[str, ...] | None
     offsets: str
     isolation: str
+    tiered: str | None
     apply: bool
     progress: Callable[[int], object]
 
@@ -47,6 +48,7 @@ def copy_topics(
     groups: Iterable[str] | None = None,
     offsets: str = "auto",
     isolation: str = "read_uncommitted",
+    tiered: str | None = None,
     settings: Mapping[str, str] | None = None,
     apply: bool = False,
     progress: Callable[[int], object] = lambda size: None,
@@ -60,8 +62,9 @@ def copy_topics(
 
     `offsets`: "auto" keeps them as far as the target allows, "keep" requires that, "new" appends behind other records
     of a topic in a cluster. `isolation` "read_committed" leaves out aborted records and markers of transactions in a
-    directory; a cluster gets only committed records. `settings` are those of Kafka's clients, for one side with the
-    prefix `source.` or `target.`. `progress` is called with the bytes written.
+    directory; a cluster gets only committed records. `tiered` is the store with the tiered segments of a source of
+    files: its URL, or a file that describes it (docs/tiered.md). `settings` are those of Kafka's clients, for one side
+    with the prefix `source.` or `target.`. `progress` is called with the bytes written.
 
     Raises IllegalArgument, UnknownTopicOrPartition; TopicExists, IllegalState, InconsistentTopicId if the target has
     other records; CorruptRecord, OffsetOutOfRange, PeerError for the source, StorageError, DirectoryLocked, PeerError,
@@ -81,7 +84,9 @@ def copy_topics(
     names = tuple(map(validate_topic, topics))
     chosen = None if groups is None else tuple(groups)
     _check_ends(sources, target)
-    options = _Options(names, chosen, offsets, isolation, apply, progress)
+    if tiered is not None and is_cluster(sources[0]):
+        raise IllegalArgument("a cluster reads its tiered segments itself", hint="omit the tiered store")
+    options = _Options(names, chosen, offsets, isolation, tiered, apply, progress)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_copy(sources, target, dict(settings or {}), options))
 
@@ -100,7 +105,7 @@ def _check_ends(sources: Sequence[str], target: str) -> None:
 
 
 async def _copy(sources: Sequence[str], target: str, settings: dict[str, str], options: _Options) -> CopyReport:
-    source = _open_source(sources, settings)
+    source = _open_source(sources, settings, options.tiered)
     try:
         opened = _open_target(target, settings)
         try:
@@ -116,10 +121,10 @@ def _client(place: str, side: str, settings: dict[str, str]) -> ClusterClient:
     return ClusterClient(place, parse_addresses(place), peer_settings(settings_for(side, settings)))
 
 
-def _open_source(places: Sequence[str], settings: dict[str, str]) -> Source:
+def _open_source(places: Sequence[str], settings: dict[str, str], tiered: str | None) -> Source:
     if is_cluster(places[0]):
         return ClusterSource(_client(places[0], "source", settings))
-    return open_files(places)
+    return open_files(places, tiered)
 
 
 def _open_target(place: str, settings: dict[str, str]) -> Target:

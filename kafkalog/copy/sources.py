@@ -132,14 +132,17 @@ def survey_of(view: LogView, start: int, stop: int) -> Survey:
 class DirectorySource(LogFiles):
     """Data directories, which other processes may write to; also those in a backup, and at URLs.
 
-    `groups` are the offsets of a backup's manifest; None reads them from the directories.
+    `groups` are the offsets of a backup's manifest; None reads them from the directories. `tiered` is the store with
+    the tiered segments of the topics (docs/tiered.md).
     """
 
-    def __init__(self, name: str, dirs: Sequence[str], groups: Offsets | None = None) -> None:
+    def __init__(
+        self, name: str, dirs: Sequence[str], groups: Offsets | None = None, tiered: str | None = None
+    ) -> None:
         self.name = name
         self._paths = list(dirs)
         self._groups = groups
-        self._dirs: LogDirs = open_dirs(self._paths)
+        self._dirs: LogDirs = open_dirs(self._paths, tiered=tiered)
         self._topics = self._dirs.topics
 
     def view(self, key: TopicPartition) -> LogView:
@@ -218,24 +221,26 @@ class TieredSource(LogFiles):
             view.close()
 
 
-def open_files(places: Sequence[str]) -> DirectorySource | TieredSource:
+def open_files(places: Sequence[str], tiered: str | None = None) -> DirectorySource | TieredSource:
     """Open data directories, a backup, a directory of backups (its last one), or a tiered store, by what lies there.
+
+    `tiered` describes the store with the tiered segments.
 
     PartitionNotFound, CorruptBackup, StorageError, MissingPackage.
     """
     name = os.pathsep.join(places)
     if len(places) == 1:
         place = places[0]
-        tiered = find_tiered(place)
-        if tiered:
-            return TieredSource(place, tiered)
+        found = find_tiered(place)
+        if found:
+            return TieredSource(place, found, tiered)
         if not is_url(place) and os.path.exists(os.path.join(place, MARKER)):
             place = BackupStore(place).find()
         if not is_url(place) and os.path.exists(os.path.join(place, MANIFEST)):
             manifest = read_manifest(place, OS)
             dirs = [os.path.join(place, one.name) for one in manifest.directories]
-            return DirectorySource(place, dirs, manifest.groups)
-    return DirectorySource(name, places)
+            return DirectorySource(place, dirs, manifest.groups, tiered)
+    return DirectorySource(name, places, tiered=tiered)
 
 
 def find_tiered(place: str) -> dict[TopicPartition, str]:
@@ -245,9 +250,9 @@ def find_tiered(place: str) -> dict[TopicPartition, str]:
     fs, path = locate(place if is_url(place) else f"file://{os.path.abspath(place)}")
     found: dict[TopicPartition, str] = {}
     for one in (path, *_below(fs, path)):
-        tiered = tiered_place(one)
-        if tiered is not None and any(name.endswith(LOG_SUFFIX) for name in _names_in(fs, one)):
-            found[TopicPartition(tiered.partition.topic, tiered.partition.partition)] = fs.url_of(one)
+        parsed = tiered_place(one)
+        if parsed is not None and any(name.endswith(LOG_SUFFIX) for name in _names_in(fs, one)):
+            found[TopicPartition(parsed.partition.topic, parsed.partition.partition)] = fs.url_of(one)
     return found
 
 

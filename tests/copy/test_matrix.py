@@ -9,8 +9,11 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.server.groups.stored import committed_offsets
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.util.fileio import OS
+from tests import commands
 from tests.copy.topics import GROUPS, TRANSACTIONS, cluster_on, expected_of, fill, records_in, source_of
 from tests.redact.model import read_all
+from tests.tiered.test_readers import make_data, make_log
+from tests.tiered_store import values_of
 
 SOURCES = ("directory", "backup", "cluster", "tiered")
 TOPICS = ("compacted", "old", "plain", "transactions", "trimmed")
@@ -105,6 +108,17 @@ def test_committed_records_only_into_a_directory(kind: str, data: Path, tmp_path
     assert all(one.fixed[3] & 0x30 == 0 and one.fixed[7] == -1 for one in read_all(target / "transactions-0"))
     assert "aborted records, markers" in {row.what for row in report.not_kept}
     assert committed_offsets([str(target)])["readers"] == {"transactions": {0: 9}}
+
+
+def test_a_tiered_topic_is_copied_whole(tmp_path: Path) -> None:
+    """Its older segments lie in a store, compressed and encrypted."""
+    data, tiered = make_data(tmp_path), str(tmp_path / "tiered.json")
+    target = tmp_path / "copied"
+    commands.ok("copy", "--from", data, "--to", target, "-t", "orders", "--tiered", tiered, "--apply")
+    assert [(one.offset, one.value) for one in records_in(target / "orders-0")] == values_of(make_log())
+    assert copy_topics(str(data), str(target), ["orders"], tiered=tiered, apply=True).records == 0
+    with pytest.raises(IllegalArgument, match="a cluster reads its tiered segments itself"):
+        copy_topics("kafka://localhost:1", str(target), tiered=tiered)
 
 
 def test_offsets_that_have_to_be_kept(data: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from kafkalog.backup.copying import Tell
 from kafkalog.backup.manifest import Manifest
 from kafkalog.backup.remote.encryption import Encryption
 from kafkalog.backup.remote.mirror import Mirror
-from kafkalog.backup.remote.objects import ObjectStore
+from kafkalog.backup.remote.objects import StoredObjects
 from kafkalog.errors import (
     CorruptBackup,
     DirectoryLocked,
@@ -58,7 +58,7 @@ class RemoteBackups:
                 "backups can be encrypted, or have options, only in an object store", path=url,
                 hint="give a URL: s3://BUCKET/PATH, or file:///PATH",
             )  # fmt: skip
-        self.objects = ObjectStore(url, Encryption(recipients, identities), options)
+        self.objects = StoredObjects(url, Encryption(recipients, identities), options)
         self._staging = None if staging is None else os.path.realpath(staging)
 
     @property

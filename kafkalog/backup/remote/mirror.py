@@ -16,7 +16,7 @@ from typing import Final
 
 from kafkalog.backup.copying import Tell, create, sum_of
 from kafkalog.backup.manifest import MANIFEST, SUMS, StoredFile, read_manifest
-from kafkalog.backup.remote.objects import ObjectStore
+from kafkalog.backup.remote.objects import StoredObjects
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
 from kafkalog.util.fileio import FileSystem, atomic_write, make_directories
@@ -33,7 +33,7 @@ _PARTIAL: Final = ".partial"
 class Mirror:
     """The mirror of `objects` in the directory `path`. Threads: one at a time."""
 
-    def __init__(self, path: str, objects: ObjectStore, fs: FileSystem) -> None:
+    def __init__(self, path: str, objects: StoredObjects, fs: FileSystem) -> None:
         self.path = path
         self._objects = objects
         self._fs = fs

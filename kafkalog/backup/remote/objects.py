@@ -32,7 +32,7 @@ class Sink(Protocol):
         """Write the bytes and return their number."""
 
 
-class ObjectStore:
+class StoredObjects:
     """The objects of backups below `url`. Threads: any; one at a time creates or deletes backups.
 
     MissingPackage, IllegalArgument, StorageError.
