@@ -65,9 +65,15 @@ class KafkalogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of a stream."""
-        from kafkalog.spark.stream import StreamReader
+        options, columns = SourceOptions.parse(self.options, streaming=True), wanted_columns(schema)
+        if hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
+            from kafkalog.spark.stream import StreamReader
 
-        return StreamReader(SourceOptions.parse(self.options, streaming=True), wanted_columns(schema))
+            return StreamReader(options, columns)
+        from kafkalog.spark.unlimited_stream import UnlimitedStreamReader, check_unlimited
+
+        check_unlimited(options)  # PySpark 4.1
+        return UnlimitedStreamReader(options, columns)
 
 
 def _sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
