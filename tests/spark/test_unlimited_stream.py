@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from kafkalog.spark.options import SourceOptions
-from kafkalog.spark.source import KafkalogDataSource
+from kafkalog.spark.source import BatchReader, KafkalogDataSource
 from kafkalog.spark.unlimited_stream import UnlimitedStreamReader
 
 
@@ -93,3 +93,9 @@ def test_limits_need_a_newer_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyP
         source.streamReader(columns)
     found = KafkalogDataSource({"path": str(tmp_path), "subscribe": "orders"}).streamReader(columns)
     assert isinstance(found, UnlimitedStreamReader)
+
+
+def test_a_batch_without_a_range_has_no_partition_there(tmp_path: Path) -> None:
+    make_topic(tmp_path, partitions=1)
+    options = SourceOptions.parse({"path": str(tmp_path), "subscribe": "orders"}, streaming=False)
+    assert [*BatchReader(options, options.columns).read(None)] == []
