@@ -1,16 +1,18 @@
 """How far a table was loaded into a topic: a file in the data directory, replaced whole before and after each batch.
 
-    {"version": 1, "batch": 4, "done": true, "since": "17", "snapshot": "18", "first": 0, "stop": 2, "files": 2}
+    {"version": 1, "load": "0d...", "batch": 4, "done": true, "since": "17", "snapshot": "18", "first": 0, ...}
     crc32c of the line above, 8 hex digits
 
 A batch is a range of the files of a snapshot. It is written down before it lands, so that after a crash the same rows
-come again under the same number, which the sink's ledger counts once.
+come again under the same number of the same load, which the sink's ledger counts once. Without the file another load
+begins.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Final, NamedTuple
 
 from kafkalog._core.bytes.crc import crc32c
@@ -20,6 +22,7 @@ from kafkalog.util.fileio import OS, FileSystem, atomic_write
 __all__ = ["LoadBatch", "read_state", "write_state"]
 
 VERSION: Final = 1
+_LOAD: Final = re.compile("[0-9a-f]{32}")
 _MAX_BYTES: Final = 1 << 16
 _HINT: Final = "restore it from a copy, or load the table into another topic: without it all rows are loaded again"
 
@@ -27,9 +30,11 @@ _HINT: Final = "restore it from a copy, or load the table into another topic: wi
 class LoadBatch(NamedTuple):
     """The last batch: files [first, stop) of the `files` files of a snapshot; `done` once it has landed.
 
-    The files are those that `snapshot` added to `since`; all of its files without one.
+    `load` is a random id. The files are those that `snapshot` added to `since`; all of its files without one. `topic_id` is that of the topic
+    once it exists, if topics have ids there.
     """
 
+    load: str
     batch: int
     done: bool
     since: str | None
@@ -37,6 +42,7 @@ class LoadBatch(NamedTuple):
     first: int
     stop: int
     files: int
+    topic_id: str | None = None
 
 
 def read_state(path: str, *, fs: FileSystem = OS) -> LoadBatch | None:
@@ -55,6 +61,8 @@ def read_state(path: str, *, fs: FileSystem = OS) -> LoadBatch | None:
         if found.pop("version") != VERSION:
             raise ValueError(f"its version is not {VERSION}")
         batch = LoadBatch(**found)
+        if not _LOAD.fullmatch(batch.load):
+            raise ValueError("its load has no id")
         numbers = (batch.batch, batch.first, batch.stop, batch.files)
         if not (all(type(one) is int for one in numbers) and 0 <= batch.first <= batch.stop <= batch.files):
             raise ValueError("its numbers do not fit")

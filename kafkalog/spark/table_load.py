@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.dirs.create import make_data_directory
-from kafkalog.errors import DirectoryLocked, IllegalState, PartitionNotFound, StorageError
+from kafkalog.errors import DirectoryLocked, IllegalState, InconsistentTopicId, PartitionNotFound, StorageError
 from kafkalog.lake.records import RecordColumns
 from kafkalog.lake.targets import open_table, parse_target
 from kafkalog.manager.topics import check_partitions
@@ -25,6 +26,8 @@ from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import stage_rows
 from kafkalog.spark.staging import Job
 from kafkalog.storage.names import validate_topic
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.types import TopicPartition
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS
 
@@ -72,8 +75,9 @@ def load_table(
 
     A row is appended once, also after a crash: what a batch has is written down before it lands, and the sink's ledger
     counts it once. Raises PartitionNotFound without such a table, IllegalArgument for columns that do not fit,
-    IllegalState for a snapshot that removed or changed rows or is gone, DirectoryLocked while another program writes
-    there or loads this table; InvalidRecord, CorruptCheckpoint, StorageError, MissingPackage.
+    IllegalState for a snapshot that removed or changed rows or is gone, InconsistentTopicId for a topic that was
+    deleted meanwhile, DirectoryLocked while another program writes there or loads this table; InvalidRecord,
+    CorruptCheckpoint, StorageError, MissingPackage.
 
     >>> from kafkalog.lake.sync import sync_topic
     >>> log.flush()
@@ -109,10 +113,10 @@ class _Load:
         self._columns = columns
         self._sink = sink
         self._batch_bytes = batch_bytes
-        text = f"{self._changes.identity} {sink.topic}".encode()
-        id = hashlib.sha256(text).hexdigest()[:32]
-        self._job = Job.batch(f"table-load-{id}")
-        self._path = os.path.join(sink.path, f"{STATE}{id}.json")
+        self._topic = str(sink.topic)
+        text = f"{self._changes.identity} {self._topic}".encode()
+        self._path = os.path.join(sink.path, f"{STATE}{hashlib.sha256(text).hexdigest()[:32]}.json")
+        self._id = uuid.uuid4().hex
         self._committer = Committer(sink.path, lock_wait_ms=sink.lock_wait_ms, staging_age_ms=sink.staging_age_ms)
 
     def batches(self) -> Iterator[LoadedBatch]:
@@ -120,6 +124,8 @@ class _Load:
         with self._alone():
             last = read_state(self._path)
             if last is not None:
+                self._id = last.load
+                self._check_topic(last)
                 if not last.done:
                     yield from self._finished(last)
                 if last.stop < last.files:
@@ -131,6 +137,20 @@ class _Load:
                     number += 1
                     yield one
                 since = snapshot
+
+    def _job(self) -> Job:
+        return Job.batch(f"table-load-{self._id}")
+
+    def _check_topic(self, last: LoadBatch) -> None:
+        if last.topic_id is not None and last.topic_id != self._topic_id():
+            raise InconsistentTopicId(
+                f"the topic {self._topic} was deleted after rows were loaded into it", path=self._path,
+                hint="remove this file to load all rows again, or load the table into another topic",
+            )  # fmt: skip
+
+    def _topic_id(self) -> str | None:
+        first = os.path.join(self._sink.path, str(TopicPartition(self._topic, 0)))
+        return read_partition_metadata(OS, first) if OS.exists(first) else None
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -152,8 +172,8 @@ class _Load:
     def _finished(self, last: LoadBatch) -> Iterator[LoadedBatch]:
         """Land the batch that was written down before a crash, unless it has landed."""
         self._committer.roll_forward()
-        if read_ledger(self._sink.path).landed(self._job, last.batch):
-            write_state(self._path, last._replace(done=True))
+        if read_ledger(self._sink.path).landed(self._job(), last.batch):
+            write_state(self._path, last._replace(done=True, topic_id=self._topic_id()))
             return
         files = self._files(last.since, last.snapshot)
         if len(files) != last.files:
@@ -169,16 +189,16 @@ class _Load:
         while first < len(files):
             stop = _stop(files, first, self._batch_bytes)
             number += 1
-            batch = LoadBatch(number, False, since, snapshot, first, stop, len(files))
+            batch = LoadBatch(self._id, number, False, since, snapshot, first, stop, len(files))
             write_state(self._path, batch)
             yield self._land(batch, files)
             first = stop
 
     def _land(self, batch: LoadBatch, files: list[TableFile]) -> LoadedBatch:
         part = files[batch.first : batch.stop]
-        staged = stage_rows(self._rows(part), self._sink, self._job, batch.batch, 0, 0)
-        done = self._committer.commit(self._job, batch.batch, [staged])
-        write_state(self._path, batch._replace(done=True))
+        staged = stage_rows(self._rows(part), self._sink, self._job(), batch.batch, 0, 0)
+        done = self._committer.commit(self._job(), batch.batch, [staged])
+        write_state(self._path, batch._replace(done=True, topic_id=self._topic_id()))
         _LOG.info("%s: %d records of snapshot %s", self._table.name, done.records, batch.snapshot)
         return LoadedBatch(done.records, len(part), batch.snapshot, batch.stop == batch.files)
 

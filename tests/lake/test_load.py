@@ -11,11 +11,19 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import CorruptCheckpoint, DirectoryLocked, IllegalArgument, IllegalState, PartitionNotFound
+from kafkalog.errors import (
+    CorruptCheckpoint,
+    DirectoryLocked,
+    IllegalArgument,
+    IllegalState,
+    InconsistentTopicId,
+    PartitionNotFound,
+)
 from kafkalog.lake.sync import sync_topic
 from kafkalog.spark.load_state import read_state
 from kafkalog.spark.table_load import load_table
-from tests.commands import environment
+from tests.commands import environment, ok
+from tests.commands import kafkalog as kafkalog_command
 from tests.lake.loads import COLUMNS, SCHEMA, rows
 from tests.lake.tables import Lake, T, write
 from tests.trees import ROOT
@@ -163,7 +171,41 @@ def test_one_load_at_a_time_and_a_damaged_state_is_found(lake: Lake, tmp_path: P
     assert values(tmp_path / "data") == [*range(20)]
 
 
+def test_a_topic_that_was_deleted_is_not_taken_for_full(lake: Lake, tmp_path: Path) -> None:
+    lake.create(SCHEMA)
+    lake.append(rows(0, 10))
+    load(lake, tmp_path / "data")
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.delete_topic("back")
+    with pytest.raises(InconsistentTopicId, match="was deleted"):
+        load(lake, tmp_path / "data")
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("back", 1, {})
+    with pytest.raises(InconsistentTopicId, match="was deleted") as raised:
+        load(lake, tmp_path / "data")
+    Path(str(raised.value.path)).unlink()
+    load(lake, tmp_path / "data")
+    assert values(tmp_path / "data") == [*range(10)]
+
+
+def test_the_command(lake: Lake, tmp_path: Path) -> None:
+    lake.create(SCHEMA)
+    lake.append(rows(0, 10))
+    columns = ["--column", "key=name", "--column", "value=data", "--column", "timestamp=at"]
+    line = ["table", "load", "-d", tmp_path / "data", "-t", "back", *columns, lake.target]
+    assert ok(*line).startswith(b"10 records of 1 file; snapshot ")
+    assert ok(*line, "-q") == b""
+    lake.append(rows(10, 1))
+    found = json.loads(ok(*line, "--json"))
+    assert (found["records"], found["files"], found["is_whole"]) == (1, 1, True)
+    assert kafkalog_command(*line, "-d", tmp_path).returncode == 2
+    wrong = kafkalog_command("table", "load", "-d", tmp_path / "data", "-t", "back", "--column", "key=nam", lake.target)
+    assert wrong.returncode != 0 and b"did you mean name?" in wrong.stderr
+    assert values(tmp_path / "data") == [*range(11)]
+
+
 @pytest.mark.crash
+@pytest.mark.slow
 def test_every_row_is_appended_once_through_kills_at_every_step(lake: Lake, tmp_path: Path) -> None:
     data = tmp_path / "data"
     line = [sys.executable, "-m", "tests.lake.killed_load", str(data), str(lake.directory), lake.format]
