@@ -1,4 +1,4 @@
-"""What a table has got: the data files of a snapshot, and those that each later snapshot appended.
+"""Changes of a table: the data files of a snapshot, and those that each later snapshot appended.
 
 A log takes rows and never gives them back, so a snapshot that removed or changed rows is an error. One that only
 arranged rows in other files (Iceberg `replace`, Delta `OPTIMIZE`) has nothing new.

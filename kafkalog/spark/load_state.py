@@ -1,4 +1,4 @@
-"""How far a table was loaded into a topic: a file in the data directory, replaced whole before and after each batch.
+"""State of the load of a table into a topic: a file in the data directory, replaced whole before and after each batch.
 
     {"version": 1, "load": "0d...", "batch": 4, "done": true, "since": "17", "snapshot": "18", "first": 0, ...}
     crc32c of the line above, 8 hex digits
@@ -30,8 +30,8 @@ _HINT: Final = "restore it from a copy, or load the table into another topic: wi
 class LoadBatch(NamedTuple):
     """The last batch: files [first, stop) of the `files` files of a snapshot; `done` once it has landed.
 
-    `load` is a random id. The files are those that `snapshot` added to `since`; all of its files without one. `topic_id` is that of the topic
-    once it exists, if topics have ids there.
+    `load` is a random id. The files are those that `snapshot` added to `since`; all of its files without one.
+    `topic_id` is that of the topic once it exists, if topics have ids there.
     """
 
     load: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,9 @@ import pytest
 pytest.importorskip("pyiceberg", reason="the extra `lake` is not installed")
 pytest.importorskip("deltalake", reason="the extra `lake` is not installed")
 
-from tests.interop import toolchain  # noqa: E402
-from tests.interop.lakehouse import FORMATS, Lakehouse, Row, run  # noqa: E402
-from tests.interop.lakehouse_driver import TABLES  # noqa: E402
+from tests.interop import toolchain
+from tests.interop.lakehouse import FORMATS, Lakehouse, Row, run
+from tests.interop.lakehouse_driver import TABLES
 
 VARIABLE = "KAFKALOG_LAKEHOUSE"
 pytestmark = [

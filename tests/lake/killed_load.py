@@ -2,8 +2,8 @@
 
     python -m tests.lake.killed_load DATA LAKE iceberg|delta
 
-The n-th load kills itself at the n-th call or return of a step, until one comes to its end. Each is preceded by two
-more commits to the table. It prints the number of loads that were killed, and the rows of the table.
+The n-th load kills itself at the n-th call or return of a step, until one comes to its end. Each is preceded by
+another commit to the table. It prints the number of loads that were killed, and the rows of the table.
 """
 
 import os
@@ -34,8 +34,7 @@ def main(data: Path, lake: Lake) -> None:
     def append() -> None:
         if turn == 0:
             lake.create(SCHEMA)
-        for commit in (2 * turn, 2 * turn + 1):
-            lake.append(rows(10 * commit, 10))
+        lake.append(rows(10 * turn, 10))
 
     assert deltalake.__version__ and pyiceberg.catalog.sql and pyiceberg.io.pyarrow
     turn = 0
@@ -51,7 +50,7 @@ def main(data: Path, lake: Lake) -> None:
         assert status in (0, signal.SIGKILL), status
         if status == 0:
             break
-    print(turn - 1, 20 * turn)
+    print(turn - 1, 10 * turn)
 
 
 if __name__ == "__main__":
