@@ -13,7 +13,7 @@ from tests.examples.programs import EXAMPLES, run, said
 
 pytest.importorskip("duckdb")
 pytest.importorskip("pyiceberg")
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
 ORDERS, KILLS = 3000, 2
 
 
