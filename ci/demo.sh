@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # The main job, end to end: ten million lines into one log in Kafka's own files, looked up, shown, read back.
-# Then a pipeline on Spark: events to windowed totals, a Parquet table, a compacted topic, and a picture.
-# LINES=n sets another count, DIR=path another place (kept), KEEP=1 keeps the files; SPARK=0 leaves the pipeline out,
-# EVENTS=n sets how many events it gets.
+# Then orders to an Iceberg table, whose writer is killed on the way, and to a query of it. Then a pipeline on Spark:
+# events to windowed totals, a Parquet table, a compacted topic, and a picture.
+# LINES=n sets another count, DIR=path another place (kept), KEEP=1 keeps the files; TABLES=0 leaves the table out, and
+# SPARK=0 the pipeline; EVENTS=n sets how many events it gets, and ORDERS=n how many orders the table.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shells set LINES to the height of the window; only an exported one is a wish
 COUNT="$(env | sed -n 's/^LINES=//p')"
 COUNT="${COUNT:-10000000}"
 exec </dev/null
-export SPARK="${SPARK:-1}"
+export SPARK="${SPARK:-1}" TABLES="${TABLES:-1}"
 source ci/setup.sh run
 
 TOPIC=tp_demo_05
@@ -17,6 +18,8 @@ case "$COUNT" in '' | *[!0-9]* | 0) echo "demo: LINES must be a number from 1 on
 COUNT=$((10#$COUNT))
 EVENTS="${EVENTS:-200000}"
 case "$EVENTS" in '' | *[!0-9]* | 0) echo "demo: EVENTS must be a number from 1 on, not '$EVENTS'" >&2; exit 2 ;; esac
+ORDERS="${ORDERS:-200000}"
+case "$ORDERS" in '' | *[!0-9]* | 0) echo "demo: ORDERS must be a number from 1 on, not '$ORDERS'" >&2; exit 2 ;; esac
 if [ -n "${DIR:-}" ]; then mkdir -p "$DIR"; WORK="$(cd "$DIR" && pwd)"; KEEP=1; else WORK="$(mktemp -d)"; fi
 if [ "${KEEP:-0}" = 1 ]; then trap 'rm -f "$WORK/clock" "$WORK/spark.log"' EXIT; else trap 'rm -rf "$WORK"' EXIT; fi
 cd "$WORK"
@@ -112,6 +115,30 @@ echo "written $written"
 echo "read    $read"
 if [ "$written" != "$read" ]; then echo "demo: what was read is not what was written" >&2; exit 1; fi
 echo "the same: every byte of $COUNT lines came back"
+
+# tables_lack: one line that says what is missing for tables here; nothing where they can be written
+tables_lack() {
+    python -c '
+try:
+    import duckdb
+    import pyiceberg.catalog.sql
+    import pyiceberg.io.pyarrow
+except ImportError as error:
+    print(f"tables need more packages ({error}): pip install \"kafkalog[lake,sql]\"")'
+}
+
+to_table() { python "$ROOT/examples/orders_to_table.py" shop lake --orders "$ORDERS" --kills 3; }
+
+run_table() {
+    local lacks
+    title "orders to an Iceberg table: $ORDERS of them, while the program that writes the table is killed three times"
+    lacks="$(tables_lack)"
+    if [ -n "$lacks" ]; then echo "left out: $lacks"; return 0; fi
+    show "python examples/orders_to_table.py shop lake --orders $ORDERS --kills 3"
+    timed 1 /dev/null to_table
+}
+
+if [ "$TABLES" != 0 ]; then run_table; fi
 
 pipeline() { python "$ROOT/examples/spark_pipeline.py" --data pipeline --report report.png "$@" 2>"$WORK/spark.log"; }
 

@@ -3,7 +3,8 @@
 # built in place. Sourced by the other scripts: `source ci/setup.sh [run|test|docs]`; "test" adds the tools of the test
 # suite and, for the tests beside the real Kafka, a JDK and Maven, for those of the server
 # kcat and Chromium; "docs" adds what builds the site of docs/. Sets ROOT and PYTHON and puts .venv/bin in PATH.
-# SPARK=1 adds Spark with "run" too, and a Java for it; where that cannot be, the rest is made ready all the same.
+# SPARK=1 adds Spark with "run" too, and a Java for it, and TABLES=1 the packages for tables; where that cannot be, the
+# rest is made ready all the same.
 # KAFKALOG_PYTHON names another interpreter to start from; KAFKALOG_NO_SYSTEM=1 installs no system package.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -65,6 +66,8 @@ find_compiler() {
 }
 
 wants_spark() { [ "$SETUP_FOR" = run ] && [ "${SPARK:-0}" != 0 ]; }
+
+wants_tables() { [ "$SETUP_FOR" = run ] && [ "${TABLES:-0}" != 0 ]; }
 
 has_java() { [ "$(java_version || true)" -ge 17 ] 2>/dev/null; }
 
@@ -174,6 +177,21 @@ ensure_spark() {
     fi
 }
 
+# the extras for tables and their queries; without them there is less to see
+ensure_tables() {
+    local pip="-m pip -q --disable-pip-version-check install" list="$VENV/tables.txt" stamp
+    stamp="$VENV/kafkalog-tables-$(wanted_state)"
+    if [ -f "$stamp" ]; then return 0; fi
+    say "installing the Python packages for tables"
+    requirements lake sql >"$list"
+    # shellcheck disable=SC2086
+    if "$PYTHON" $pip -r "$list" </dev/null >&2; then
+        rm -f "$VENV/kafkalog-tables"-*
+        : >"$stamp"
+    else say "could not be installed: the packages for tables; as this user: $PYTHON -m pip install -r $list"
+    fi
+}
+
 # the requirements of extras, as pyproject.toml has them; without spaces in one, as the shell wants them
 extras_of() {
     "$PYTHON" -c '
@@ -237,6 +255,7 @@ setup() {
     CC="$(find_compiler "$PYTHON")" && export CC
     ensure_package || return 1
     if wants_spark; then ensure_spark; fi
+    if wants_tables; then ensure_tables; fi
     if [ "$SETUP_FOR" = test ]; then ensure_server_tools; fi
     export PATH="$VENV/bin:$PATH"
 }

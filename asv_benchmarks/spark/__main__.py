@@ -1,7 +1,7 @@
 """`python -m asv_benchmarks.spark`: each bar of Spark as a row, with ratios against peers run in the same call.
 
 ROWS sets the number of rows (default 5,000,000), ROUNDS how often each is measured (3); name groups to run only
-those: one, two (topics of so many partitions), compressed, narrow, sink, verify, memory.
+those: one, two (topics of so many partitions), compressed, narrow, sink, streams, verify, memory.
 """
 
 import os
@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 
 from asv_benchmarks.measure import Row, show
-from asv_benchmarks.spark import checking, contest, memory, reading, topics, writing
+from asv_benchmarks.spark import checking, contest, memory, reading, streaming, topics, writing
 from asv_benchmarks.spark.queries import Sources
 from asv_benchmarks.spark.session import session
 
-GROUPS = ("one", "two", "compressed", "narrow", "sink", "verify", "memory")
+GROUPS = ("one", "two", "compressed", "narrow", "sink", "streams", "verify", "memory")
 
 
 def main(wanted: list[str]) -> None:
@@ -50,6 +50,8 @@ def _measure(groups: list[str], work: Path, rows: int) -> list[Row]:
             bars += reading.narrow_bars(sources, plain[0])
         if "sink" in groups:
             bars += writing.sink_bars(sources, plain[1], work)
+        if "streams" in groups:
+            bars += streaming.stream_bars(spark, scratch)
     if "verify" in groups:  # its own sessions, when the broker is gone
         bars += checking.verify_bars(data, scratch)
     return bars

@@ -1,4 +1,4 @@
-"""`kafkalog table`: topics as Iceberg and Delta tables."""
+"""`kafkalog table`: topics as Iceberg and Delta tables, and back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from kafkalog.cli import common
 from kafkalog.cli.decoder_options import COLUMN_DECODERS, decoder_names, schemas_option, serdes_option
+from kafkalog.cli.table_load import load
 
 if TYPE_CHECKING:
     from kafkalog.lake.sync import SyncCommit
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
 
 @click.group("table", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Write topics to Iceberg and Delta tables, each record once. See docs/lake.md."""
+    """Write topics to Iceberg and Delta tables, and their rows to topics, each once. See docs/lake.md."""
+
+
+command.add_command(load)
 
 
 @command.command("sync")

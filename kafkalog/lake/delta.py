@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from kafkalog.errors import IllegalState, InvalidRecord
+from kafkalog.lake.changes import DeltaChanges, TableChanges
 from kafkalog.lake.failures import missing_package, store_errors
 from kafkalog.lake.partitioning import PartitionField, parse_partitioning
 from kafkalog.lake.positions import Positions
@@ -224,6 +225,15 @@ class DeltaLakeTable:
             self._files().delete_file(path)
         except Exception:  # whatever the store says: the file is not part of the table
             pass
+
+    def changes(self) -> TableChanges:
+        """Return what the versions up to the loaded one have added."""
+        from deltalake import DeltaTable
+
+        with store_errors("load the table", self.name):
+            options = dict(self._target.options) or None
+            table = DeltaTable(self._url, self._table.version(), storage_options=options)
+        return DeltaChanges(table, self.name, self._files())
 
     def live_files(self) -> list[LiveFile]:
         """Return the data files of the version; raise IllegalState for a table with deletion vectors."""

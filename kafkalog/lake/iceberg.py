@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, IllegalState
+from kafkalog.lake.changes import IcebergChanges, TableChanges
 from kafkalog.lake.failures import TableMismatch, missing_package, store_errors
 from kafkalog.lake.partitioning import PartitionField, column_at
 from kafkalog.lake.positions import Positions
@@ -229,6 +230,10 @@ class IcebergTable:
             self._table.io.delete(path)
         except Exception:  # whatever the store says: the file is not part of the table
             pass
+
+    def changes(self) -> TableChanges:
+        """Return what the snapshots up to the loaded one have added."""
+        return IcebergChanges(self._table, self.name)
 
     def live_files(self) -> list[LiveFile]:
         """Return the data files of the snapshot; raise IllegalState for a table with delete files."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import pyarrow
     import pyarrow.parquet
 
+    from kafkalog.lake.changes import TableChanges
     from kafkalog.lake.evolution import Evolution
     from kafkalog.lake.partitioning import PartitionField
     from kafkalog.lake.positions import Positions
@@ -96,6 +97,9 @@ class LakeTable(Protocol):
 
     def delete_file(self, path: str) -> None:
         """Delete a file that no commit refers to; a failure is ignored, since such a file is not part of the table."""
+
+    def changes(self) -> TableChanges:
+        """Return what the snapshots up to the loaded one have added."""
 
     def live_files(self) -> list[LiveFile]:
         """Return the data files of the snapshot."""

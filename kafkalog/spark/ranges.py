@@ -14,7 +14,9 @@ from kafkalog.types import TopicPartition
 __all__ = ["at_least", "bundled", "divided", "plan_ranges"]
 
 FEW: Final = 16
-"""Number of ranges up to which each has its own task, however small."""
+"""Number of ranges up to which only tiny ones share a task, so that a batch of few rows may still use all cores."""
+TINY_BYTES: Final = 64 << 10
+"""Bytes of log whose rows take less time than the start of their task, whatever is done with them."""
 BUNDLE_BYTES: Final = 4 << 20
 """Bytes of log read in about the time it takes to start a task; Spark counts a small file as this many."""
 
@@ -70,21 +72,23 @@ def at_least(ranges: list[OffsetRange], least: int) -> list[OffsetRange]:
 
 
 def bundled(ranges: Iterable[OffsetRange], bytes_of: Callable[[OffsetRange], int]) -> list[tuple[OffsetRange, ...]]:
-    """Return the ranges, in order, grouped by the task that reads them: several in one if they are many and small.
+    """Return the ranges, in order, grouped by the task that reads them: several in one if they are small.
 
-    A group has at most BUNDLE_BYTES, or is a single larger range. `bytes_of` returns a range's approximate size.
+    A group has at most BUNDLE_BYTES, TINY_BYTES if there are few, or is a single larger range. `bytes_of` returns a
+    range's approximate size.
     """
     ranges = list(ranges)
-    if len(ranges) <= FEW:
+    if len(ranges) < 2:
         return [(one,) for one in ranges]
+    most_bytes = TINY_BYTES if len(ranges) <= FEW else BUNDLE_BYTES
     bundles = []
     filled: list[OffsetRange] = []
-    room = BUNDLE_BYTES
+    room = most_bytes
     for one in ranges:
         size = bytes_of(one)
         if filled and size > room:
             bundles.append(tuple(filled))
-            filled, room = [], BUNDLE_BYTES
+            filled, room = [], most_bytes
         filled.append(one)
         room -= size
     return [*bundles, tuple(filled)]

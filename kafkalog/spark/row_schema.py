@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.util.keywords import closest_match
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-__all__ = ["TYPES", "arrow_schema", "ddl_of", "wanted_columns"]
+__all__ = ["TYPES", "arrow_of", "arrow_schema", "ddl_of", "wanted_columns"]
 
 TYPES: Final = {
     "key": "binary",
@@ -63,3 +63,13 @@ def arrow_schema(columns: Iterable[str]) -> pyarrow.Schema:
         "timestamp": pa.timestamp("us", "UTC"),
     }
     return pa.schema([(name, types.get(TYPES[name]) or pa.list_(pa.field("element", header))) for name in columns])
+
+
+def arrow_of(schema: StructType) -> pyarrow.Schema:
+    """Return Spark's columns in Arrow, with times in UTC, as PySpark 4.1 has them without being asked."""
+    from inspect import signature
+
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    options: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **options)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from kafkalog.spark.options import SourceOptions, columns_of
-from kafkalog.spark.row_schema import ddl_of, wanted_columns
+from kafkalog.spark.row_schema import arrow_of, ddl_of, wanted_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,20 +65,24 @@ class KafkalogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of a stream."""
-        from kafkalog.spark.stream import StreamReader
+        options, columns = SourceOptions.parse(self.options, streaming=True), wanted_columns(schema)
+        if hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
+            from kafkalog.spark.stream import StreamReader
 
-        return StreamReader(SourceOptions.parse(self.options, streaming=True), wanted_columns(schema))
+            return StreamReader(options, columns)
+        from kafkalog.spark.unlimited_stream import UnlimitedStreamReader, check_unlimited
+
+        check_unlimited(options)  # PySpark 4.1
+        return UnlimitedStreamReader(options, columns)
 
 
 def _sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
     """Return the options of a write of these columns; raise IllegalArgument if they cannot be written."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     from kafkalog.spark.sink_options import SinkOptions
     from kafkalog.spark.sink_task import check_columns
 
     found = SinkOptions.parse(options)
-    check_columns(to_arrow_schema(schema, timezone="UTC"), found.topic)
+    check_columns(arrow_of(schema), found.topic)
     return found
 
 
@@ -106,9 +110,9 @@ class BatchReader(DataSourceReader):
 
         return [InputPartition(one) for one in plan_batch(self.options, self.pruning)]
 
-    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """Return the records of one range; none for the partition that Spark makes if there are none."""
-        if partition.value is None:
+    def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
+        """Return the records of one range; none for the partition that Spark makes if there are none (4.1: None)."""
+        if partition is None or partition.value is None:
             return iter(())
         from kafkalog.spark.reading import arrow_batches
 

@@ -35,7 +35,8 @@ NAMES = {
 @pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda value: getattr(value, "name", value))
 def test_the_names_of_an_option(name: str, option: click.Option) -> None:
     assert option.name is not None
-    if option.name == "partitions" and not name.startswith(("topics", "spark ingest", "spark import", "import")):
+    makes_topics = ("topics", "spark ingest", "spark import", "import", "table load")
+    if option.name == "partitions" and not name.startswith(makes_topics):
         assert set(option.opts) == {"-p", "--partition"}
     elif option.name == "settings":
         assert "-X" in option.opts and option.metavar == "NAME=VALUE"

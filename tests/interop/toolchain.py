@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -25,6 +26,8 @@ OFFSET_MAP_POM = HERE / "offset-map-pom.xml"
 TIERED_POM = HERE / "tiered-pom.xml"
 KAFKA_39_POM = HERE / "kafka39-pom.xml"
 KAFKA_44_POM = HERE / "kafka44-pom.xml"
+LAKEHOUSE_POM = HERE / "lakehouse-pom.xml"
+LAKEHOUSE_PYTHON = HERE / "lakehouse-requirements.txt"
 CLIENTS = HERE / "java_clients"
 SKIP_VARIABLE = "KAFKALOG_NO_INTEROP"
 
@@ -90,6 +93,22 @@ def jars_39() -> Path:
 def jars_44() -> Path:
     """The directory of the jars of Kafka 4.4's broker; the first call on a machine downloads about 45 MB."""
     return _fetched(KAFKA_44_POM, "Kafka 4.4")
+
+
+def lakehouse_python() -> Path:
+    """Where the Python packages of a Spark with tables are, for PYTHONPATH; the directory may not be there yet."""
+    return cache_dir() / f"python-{sys.version_info.major}.{sys.version_info.minor}-{_digest([LAKEHOUSE_PYTHON])}"
+
+
+@functools.cache
+def lakehouse() -> tuple[Path, tuple[Path, ...]]:
+    """The Python packages and jars of that Spark; the first call on a machine downloads about 500 and 75 MB."""
+    jars = tuple(sorted(_fetched(LAKEHOUSE_POM, "Iceberg and Delta for Spark").glob("*.jar")))
+    target = lakehouse_python()
+    if not target.is_dir():
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-r", str(LAKEHOUSE_PYTHON), "--target"]
+        make_once(target, lambda to: _run("install a Spark with tables by pip", [*pip, str(to)]))
+    return target, jars
 
 
 def _fetched(pom: Path, what: str) -> Path:

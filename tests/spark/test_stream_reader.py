@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.options import SourceOptions
+from kafkalog.spark.ranges import TINY_BYTES
 from kafkalog.spark.stream import StreamReader
 
 Offsets = dict[str, dict[str, int]]
@@ -355,7 +356,8 @@ class TestBatches:
     def test_batches_are_divided_as_the_options_say(self, tmp_path: Path) -> None:
         make_topic(tmp_path, partitions=2)
         start, end = {"orders": {"0": 0, "1": 0}}, {"orders": {"0": 100, "1": 100}}
-        assert len(reader(tmp_path).partitions(start, end)) == 2
+        assert len(reader(tmp_path).partitions(start, end)) == 1, "a task that starts costs more than so few rows"
+        assert len(reader(tmp_path, minPartitions=2).partitions(start, end)) == 2
         assert len(reader(tmp_path, minPartitions=5).partitions(start, end)) >= 5
         assert len(reader(tmp_path, maxRecordsPerPartition=40).partitions(start, end)) == 6
 
@@ -366,8 +368,16 @@ class TestBatches:
         assert len(stream.partitions(start, end)) == 1
         assert len(reader(tmp_path, minPartitions=1).partitions(start, end)) == 20
         assert sorted(read(stream, start, end)) == [(p, n) for p in range(20) for n in range(3)]
-        few = {"orders": dict(list(end["orders"].items())[:16])}
-        assert len(stream.partitions({"orders": dict(list(start["orders"].items())[:16])}, few)) == 16
+
+    def test_few_ranges_share_a_task_only_if_they_are_tiny(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, partitions=3, batches=1, records=3)
+        with kafkalog.open(tmp_path / "orders-1", "a") as log:
+            log.append([bytes(TINY_BYTES)])
+        start, end = ({"orders": {str(n): offset for n in range(3)}} for offset in (0, 3))
+        assert len(reader(tmp_path).partitions(start, end)) == 1
+        end["orders"]["1"] = 4
+        parts = reader(tmp_path).partitions(start, end)
+        assert [[one.partition for one in part.value] for part in parts] == [[0], [1], [2]]
 
     def test_offsets_that_are_no_offsets_are_told(self, tmp_path: Path) -> None:
         make_topic(tmp_path)

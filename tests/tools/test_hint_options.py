@@ -159,6 +159,15 @@ def import_with_columns_of_lines(shell: Shell, at: Path) -> Iterator[str]:
     shell(*given)
 
 
+def load_of_a_table_without_values(shell: Shell, at: Path) -> Iterator[str]:
+    pytest.importorskip("deltalake", reason="the extra `lake` is not installed")
+    fill(at / "data", records=20)
+    shell("table", "sync", "-d", at / "data", "-t", "orders", "--project", "offset", at / "table")
+    given = ("table", "load", "-d", at / "back", "-t", "orders", at / "table")
+    yield shell(*given, status=2)
+    assert "20 records of 1 file" in shell(*given, "--value-format", "json")
+
+
 def import_of_directory_again(shell: Shell, at: Path) -> Iterator[str]:
     fill(at / "data", records=20)
     given = ("import", "-d", at / "into", "--format", "kafka-dir", at / "data")
@@ -235,6 +244,7 @@ RUN: dict[Scenario, tuple[str, ...]] = {
     import_without_topic: ("-t",),
     import_with_columns_of_lines: ("--column",),
     import_of_directory_again: ("--resume",),
+    load_of_a_table_without_values: ("--value-format",),
     redact_without_settings: ("--with",),
     redact_keys_of_a_compacted_topic: ("--erase-key",),
     line_of_high_partition: ("-p",),

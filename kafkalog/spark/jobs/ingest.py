@@ -31,6 +31,7 @@ from kafkalog.spark.jobs.text_lines import (
 )
 from kafkalog.spark.ledger import read_ledger
 from kafkalog.spark.progress import Tell
+from kafkalog.spark.row_schema import arrow_of
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import check_columns
 from kafkalog.spark.staging import ONLY_BATCH, Job
@@ -117,11 +118,9 @@ def ingest(
         sink = SinkOptions(landing.directory, topic, partitions, landing.compression or PLAIN, job_id)
 
         def stage() -> list[StagedTask]:
-            from pyspark.sql.pandas.types import to_arrow_schema
-
             rows = rows_of(spark, files, kind, columns, header=header, separator=separator)
             frame = records_of(rows, columns)
-            check_columns(to_arrow_schema(frame.schema, timezone="UTC"), topic)
+            check_columns(arrow_of(frame.schema), topic)
             return stage_frame(frame, sink, landing.job, "ingest", tell, nulls=nulls)
 
     done = land(spark, landing, files, stage, keep=job_id is not None)

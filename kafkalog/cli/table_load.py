@@ -1,0 +1,66 @@
+"""`kafkalog table load`: the rows of a table as records of a topic."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from kafkalog.cli import common
+
+__all__ = ["load"]
+
+
+@click.command("load")
+@click.argument("source", metavar="TABLE")
+@common.dir_option
+@common.topic_option(required=True)
+@click.option(
+    "--column", "columns", multiple=True, metavar="PART=NAME",
+    callback=lambda ctx, param, given: common.parse_settings(given),
+    help="Column NAME of PART: key, value, headers, timestamp or partition; repeatable. Default: those of these names, "
+    "but for partition.",
+)  # fmt: skip
+@click.option(
+    "--value-format", type=click.Choice(["column", "json"]), default="column", show_default=True,
+    help="column: the value is a column; json: it is the whole row, but for the headers.",
+)  # fmt: skip
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Number for a new topic.")
+@click.option("-z", "compression", metavar="CODEC", help="Codec of batches, if the topic has none of its own.")
+@common.settings_option("Property of the catalog or of the store", "--catalog")
+@common.json_option("Print one JSON object for each batch.")
+@common.quiet_options
+def load(
+    source: str, dirs: tuple[str, ...], topic: str, columns: dict[str, str], value_format: str, partitions: int,
+    compression: str | None, settings: dict[str, str], as_json: bool, quiet: bool, verbose: int,
+) -> int:  # fmt: skip
+    """Append the rows of TABLE that the topic does not have yet to it: all at first, then those of later snapshots.
+
+    TABLE is named as for `kafkalog table sync`. What a batch has is noted in the data directory before it lands, so
+    after a crash the next load continues, and no row is appended twice. A snapshot that removed or changed rows is an
+    error. No other program may write to the directory meanwhile.
+
+    Example: kafkalog table load -d data -t orders --column key=id --value-format json iceberg:lake/shop.orders
+
+    Exit status: 0 the topic has all, 1 a failure, 2 wrong usage.
+    """
+    common.set_verbosity(quiet, verbose)
+    where = common.need_dirs(dirs)
+    if len(where) != 1:
+        raise click.UsageError("a load writes to one data directory: give -d once")
+    from kafkalog.spark.table_load import load_table
+
+    batches = load_table(
+        source, where[0], topic, columns=columns, value_format=value_format, options=settings, partitions=partitions,
+        compression=compression,
+    )  # fmt: skip
+    count = 0
+    for count, one in enumerate(batches, 1):  # noqa: B007
+        if as_json:
+            print(json.dumps(one._asdict()), flush=True)
+        else:
+            what = f"{common.plural(one.records, 'record')} of {common.plural(one.files, 'file')}"
+            print(f"{what}; snapshot {one.snapshot}{'' if one.is_whole else ', in part'}", flush=True)
+    if not count:
+        common.note("kafkalog: the topic has all rows", quiet=quiet)
+    return 0

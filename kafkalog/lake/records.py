@@ -1,0 +1,128 @@
+"""Rows of a table as records: which columns are key, value, headers, timestamp and partition, and in which types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from kafkalog.errors import IllegalArgument, InvalidRecord
+from kafkalog.util.keywords import closest_match
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["PARTS", "VALUE_FORMATS", "RecordColumns"]
+
+PARTS: Final = ("key", "value", "headers", "timestamp", "partition")
+VALUE_FORMATS: Final = ("column", "json")
+_BY_DEFAULT: Final = ("key", "value", "headers", "timestamp")
+"""Parts that are the columns of their names, if there are such columns."""
+
+
+class RecordColumns(NamedTuple):
+    """The column of each part of a record; `json` makes the whole row, but its headers, the value."""
+
+    names: Mapping[str, str]
+    json: bool
+
+    @classmethod
+    def of(cls, schema: pyarrow.Schema, given: Mapping[str, str], value_format: str, table: str) -> RecordColumns:
+        """Return the columns of a table; raise IllegalArgument for missing ones, and for types that are no part."""
+        if value_format not in VALUE_FORMATS:
+            raise IllegalArgument(f"value_format is {value_format!r}", hint=f"give {' or '.join(VALUE_FORMATS)}")
+        whole = value_format == "json"
+        for part, name in given.items():
+            if part not in PARTS or (whole and part == "value"):
+                hint = f"parts are {', '.join(PARTS)}; with value format json the value has no column"
+                raise IllegalArgument(f"{part} is no part of a record that has a column", path=table, hint=hint)
+            if name not in schema.names:
+                raise _missing(name, part, schema, table)
+        names = {part: part for part in _BY_DEFAULT if part in schema.names} | dict(given)
+        if whole:
+            names.pop("value", None)
+        elif "value" not in names:
+            raise _missing("value", "value", schema, table)
+        for part, name in names.items():
+            if not _fits(part, schema.field(name).type):
+                raise IllegalArgument(
+                    f"column {name!r} of type {schema.field(name).type} cannot be the {part}", path=table,
+                    hint="name another column, or load rows as JSON (--value-format json)",
+                )  # fmt: skip
+        return cls(names, whole)
+
+    def wanted(self, schema: pyarrow.Schema) -> list[str]:
+        """Return the columns to read."""
+        return schema.names if self.json else [one for one in schema.names if one in self.names.values()]
+
+    def records(self, rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        """Return rows as columns of records; raise InvalidRecord for a value that has no JSON."""
+        import pyarrow as pa
+
+        parts = {part: _as_part(part, rows.column(name)) for part, name in self.names.items()}
+        if self.json:
+            but = self.names.get("headers")
+            parts["value"] = _json_lines(rows.select([name for name in rows.schema.names if name != but]))
+        return pa.RecordBatch.from_arrays([*parts.values()], names=[*parts])
+
+
+def _missing(name: str, part: str, schema: pyarrow.Schema, table: str) -> IllegalArgument:
+    nearest = closest_match(name, schema.names)
+    meant = f"did you mean {nearest}? " if nearest else ""
+    return IllegalArgument(
+        f"there is no column {name!r} for the {part}", path=table,
+        hint=f"{meant}columns are {', '.join(schema.names[:20])}; --value-format json takes the whole row",
+    )  # fmt: skip
+
+
+def _fits(part: str, kind: pyarrow.DataType) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    kinds = {
+        "timestamp": (types.is_timestamp, types.is_int64),
+        "partition": (types.is_integer,),
+        "headers": (types.is_list, types.is_large_list),
+    }
+    content = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    wanted = kinds.get(part, (*content, types.is_integer) if part == "key" else content)
+    return any(is_kind(kind) for is_kind in wanted)
+
+
+def _as_part(part: str, column: pyarrow.Array) -> pyarrow.Array:
+    """Return a column in the type that a writer of records takes: times in ms, a number as text."""
+    import pyarrow as pa
+
+    if part == "timestamp" and pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    if part == "partition":
+        return column.cast(pa.int32())
+    if part == "key" and pa.types.is_integer(column.type):
+        return column.cast(pa.string())
+    return column
+
+
+def _json_lines(rows: pyarrow.RecordBatch) -> pyarrow.Array:
+    import pyarrow as pa
+
+    try:
+        lines = [json.dumps(row, default=_plain, ensure_ascii=False, separators=(",", ":")) for row in rows.to_pylist()]
+        return pa.array(lines, pa.string())
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidRecord(
+            f"a row has no JSON: {error}", hint="load a column as the value: --column value=NAME"
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON has for a value: text for bytes, which must be UTF-8, and for times and decimals."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, (Decimal, UUID)):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not a type of JSON")
