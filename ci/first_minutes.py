@@ -19,7 +19,7 @@ def main(readme: Path) -> None:
 
     where = Path(kafkalog.__file__)
     assert where.is_relative_to(sysconfig.get_path("platlib")), f"kafkalog comes from {where}"
-    sys.path.insert(0, str(HERE / "tests"))
+    sys.path.append(str(HERE / "tests"))  # at the end: some folders there have names of modules of Python
     import documents  # a file of its own: neither pytest nor the package's sources are needed
 
     from kafkalog._core.bytes import crc
