@@ -16,8 +16,8 @@ from kafkalog.copy.mapping import OffsetMap
 from kafkalog.copy.marker import GROUP, Marker, parse_marker
 from kafkalog.copy.report import CopiedPartition, NotKept
 from kafkalog.copy.targets import Copied, PartitionJob
-from kafkalog.errors import IllegalArgument, IllegalState, TopicExists
-from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK
+from kafkalog.errors import IllegalArgument, IllegalState, OffsetOutOfRange, TopicExists
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK, TIMESTAMP_TYPE_BIT
 from kafkalog.records.plain_runs import plain_row
 from kafkalog.types import LATEST_TIMESTAMP
 
@@ -126,13 +126,14 @@ class PartitionCopy:
         """
         at, lowest = marker.source_offset, self._job.lowest_group_offset
         if marker.is_kept:
-            offsets = OffsetMap(marker.source_start, marker.target_start)
-            if at > marker.source_start:
-                offsets.add(marker.source_start, at - marker.source_start)
+            offsets, count = OffsetMap(marker.source_start, marker.target_start), marker.target_offset - marker.target_start
+            if count:
+                offsets.add(marker.source_start, count)
+            offsets.close(at)  # markers of transactions may lie behind the records
             return offsets, None
         if lowest is None or lowest >= at or at <= marker.source_start:
             return OffsetMap(at, marker.target_offset), None
-        if self._job.topic.is_compacted:
+        if self._job.topic.settings is None or self._job.topic.is_compacted:
             return OffsetMap(at, marker.target_offset), at
         start = max(lowest, self._job.facts.start)
         runs = [run async for batch in self._batches(start, at) for run in batch.runs] if start < at else []
@@ -195,7 +196,8 @@ class PartitionCopy:
         if marker.target_offset == marker.target_start == 0:
             return TopicExists(
                 f"{self._key} in {self._client.name} has records that are not the source's",
-                hint="append behind them with --offsets new, or delete the topic there",
+                hint="delete the topic there, or append behind them with --offsets new: all records, also those of an "
+                "earlier copy whose marker has expired",
             )
         return IllegalState(
             f"{self._key} in {self._client.name} has other records than the source after offset {marker.target_offset}",
@@ -203,12 +205,21 @@ class PartitionCopy:
         )
 
     async def _is_last(self, batch: PlainBatch, end: int) -> bool:
-        """Return True if the target's last batch has the records of `batch`."""
-        wanted = _payload(batch.data, scan(batch.data, check_crc=False), 0)
-        async for chunk in ClusterSource(self._client).chunks(self._key, end - 1, end, committed=False):
-            for row in range(chunk.first, chunk.last):
-                if chunk.batches.last_offset_of(row) == end - 1:
-                    return _payload(chunk.data, chunk.batches, row) == wanted
+        """Return True if the target's last batch has the records of `batch`; IllegalState if it was deleted there."""
+        table = scan(batch.data, check_crc=False)
+        wanted = _payload(batch.data, table, 0)
+        try:
+            async for chunk in ClusterSource(self._client).chunks(self._key, end - 1, end, committed=False):
+                for row in range(chunk.first, chunk.last):
+                    found = chunk.batches[row]
+                    if found.last_offset == end - 1 and _payload(chunk.data, chunk.batches, row) == wanted:
+                        is_stamped = bool(found.attributes & TIMESTAMP_TYPE_BIT)  # with the broker's time
+                        return is_stamped or found.base_timestamp == table[0].base_timestamp
+        except OffsetOutOfRange:
+            raise IllegalState(
+                f"{self._key} has no record before its end in {self._client.name} to compare with the source",
+                offset=end - 1, hint="retention deleted it there, if the copy was killed before: " + _AGAIN,
+            ) from None
         return False
 
     # The marker

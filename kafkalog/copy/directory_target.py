@@ -24,7 +24,7 @@ from kafkalog.manager.jobs import write_each
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.opening import OpenedLogs, open_logs
 from kafkalog.reading.chunks import batch_chunks
-from kafkalog.server.groups.stored import commit_all, committed_offsets, read_groups
+from kafkalog.server.groups.stored import commit_all, read_groups, whole_offsets
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.segment_reader import Chunk
 from kafkalog.types import TopicPartition
@@ -144,7 +144,7 @@ class DirectoryTarget:
     async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
         """Commit offsets of groups where they are not ahead already. Errors as for `commit_all`."""
         await self.close()  # the groups' log is opened like any other
-        known = committed_offsets([self._path])
+        known = whole_offsets([self._path])
         wanted: dict[str, dict[str, dict[int, int]]] = {}
         for group, found in offsets.items():
             for key, offset in found.items():
@@ -159,7 +159,7 @@ class DirectoryTarget:
 
     async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offsets that a group has in the target."""
-        own = committed_offsets([self._path]).get(group, {})
+        own = whole_offsets([self._path]).get(group, {})
         return {key: own[key.topic][key.partition] for key in keys if key.partition in own.get(key.topic, {})}
 
     async def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -11,11 +12,12 @@ from kafkalog.backup.store import MARKER, BackupStore
 from kafkalog.copy.facts import SourcePartition, SourceTopic, Survey
 from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.dirs.open import open_dirs
+from kafkalog.dirs.readonly import DirsView
 from kafkalog.errors import StorageError, UnknownTopicOrPartition
 from kafkalog.reading.chunks import batch_chunks, visible_chunks
 from kafkalog.reading.source import refreshed
 from kafkalog.records.format import CONTROL_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
-from kafkalog.server.groups.stored import committed_offsets
+from kafkalog.server.groups.stored import whole_offsets
 from kafkalog.storage.damage import first_offset
 from kafkalog.storage.names import LOG_SUFFIX
 from kafkalog.storage.readonly.view import LogView
@@ -90,6 +92,7 @@ class LogFiles:
         """Yield batches, as `Source.chunks`."""
         for chunk in self._chunks(key, start, stop, committed):
             yield chunk
+            await asyncio.sleep(0)  # nothing else waits in a copy of files: a Ctrl-C ends it here
 
     def _chunks(self, key: TopicPartition, start: int, stop: int, committed: bool) -> Iterator[Chunk]:
         view = self.view(key)
@@ -152,24 +155,27 @@ class DirectorySource(LogFiles):
         return view
 
     def settings_of(self, topic: str) -> tuple[str | None, Mapping[str, str] | None, Sequence[int]]:
-        """Return a topic's id, settings and partition numbers."""
+        """Return a topic's id, settings, None if no file here has them, and partition numbers."""
         found = self._topics.get(topic)
         if found is None:
             known = ", ".join(sorted(self._topics)[:8])
             raise UnknownTopicOrPartition(
                 f"there is no topic {topic}", path=self.name, hint=f"topics here: {known}" if known else None
             )
-        return found.topic_id, found.settings, found.partitions
+        store = self._dirs._open()
+        assert isinstance(store, DirsView)
+        settings = found.settings if found.settings or store.has_settings(topic) else None
+        return found.topic_id, settings, found.partitions
 
     async def names(self) -> list[str]:
         """Return the names of all topics."""
         return sorted(self._topics)
 
     async def groups(self, topics: Sequence[str]) -> Offsets:
-        """Return the offsets that groups committed in these topics."""
+        """Return the offsets that groups committed in these topics; CorruptRecord if some of them are damaged."""
         found = self._groups
         if found is None:
-            found = {} if any(map(is_url, self._paths)) else committed_offsets(self._paths)
+            found = {} if any(map(is_url, self._paths)) else whole_offsets(self._paths)
         return {
             group: own for group, offsets in found.items()
             if (own := {topic: dict(by_partition) for topic, by_partition in offsets.items() if topic in topics})

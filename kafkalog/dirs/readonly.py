@@ -82,6 +82,10 @@ class DirsView:
             for name, numbers in grouped.items()
         }
 
+    def has_settings(self, topic: str) -> bool:
+        """Return True if the topics file or the broker's metadata has the topic, perhaps without own settings."""
+        return read_known_topics(self._paths, fs=self._fs).settings_of(topic) is not None
+
     def log(self, key: TopicPartition) -> Log | None:
         """Return the log of a partition, the same object while it stays in its directory; None if there is none."""
         path = self._path_of(key)

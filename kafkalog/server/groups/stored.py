@@ -79,8 +79,21 @@ def committed_offsets(dirs: Sequence[str]) -> Offsets:
 
     if not partitions(dirs, topic="__consumer_offsets"):
         return {}
+    return _by_group(read_groups(list(dirs)).committed)
+
+
+def whole_offsets(dirs: Sequence[str]) -> Offsets:
+    """Return the committed offsets of groups; CorruptRecord for damage, behind which newer ones may lie."""
+    found = read_groups(list(dirs))
+    for error in found.damage:
+        error.hint = "`kafkalog repair` shows what can be done; --no-groups copies only the records"
+        raise error
+    return _by_group(found.committed)
+
+
+def _by_group(committed: Committed) -> Offsets:
     found: Offsets = {}
-    for (group, topic, partition), one in read_groups(list(dirs)).committed.items():
+    for (group, topic, partition), one in committed.items():
         found.setdefault(group, {}).setdefault(topic, {})[partition] = one.offset
     return found
 

@@ -1,0 +1,137 @@
+"""Later runs: after gaps at the end, without a marker, without settings, after damage to groups, after a Ctrl-C."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.copy import copy_topics
+from kafkalog.errors import CorruptRecord, IllegalArgument, IllegalState, TopicExists
+from kafkalog.server.groups.stored import commit_all, committed_offsets
+from tests.builder import R, batch
+from tests.copy.topics import cluster_on, records_in
+
+KEEP = {"retention.ms": -1}
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+
+
+def append(data: Path, *batches: bytes, topic: str = "t") -> None:
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        if topic not in dirs.topics:
+            dirs.create_topic(topic, 1, KEEP)
+        for one in batches:
+            dirs[topic, 0].replicate(one)
+
+
+def rows(base: int, count: int, timestamp: int = 5_000, **fields: int) -> bytes:
+    records = [R(b"the same", b"k%d" % n, timestamp=timestamp) for n in range(count)]
+    return batch(records, base_offset=base, leader_epoch=0, **fields)
+
+
+def commit_marker(base: int) -> bytes:
+    """The end of a transaction."""
+    record = R(b"\0\0\0\0\0\0", b"\0\0\0\1")
+    kind = {"attributes": TRANSACTIONAL | CONTROL, "producer_id": 7, "producer_epoch": 0}
+    return batch([record], base_offset=base, leader_epoch=0, **kind)
+
+
+def test_records_behind_a_marker_that_was_the_last_one(tmp_path: Path) -> None:
+    """The first run keeps offsets, the second one cannot: groups follow the records, and `keep` is refused."""
+    data = tmp_path / "data"
+    append(data, rows(0, 3, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0))
+    append(data, commit_marker(3))
+    with cluster_on(tmp_path / "cluster") as server:
+        target = f"kafka://{server.bootstrap}"
+        assert copy_topics(str(data), target, apply=True).partitions[0].offsets == "kept"
+        append(data, rows(4, 4))
+        commit_all(str(data), {"readers": {"t": {0: 6}}})
+        with pytest.raises(IllegalArgument, match="cannot be kept"):
+            copy_topics(str(data), target, offsets="keep", apply=True)
+        report = copy_topics(str(data), target, apply=True)
+        assert report.partitions[0].offsets == "new" and report.partitions[0].end == 7
+    assert committed_offsets([str(tmp_path / "cluster")])["readers"]["t"][0] == 5
+
+
+def test_a_target_without_a_marker_that_has_the_same_values_at_other_times(tmp_path: Path) -> None:
+    """Only the last batch is compared, with its time; if the target deleted it, nothing shows what is there."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    from tests.copy.test_failures import delete_group
+
+    data, other = tmp_path / "data", tmp_path / "other"
+    append(data, rows(0, 3), rows(3, 3))
+    append(other, rows(0, 3), rows(3, 3, timestamp=6_000), rows(6, 3))
+    with cluster_on(tmp_path / "cluster") as server:
+        target = f"kafka://{server.bootstrap}"
+        copy_topics(str(data), target, apply=True)
+        delete_group(server.bootstrap, "kafkalog-copy")
+        with pytest.raises(TopicExists, match="not the source's"):
+            copy_topics(str(other), target, apply=True)
+        assert copy_topics(str(data), target, apply=True).records == 0
+        delete_group(server.bootstrap, "kafkalog-copy")
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        for future in admin.delete_records([TopicPartition("t", 0, 6)]).values():
+            future.result(20)
+        with pytest.raises(IllegalState, match="no record before its end"):
+            copy_topics(str(data), target, apply=True)
+
+
+def test_groups_of_a_compacted_topic_whose_settings_are_unknown(tmp_path: Path) -> None:
+    """A broker's directory without its metadata: nothing says that the topic is not compacted, and the table tells."""
+    data = tmp_path / "data"
+    append(data, rows(0, 2), *(rows(base, 1) for base in range(5, 10)))
+    commit_all(str(data), {"ahead": {"t": {0: 10}}})
+    (data / "kafkalog.topics.json").unlink()
+    with cluster_on(tmp_path / "cluster") as server:
+        target = f"kafka://{server.bootstrap}"
+        report = copy_topics(str(data), target, ["t"], groups=["ahead"], apply=True)
+        assert ("t", "settings") in [row[:2] for row in report.not_kept]
+        compacted = tmp_path / "compacted"
+        append(compacted, rows(0, 2), rows(5, 1), rows(8, 1), rows(9, 1))
+        commit_all(str(compacted), {"late": {"t": {0: 5}}})
+        (compacted / "kafkalog.topics.json").unlink()
+        metadata = (data / "t-0" / "partition.metadata").read_bytes()
+        (compacted / "t-0" / "partition.metadata").write_bytes(metadata)
+        report = copy_topics(str(compacted), target, ["t"], apply=True)
+        assert report.groups_left == ("late",)
+    assert "late" not in committed_offsets([str(tmp_path / "cluster")])
+
+
+def test_damage_in_the_log_of_the_groups(tmp_path: Path) -> None:
+    """Their offsets would be missing or old without a word: an error, before anything is written."""
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    append(data, rows(0, 3))
+    commit_all(str(data), {"readers": {"t": {0: 2}}})
+    (segment,) = (one for one in data.glob("__consumer_offsets-*/*.log") if one.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    content[-10] ^= 0xFF
+    segment.write_bytes(content)
+    for apply in (False, True):
+        with pytest.raises(CorruptRecord, match="--no-groups") as caught:
+            copy_topics(str(data), str(copied), apply=apply)
+        assert caught.value.path == str(segment) and not copied.exists()
+    assert copy_topics(str(data), str(copied), groups=[], apply=True).records == 3
+
+
+def test_an_interrupt_ends_a_copy_of_files(tmp_path: Path) -> None:
+    """Nothing in it waits for anything, so the event loop has to get a turn after each chunk."""
+    data, copied, calls = tmp_path / "data", tmp_path / "copied", 0
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.create_topic("t", 1, KEEP)
+        for _ in range(60):
+            dirs["t", 0].append([bytes(500_000)])
+
+    def progress(size: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        copy_topics(str(data), str(copied), apply=True, progress=progress)
+    assert calls < 50
+    assert copy_topics(str(data), str(copied), apply=True).partitions[0].end == 60
+    assert records_in(copied / "t-0") == records_in(data / "t-0")
