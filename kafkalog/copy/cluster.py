@@ -69,7 +69,10 @@ class ClusterClient:
 
     async def read(self, names: Sequence[str] | None = None) -> Cluster:
         """Read the cluster's nodes, and these topics, or all; PeerError if no broker answers."""
-        cluster = await self.any_broker(lambda connection: read_cluster(connection, names))
+        return await self.retried(lambda: self._read(names))
+
+    async def _read(self, names: Sequence[str] | None) -> Cluster:
+        cluster = await self._try_brokers(lambda connection: read_cluster(connection, names))
         self._cluster = cluster._replace(topics={**self._cluster.topics, **cluster.topics})
         return cluster
 
@@ -105,10 +108,10 @@ class ClusterClient:
     async def leader(self, key: TopicPartition, *, is_new: bool = False) -> PeerConnection:
         """Return the connection to a partition's leader; `is_new` reads the leader from the cluster again.
 
-        RetryLater if it has none now.
+        RetryLater if it has none now; the caller repeats this, so that each step is tried once.
         """
         if is_new or key.topic not in self._cluster.topics:
-            await self.read([key.topic])
+            await self._read([key.topic])
         topic = self._cluster.topics.get(key.topic)
         if topic is None or key.partition >= len(topic.leaders):
             raise RetryLater(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} has no partition {key}")

@@ -126,9 +126,9 @@ class PartitionCopy:
         """
         at, lowest = marker.source_offset, self._job.lowest_group_offset
         if marker.is_kept:
-            offsets, count = OffsetMap(marker.source_start, marker.target_start), marker.target_offset - marker.target_start
-            if count:
-                offsets.add(marker.source_start, count)
+            offsets = OffsetMap(marker.source_start, marker.target_start)
+            if marker.target_offset > marker.target_start:
+                offsets.add(marker.source_start, marker.target_offset - marker.target_start)
             offsets.close(at)  # markers of transactions may lie behind the records
             return offsets, None
         if lowest is None or lowest >= at or at <= marker.source_start:

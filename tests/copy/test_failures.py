@@ -1,5 +1,6 @@
 """Sources with damage, targets that are full or have other records, servers that go away: typed, and continued."""
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
@@ -7,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+import kafkalog.copy.cluster
 from kafkalog.copy import copy_topics
+from kafkalog.copy.cluster import ATTEMPTS, ClusterClient
+from kafkalog.copy.cluster_source import list_offset
 from kafkalog.errors import (
     ConfigError,
     CorruptRecord,
@@ -22,9 +26,12 @@ from kafkalog.errors import (
     Unauthorized,
     UnknownTopicOrPartition,
 )
+from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.errors import PeerError, PeerUnreachable
+from kafkalog.server.client.settings import peer_settings
 from kafkalog.server.groups.stored import commit_all, committed_offsets
 from kafkalog.testing import kafka_server
+from kafkalog.types import LATEST_TIMESTAMP, TopicPartition
 from tests.builder import R, batch
 from tests.copy.topics import SERVER, cluster_on, records_in
 from tests.tiny_disk import run_on_tiny_disk
@@ -100,6 +107,13 @@ assert report.partitions[0].end == 40, report
     assert done.returncode == 0, done.stderr
 
 
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many attempts as ever, soon after one another."""
+    monkeypatch.setattr(kafkalog.copy.cluster, "_MAX_PAUSE_MS", 100)
+
+
+@pytest.mark.usefixtures("short_pauses")
 def test_a_target_cluster_that_goes_away_is_continued(tmp_path: Path) -> None:
     """The broker dies in the middle of the records; the copy raises, and continues once it is back."""
     data = tmp_path / "data"
@@ -123,6 +137,7 @@ def test_a_target_cluster_that_goes_away_is_continued(tmp_path: Path) -> None:
     assert records_in(tmp_path / "cluster" / "t-0") == records_in(data / "t-0")
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_a_source_that_goes_away_is_continued(tmp_path: Path) -> None:
     data = tmp_path / "data"
     fill(data, batches=2000, size=3000)
@@ -171,7 +186,7 @@ def test_a_topic_with_other_records_in_a_cluster(tmp_path: Path) -> None:
 
 def test_a_copy_whose_marker_is_gone(tmp_path: Path) -> None:
     """Offsets of groups expire: the records of the copy are compared instead, and the rest is copied."""
-    from kafkalog.copy.cluster_partition import GROUP
+    from kafkalog.copy.marker import GROUP
 
     data = tmp_path / "data"
     fill(data)
@@ -332,6 +347,24 @@ def test_logins_and_rights(tmp_path: Path) -> None:
         assert not (tmp_path / "no").exists()
 
 
+def test_a_cluster_that_does_not_answer_is_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader is looked up within an attempt: attempts are not multiplied, and a lost cluster is told soon."""
+    tried = 0
+
+    async def connect(host: str, port: int, settings: object) -> PeerConnection:
+        nonlocal tried
+        tried += 1
+        raise PeerUnreachable("nobody is there")
+
+    monkeypatch.setattr(kafkalog.copy.cluster, "connect", connect)
+    monkeypatch.setattr(kafkalog.copy.cluster, "_MAX_PAUSE_MS", 0)
+    client = ClusterClient("kafka://b:1", [("b", 1)], peer_settings({}))
+    with pytest.raises(PeerUnreachable):
+        asyncio.run(list_offset(client, TopicPartition("t", 0), LATEST_TIMESTAMP, 0))
+    assert tried == ATTEMPTS
+
+
+@pytest.mark.usefixtures("short_pauses")
 def test_places_that_are_none(tmp_path: Path) -> None:
     data = tmp_path / "data"
     fill(data)
