@@ -86,7 +86,7 @@ def whole_offsets(dirs: Sequence[str]) -> Offsets:
     """Return the committed offsets of groups; CorruptRecord for damage, behind which newer ones may lie."""
     found = read_groups(list(dirs))
     for error in found.damage:
-        error.hint = "`kafkalog repair` shows what can be done; --no-groups copies only the records"
+        error.hint = "newer offsets may lie behind it: mend the log of the groups, or copy without their offsets"
         raise error
     return _by_group(found.committed)
 
