@@ -112,7 +112,8 @@ class DirectoryTarget:
         start, end = job.facts.start, log.log_end_offset
         if log.log_start_offset == end and end < start:
             _restart(self._logs().manager, log, start)
-            return ()
+            if not end:
+                return ()
         if end > job.facts.end:
             raise IllegalState(
                 f"{job.key} ends at offset {end}, and in the source at {job.facts.end}", path=log.path,

@@ -135,3 +135,19 @@ def test_an_interrupt_ends_a_copy_of_files(tmp_path: Path) -> None:
     assert calls < 50
     assert copy_topics(str(data), str(copied), apply=True).partitions[0].end == 60
     assert records_in(copied / "t-0") == records_in(data / "t-0")
+
+
+def test_records_that_the_source_deleted_behind_a_copy_that_is_empty_by_now(tmp_path: Path) -> None:
+    """The copy's own retention has deleted all that was copied: the gap is told all the same."""
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    append(data, rows(0, 3))
+    copy_topics(str(data), str(copied), apply=True)
+    append(data, rows(3, 3), rows(6, 3))
+    for place, start in ((copied, 3), (data, 6)):
+        with kafkalog.open_dirs(place, "a", log_cleaner_enable=False) as dirs:
+            dirs["t", 0].flush()
+            dirs["t", 0].delete_before(start)
+    report = copy_topics(str(data), str(copied), apply=True)
+    assert [row.what for row in report.not_kept] == ["records of offsets 3 to 6"]
+    with kafkalog.open(copied / "t-0") as log:
+        assert (log.start_offset, log.end_offset) == (6, 9)
