@@ -255,7 +255,8 @@ class GapFile:
             f"no finished copy in the tiered store has offsets {self._span.start} to {self._span.stop - 1}, and the "
             "local log begins behind them",
             path=self._path, offset=self._span.start,
-            hint="give all of `__remote_log_metadata`: name the data directories of the brokers that have it",
+            hint="give all of `__remote_log_metadata`: name the data directories of the brokers that have it; if the topic "
+            "is not tiered, omit the store, or give the directory with `__cluster_metadata` too",
         )  # fmt: skip
 
 
