@@ -88,14 +88,7 @@ class SpanFiles:
             return 0
         if offset > self.segment.end:
             return size
-        index = self.content.index(".index") or b""
-        relative = offset - self.segment.start
-        rows = range(len(index) // _OFFSET_ENTRY.size)
-        row = bisect_right(rows, relative, key=lambda n: int(_OFFSET_ENTRY.unpack_from(index, n * 8)[0]))
-        position = _OFFSET_ENTRY.unpack_from(index, row * 8 - 8)[1] if row else 0
-        if not 0 <= position < size:
-            raise self._error(f"its offset index names byte {position} of {size}", position)
-        return self._walk(position, size, offset)
+        return self._walk(indexed_position(self.content, self.segment.start, offset), size, offset)
 
     def _walk(self, position: int, size: int, offset: int) -> int:
         window_bytes = _WINDOW_BYTES
@@ -180,6 +173,28 @@ class SpanFiles:
             return b"".join(_OFFSET_ENTRY.pack(*entry) for entry in kept)
         times = ((time, r - moved) for time, r in _whole_entries(_TIME_ENTRY, content) if is_inside(r))
         return b"".join(_TIME_ENTRY.pack(*entry) for entry in times)
+
+
+def indexed_position(content: SegmentContent, start: int, offset: int) -> int:
+    """Return the position of a sound batch at or before `offset` that the offset index names; 0 if it names none."""
+    index = content.index(".index") or b""
+    rows = range(len(index) // _OFFSET_ENTRY.size)
+    row = bisect_right(rows, offset - start, key=lambda n: int(_OFFSET_ENTRY.unpack_from(index, n * 8)[0]))
+    position = _OFFSET_ENTRY.unpack_from(index, row * 8 - 8)[1] if row else 0
+    return position if _is_before(content, position, offset) else 0
+
+
+def _is_before(content: SegmentContent, position: int, offset: int) -> bool:
+    """Return True if a sound batch with this or a lower first offset begins at `position`."""
+    left = content.log_bytes - position
+    if position < 0 or left <= 0:
+        return False
+    wanted = claimed_size(content.read_log(position, min(HEADER_BYTES, left)))
+    if not 0 < wanted <= left:
+        return False
+    batch = content.read_log(position, wanted)
+    table = scan(batch, file_mode=True)
+    return bool(table.count and table[0].is_valid and first_offset(batch, table, 0) <= offset)
 
 
 def spans_files(
