@@ -19,13 +19,14 @@ from contextlib import AbstractContextManager, nullcontext
 from errno import ENOENT
 from typing import Any, Final, NamedTuple
 
-from kafkalog.errors import InvalidRecord
+from kafkalog.errors import InvalidRecord, StorageError
 from kafkalog.storage.leader_epoch import EpochEntry
+from kafkalog.storage.names import base_name
 from kafkalog.tiered.metadata_topic import MetadataTopic
 from kafkalog.tiered.objects import EPOCHS, LOG, MANIFEST, ObjectStore, SegmentContent, TieredPartition
 from kafkalog.tiered.plan import Span
 from kafkalog.tiered.segments import Copies, RemoteSegment, checked_segment
-from kafkalog.tiered.span_files import SpanFiles, VirtualFile, named_files, spans_files
+from kafkalog.tiered.span_files import GapFile, SpanFiles, VirtualFile, end_of, named_files, spans_files
 from kafkalog.tiered.topics import spans_before
 from kafkalog.tiered.virtual_files import VirtualEntry, VirtualFileSystem
 from kafkalog.util.remote_files import RemoteStatus
@@ -70,6 +71,7 @@ class PlaceFileSystem(VirtualFileSystem):
         self._files: Mapping[str, VirtualFile] = {}
         self._spans: dict[Span, SpanFiles] = {}
         self._contents: dict[str, SegmentContent] = {}
+        self._ends: dict[str, int | None] = {}
 
     def virtual_files(self, directory: str, *, refresh: bool = False) -> Mapping[str, VirtualFile]:
         """Return the files of the partition's directory; none for another one."""
@@ -150,18 +152,32 @@ class PlaceFileSystem(VirtualFileSystem):
             return None
 
     def _last_written(self, stems: Mapping[str, RemoteStatus]) -> dict[str, VirtualFile]:
-        """Return the files of the copy of each base offset that was written last."""
+        """Return the files of the copy of each base offset that was written last, and unreadable ones for gaps."""
         files: dict[str, VirtualFile] = {}
         last = {stem[:20]: stem for stem in stems}
+        reached: int | None = None  # offset behind those of the segments so far; None if it is not known
         for base, stem in sorted(last.items()):
             size = None if self._place.has_manifests else stems[stem].size
             content = self._content(stem, size)
+            if reached is not None and reached < int(base):
+                files[base_name(reached) + LOG] = GapFile(Span(reached, int(base), None), self.path)
+            end = self._end_of(stem, content)
+            reached = None if end is None else max(end, reached or 0)
             for suffix in _SUFFIXES:
                 files[base + suffix] = _ContentFile(content, suffix, f"{stem} {stems[stem].version}")
         if last:
             stem = last[max(last)]  # the epochs of the last segment include all earlier ones
             files[EPOCHS] = _ContentFile(self._content(stem, None), EPOCHS, stem)
         return files
+
+    def _end_of(self, stem: str, content: SegmentContent) -> int | None:
+        """Return the offset behind a segment; None if it cannot be read, of which a read of the segment raises."""
+        if stem not in self._ends:
+            try:
+                self._ends[stem] = end_of(content, int(stem[:20]))
+            except (StorageError, FileNotFoundError):
+                return None
+        return self._ends[stem]
 
     # The calls
 

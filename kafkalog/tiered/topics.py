@@ -36,8 +36,8 @@ class TieredTopics(VirtualFileSystem):
     """The file system `base`, with the tiered segments of each partition as files of its directory. Threads: safe.
 
     Which copy of a segment counts, and from which offset on the local segments supply the log, is decided at each
-    listing of a partition's directory (`plan_spans`). Without any event of a partition, offsets before its local log are
-    a gap, unless its topic is known not to be tiered.
+    listing of a partition's directory (`plan_spans`). Without any event of a partition, offsets before its local log
+    are a gap, unless its topic is known not to be tiered.
     """
 
     def __init__(

@@ -89,6 +89,19 @@ def test_a_missing_segment_is_an_error_not_a_gap(tmp_path: Path) -> None:
         assert log[12].offset == 12
 
 
+def test_a_missing_segment_of_kafkas_own_file_store_is_an_error_too(tmp_path: Path) -> None:
+    log_batches = [make_batch(n * 5, 5, 0) for n in range(4)]
+    store = OwnStore(tmp_path / "store")
+    for number, part in ((0, log_batches[:1]), (1, log_batches[2:3]), (2, log_batches[2:])):
+        store.put(Copy(make_id(number), part))
+    found = []
+    with kafkalog.open(f"file://{tmp_path}/store/orders-0-{TOPIC_ID}") as log:
+        with pytest.raises(StorageError, match="offsets 5 to 9"):
+            found.extend(record.offset for record in log.records())
+        assert found == [*range(5)]
+        assert [record.offset for record in log.records(10)] == [*range(10, 20)]
+
+
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     store, copy = PluginStore(tmp_path / "store"), Copy(make_id(1), [make_batch(0, 5, 0)])
     store.put(copy)
