@@ -108,9 +108,9 @@ def _as_part(part: str, column: pyarrow.Array) -> pyarrow.Array:
 def _json_lines(rows: pyarrow.RecordBatch) -> pyarrow.Array:
     import pyarrow as pa
 
+    dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
     try:
-        lines = [json.dumps(row, default=_plain, ensure_ascii=False, separators=(",", ":")) for row in rows.to_pylist()]
-        return pa.array(lines, pa.string())
+        return pa.array([dumps(row) for row in rows.to_pylist()], pa.string())
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidRecord(
             f"a row has no JSON: {error}", hint="load a column as the value: --column value=NAME"

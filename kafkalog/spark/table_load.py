@@ -189,7 +189,7 @@ class _Load:
         while first < len(files):
             stop = _stop(files, first, self._batch_bytes)
             number += 1
-            batch = LoadBatch(self._id, number, False, since, snapshot, first, stop, len(files))
+            batch = LoadBatch(self._id, number, False, since, snapshot, first, stop, len(files), self._topic_id())
             write_state(self._path, batch)
             yield self._land(batch, files)
             first = stop

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import kafkalog
@@ -17,9 +18,11 @@ from kafkalog.errors import (
     IllegalArgument,
     IllegalState,
     InconsistentTopicId,
+    InvalidRecord,
     PartitionNotFound,
 )
 from kafkalog.lake.sync import sync_topic
+from kafkalog.spark.commit import Committer
 from kafkalog.spark.load_state import read_state
 from kafkalog.spark.table_load import load_table
 from tests.commands import environment, ok
@@ -186,6 +189,36 @@ def test_a_topic_that_was_deleted_is_not_taken_for_full(lake: Lake, tmp_path: Pa
     Path(str(raised.value.path)).unlink()
     load(lake, tmp_path / "data")
     assert values(tmp_path / "data") == [*range(10)]
+
+
+def test_a_topic_that_was_deleted_after_a_crash_is_not_taken_for_full(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    lake.create(SCHEMA)
+    lake.append(rows(0, 10))
+    load(lake, data)
+    lake.append(rows(10, 10))
+
+    def crash(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Committer, "commit", crash)
+        with pytest.raises(KeyboardInterrupt):
+            load(lake, data)
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.delete_topic("back")
+    with pytest.raises(InconsistentTopicId, match="was deleted"):
+        load(lake, data)
+
+
+def test_a_number_that_has_no_json_is_an_error(lake: Lake, tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "ratio": pa.float64()})
+    lake.create(schema)
+    lake.append(pa.table({"id": [1], "ratio": [float("nan")]}, schema=schema))
+    with pytest.raises(InvalidRecord, match="no JSON"):
+        load(lake, tmp_path / "data", columns={"key": "id"}, value_format="json")
 
 
 def test_the_command(lake: Lake, tmp_path: Path) -> None:

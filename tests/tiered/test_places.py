@@ -102,6 +102,21 @@ def test_a_missing_segment_of_kafkas_own_file_store_is_an_error_too(tmp_path: Pa
         assert [record.offset for record in log.records(10)] == [*range(10, 20)]
 
 
+def test_a_segment_that_is_still_copied_is_read_whole_later(tmp_path: Path) -> None:
+    log_batches = [make_batch(n * 5, 5, 0) for n in range(4)]
+    store, copy = OwnStore(tmp_path / "store"), Copy(make_id(1), log_batches[2:])
+    store.put(Copy(make_id(0), log_batches[:2]))
+    store.put(copy)
+    path, content = store.path(copy, ".log"), store.path(copy, ".log").read_bytes()
+    path.write_bytes(content[: len(log_batches[2].data)])
+    with kafkalog.open(f"file://{tmp_path}/store/orders-0-{TOPIC_ID}") as log:
+        assert [record.offset for record in log.records()] == [*range(15)]
+        path.write_bytes(content)
+        path.rename(path.with_suffix(".new")).rename(path)  # the directory changes
+        log.refresh()
+        assert [record.offset for record in log.records()] == [*range(20)]
+
+
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     store, copy = PluginStore(tmp_path / "store"), Copy(make_id(1), [make_batch(0, 5, 0)])
     store.put(copy)
