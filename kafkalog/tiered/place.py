@@ -23,7 +23,7 @@ from kafkalog.errors import InvalidRecord, StorageError
 from kafkalog.storage.leader_epoch import EpochEntry
 from kafkalog.storage.names import base_name
 from kafkalog.tiered.metadata_topic import MetadataTopic
-from kafkalog.tiered.objects import EPOCHS, LOG, MANIFEST, ObjectStore, SegmentContent, TieredPartition
+from kafkalog.tiered.objects import EPOCHS, LOG, MANIFEST, ObjectStore, PluginSegment, SegmentContent, TieredPartition
 from kafkalog.tiered.plan import Span
 from kafkalog.tiered.segments import Copies, RemoteSegment, checked_segment
 from kafkalog.tiered.span_files import GapFile, SpanFiles, VirtualFile, end_of, named_files, spans_files
@@ -135,8 +135,9 @@ class PlaceFileSystem(VirtualFileSystem):
 
     def _segment(self, stem: str) -> RemoteSegment | None:
         """Return the segment that its manifest describes; None if the manifest has no such part."""
-        path = os.path.join(self._place.path, stem)
-        manifest = self._store.plugin_segment(path, int(stem[:20]), None).manifest
+        content = self._content(stem, None)
+        assert isinstance(content, PluginSegment), "segments with a manifest are the plugin's"
+        manifest = content.manifest
         document = manifest.segment
         if document is None:
             return None

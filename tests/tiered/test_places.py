@@ -9,6 +9,8 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.tiered import objects
+from kafkalog.tiered.manifest import Manifest, parse_manifest
 from tests.tiered.test_whole_topics import cut_segments, make_history
 from tests.tiered_store import (
     FINISHED,
@@ -115,6 +117,24 @@ def test_a_segment_that_is_still_copied_is_read_whole_later(tmp_path: Path) -> N
         path.rename(path.with_suffix(".new")).rename(path)  # the directory changes
         assert log.end_offset == 20
         assert [record.offset for record in log.records()] == [*range(20)]
+
+
+def test_each_manifest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, log_batches = PluginStore(tmp_path / "store"), [make_batch(n * 5, 5, 0) for n in range(5)]
+    for number in range(4):
+        store.put(Copy(make_id(number), log_batches[number : number + 1]))
+    parsed = []
+
+    def counted(content: bytes) -> Manifest:
+        parsed.append(content)
+        return parse_manifest(content)
+
+    monkeypatch.setattr(objects, "parse_manifest", counted)
+    with kafkalog.open(f"file://{tmp_path}/store/orders-{TOPIC_ID}/0") as log:
+        assert len(list(log)) == 20
+        store.put(Copy(make_id(4), log_batches[4:]))
+        assert log.end_offset == 25 and len(list(log)) == 25
+    assert len(parsed) == 5
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every way to read a log reads a tiered one whole, at every seam between the store and the local segments."""
 
 import json
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,10 @@ import pytest
 import kafkalog
 from kafkalog.errors import IllegalArgument, KafkalogError, StorageError, UnknownTopicOrPartition
 from kafkalog.exchange.export import export_records
+from kafkalog.reading.chunks import records
+from kafkalog.spark.file_systems import file_system
+from kafkalog.spark.options import SourceOptions
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.tiered.objects import ChunkCache
 from kafkalog.util.remote_files import RemoteFileSystem
 from tests import commands
@@ -236,6 +241,21 @@ def test_a_read_in_the_middle_fetches_only_the_chunks_that_it_needs(
     fetched = [one for one in asked[before:] if one[0].endswith(".log")]
     objects = sum(path.stat().st_size for path in (tmp_path / "store").rglob("*.log") if int(path.name[:20]) < 48)
     assert sum(size for _, size in fetched) == objects, "each chunk once"
+
+
+def test_spark_reads_a_description_again_that_was_changed(tmp_path: Path) -> None:
+    data, tiered = make_data(tmp_path), tmp_path / "tiered.json"
+    right = tiered.read_text()
+    tiered.write_text(json.dumps(json.loads(right) | {"keys": {}}))
+    os.utime(tiered, (1, 1))
+    given = {"path": str(data), "subscribe": "orders", "tiered": str(tiered)}
+    options = SourceOptions.parse(given, streaming=False)
+    with pytest.raises(IllegalArgument, match="private key was not given"):
+        list(records(LogView(str(data / "orders-0"), fs=file_system(options)), 0, 80))
+    tiered.write_text(right)
+    again = file_system(options)
+    assert len(list(records(LogView(str(data / "orders-0"), fs=again), 0, 80))) == 80
+    assert file_system(options) is again
 
 
 def test_decoded_chunks_are_kept_up_to_a_limit() -> None:
