@@ -59,7 +59,7 @@ class RecordColumns(NamedTuple):
         return schema.names if self.json else [one for one in schema.names if one in self.names.values()]
 
     def records(self, rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """Return rows as columns of records; raise InvalidRecord for a value that has no JSON."""
+        """Return rows as columns of records; raise InvalidRecord for a value that has no JSON, or is no partition."""
         import pyarrow as pa
 
         parts = {part: _as_part(part, rows.column(name)) for part, name in self.names.items()}
@@ -99,7 +99,10 @@ def _as_part(part: str, column: pyarrow.Array) -> pyarrow.Array:
     if part == "timestamp" and pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     if part == "partition":
-        return column.cast(pa.int32())
+        try:
+            return column.cast(pa.int32())
+        except pa.ArrowInvalid as error:
+            raise InvalidRecord(f"a row is for no partition: {error}", hint="null leaves the choice to the key") from None
     if part == "key" and pa.types.is_integer(column.type):
         return column.cast(pa.string())
     return column

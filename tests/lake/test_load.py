@@ -221,6 +221,14 @@ def test_a_number_that_has_no_json_is_an_error(lake: Lake, tmp_path: Path) -> No
         load(lake, tmp_path / "data", columns={"key": "id"}, value_format="json")
 
 
+def test_a_number_that_is_no_partition_is_an_error(lake: Lake, tmp_path: Path) -> None:
+    schema = pa.schema({"value": pa.string(), "to": pa.int64()})
+    lake.create(schema)
+    lake.append(pa.table({"value": ["a"], "to": [2**40]}, schema=schema))
+    with pytest.raises(InvalidRecord, match="no partition"):
+        load(lake, tmp_path / "data", columns={"partition": "to"})
+
+
 def test_the_command(lake: Lake, tmp_path: Path) -> None:
     lake.create(SCHEMA)
     lake.append(rows(0, 10))
