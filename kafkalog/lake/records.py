@@ -102,7 +102,8 @@ def _as_part(part: str, column: pyarrow.Array) -> pyarrow.Array:
         try:
             return column.cast(pa.int32())
         except pa.ArrowInvalid as error:
-            raise InvalidRecord(f"a row is for no partition: {error}", hint="null leaves the choice to the key") from None
+            hint = "null leaves the choice to the key"
+            raise InvalidRecord(f"a row is for no partition: {error}", hint=hint) from None
     if part == "key" and pa.types.is_integer(column.type):
         return column.cast(pa.string())
     return column
