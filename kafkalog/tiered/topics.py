@@ -10,7 +10,7 @@ from typing import Final
 from kafkalog.errors import NotAPartition
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.storage.leader_epoch import EpochEntry, read_epochs
-from kafkalog.storage.names import parse_base_offset, parse_dir
+from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, parse_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.listing import list_segments
 from kafkalog.tiered.metadata_topic import MetadataTopic
@@ -68,7 +68,9 @@ class TieredTopics(VirtualFileSystem):
     def _virtual(self, path: str) -> VirtualFile | None:
         if parse_base_offset(os.path.basename(path)) is None:
             return None  # without a plan: all tiered files begin with an offset
-        return super()._virtual(path)
+        file = super()._virtual(path)
+        is_local = file is not None and path.endswith(SNAPSHOT_SUFFIX) and self.base.exists(path)
+        return None if is_local else file  # the snapshot at the start of the local log is in both
 
     def _planned(self, partition: _Partition) -> Mapping[str, VirtualFile]:
         path = partition.path

@@ -17,6 +17,7 @@ from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.options import SourceOptions
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.tiered.objects import ChunkCache
+from kafkalog.tiered.open import located
 from kafkalog.util.remote_files import RemoteFileSystem
 from tests import commands
 from tests.documents import ROOT, run_document
@@ -241,6 +242,15 @@ def test_a_read_in_the_middle_fetches_only_the_chunks_that_it_needs(
     fetched = [one for one in asked[before:] if one[0].endswith(".log")]
     objects = sum(path.stat().st_size for path in (tmp_path / "store").rglob("*.log") if int(path.name[:20]) < 48)
     assert sum(size for _, size in fetched) == objects, "each chunk once"
+
+
+def test_the_local_snapshot_at_the_seam_is_read_not_that_of_the_store(tmp_path: Path) -> None:
+    data = make_data(tmp_path)
+    fs, (place,) = located([str(data)], tmp_path / "tiered.json")
+    snapshot = f"{place}/orders-0/{48:020d}.snapshot"
+    assert fs.read_file(snapshot, 1000), "that of the store"
+    (data / "orders-0" / f"{48:020d}.snapshot").write_bytes(b"local")
+    assert fs.read_file(snapshot, 1000) == b"local"
 
 
 def test_spark_reads_a_description_again_that_was_changed(tmp_path: Path) -> None:
