@@ -59,7 +59,7 @@ class RecordColumns(NamedTuple):
         return schema.names if self.json else [one for one in schema.names if one in self.names.values()]
 
     def records(self, rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """Return rows as columns of records; raise InvalidRecord for a value that has no JSON."""
+        """Return rows as columns of records; raise InvalidRecord for a value that has no JSON, or is no partition."""
         import pyarrow as pa
 
         parts = {part: _as_part(part, rows.column(name)) for part, name in self.names.items()}
@@ -99,7 +99,11 @@ def _as_part(part: str, column: pyarrow.Array) -> pyarrow.Array:
     if part == "timestamp" and pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     if part == "partition":
-        return column.cast(pa.int32())
+        try:
+            return column.cast(pa.int32())
+        except pa.ArrowInvalid as error:
+            hint = "null leaves the choice to the key"
+            raise InvalidRecord(f"a row is for no partition: {error}", hint=hint) from None
     if part == "key" and pa.types.is_integer(column.type):
         return column.cast(pa.string())
     return column
@@ -108,9 +112,9 @@ def _as_part(part: str, column: pyarrow.Array) -> pyarrow.Array:
 def _json_lines(rows: pyarrow.RecordBatch) -> pyarrow.Array:
     import pyarrow as pa
 
+    dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
     try:
-        lines = [json.dumps(row, default=_plain, ensure_ascii=False, separators=(",", ":")) for row in rows.to_pylist()]
-        return pa.array(lines, pa.string())
+        return pa.array([dumps(row) for row in rows.to_pylist()], pa.string())
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidRecord(
             f"a row has no JSON: {error}", hint="load a column as the value: --column value=NAME"

@@ -43,6 +43,8 @@ _LOG: Final = logging.getLogger(__name__)
 BATCH_BYTES: Final = 512 << 20
 """Bytes of files that make a batch: they are staged, and land whole or not at all."""
 STATE: Final = "kafkalog.table-load."
+_ROWS: Final = 1 << 13
+"""Rows that are turned into records at once: as JSON, a row takes many times its bytes."""
 
 
 class LoadedBatch(NamedTuple):
@@ -189,7 +191,7 @@ class _Load:
         while first < len(files):
             stop = _stop(files, first, self._batch_bytes)
             number += 1
-            batch = LoadBatch(self._id, number, False, since, snapshot, first, stop, len(files))
+            batch = LoadBatch(self._id, number, False, since, snapshot, first, stop, len(files), self._topic_id())
             write_state(self._path, batch)
             yield self._land(batch, files)
             first = stop
@@ -206,7 +208,8 @@ class _Load:
         wanted = self._columns.wanted(self._table.schema)
         for file in files:
             for rows in self._table.read_file(file.file, wanted):
-                yield self._columns.records(rows)
+                for at in range(0, rows.num_rows, _ROWS):
+                    yield self._columns.records(rows.slice(at, _ROWS))
 
 
 def _stop(files: list[TableFile], first: int, most_bytes: int) -> int:

@@ -25,11 +25,9 @@ def tiered_file_system(base: FileSystem, directories: Iterable[str], tiered: Tex
     description's `metadata`, else in `directories`. Raises IllegalArgument, MissingPackage, StorageError.
     """
     description = read_description(tiered)
-    if description.metadata:
-        fs, places = located(description.metadata)
-    else:
-        fs, places = base, [os.path.dirname(one) if partition_in(one) else one for one in directories]
-    return TieredTopics(base, ObjectStore(description), MetadataTopic(fs, places))
+    own = [os.path.dirname(one) if partition_in(one) else one for one in directories]
+    fs, places = located(description.metadata) if description.metadata else (base, own)
+    return TieredTopics(base, ObjectStore(description), MetadataTopic(fs, places), own)
 
 
 def tiered_view(path: str | bytes | os.PathLike[str], tiered: Text) -> LogView:

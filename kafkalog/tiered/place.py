@@ -19,13 +19,14 @@ from contextlib import AbstractContextManager, nullcontext
 from errno import ENOENT
 from typing import Any, Final, NamedTuple
 
-from kafkalog.errors import InvalidRecord
+from kafkalog.errors import InvalidRecord, StorageError
 from kafkalog.storage.leader_epoch import EpochEntry
+from kafkalog.storage.names import base_name
 from kafkalog.tiered.metadata_topic import MetadataTopic
-from kafkalog.tiered.objects import EPOCHS, LOG, MANIFEST, ObjectStore, SegmentContent, TieredPartition
+from kafkalog.tiered.objects import EPOCHS, LOG, MANIFEST, ObjectStore, PluginSegment, SegmentContent, TieredPartition
 from kafkalog.tiered.plan import Span
 from kafkalog.tiered.segments import Copies, RemoteSegment, checked_segment
-from kafkalog.tiered.span_files import SpanFiles, VirtualFile, named_files, spans_files
+from kafkalog.tiered.span_files import GapFile, SpanFiles, VirtualFile, end_of, named_files, spans_files
 from kafkalog.tiered.topics import spans_before
 from kafkalog.tiered.virtual_files import VirtualEntry, VirtualFileSystem
 from kafkalog.util.remote_files import RemoteStatus
@@ -69,7 +70,8 @@ class PlaceFileSystem(VirtualFileSystem):
         self.path = os.path.join(place.path, f"{place.partition.topic}-{place.partition.partition}")
         self._files: Mapping[str, VirtualFile] = {}
         self._spans: dict[Span, SpanFiles] = {}
-        self._contents: dict[str, SegmentContent] = {}
+        self._contents: dict[tuple[str, RemoteStatus | None], SegmentContent] = {}
+        self._ends: dict[SegmentContent, int | None] = {}
 
     def virtual_files(self, directory: str, *, refresh: bool = False) -> Mapping[str, VirtualFile]:
         """Return the files of the partition's directory; none for another one."""
@@ -116,15 +118,16 @@ class PlaceFileSystem(VirtualFileSystem):
             files[EPOCHS] = _ContentFile(self._spans[spans[-1]].content, EPOCHS, spans[-1].segment.segment_id)
         return files
 
-    def _content(self, stem: str, size_bytes: int | None) -> SegmentContent:
-        content = self._contents.get(stem)
+    def _content(self, stem: str, size_bytes: int | None, status: RemoteStatus | None = None) -> SegmentContent:
+        """Return the content of a segment; `status` is that of its data, which may be copied still."""
+        content = self._contents.get((stem, status))
         if content is None:
             path, first = os.path.join(self._place.path, stem), int(stem[:20])
             if self._place.has_manifests:
                 content = self._store.plugin_segment(path, first, size_bytes)
             else:
                 content = self._store.plain_segment(path, first, size_bytes or 0)
-            self._contents[stem] = content
+            self._contents[stem, status] = content
         return content
 
     def _content_of(self, segment: RemoteSegment) -> SegmentContent:
@@ -132,8 +135,9 @@ class PlaceFileSystem(VirtualFileSystem):
 
     def _segment(self, stem: str) -> RemoteSegment | None:
         """Return the segment that its manifest describes; None if the manifest has no such part."""
-        path = os.path.join(self._place.path, stem)
-        manifest = self._store.plugin_segment(path, int(stem[:20]), None).manifest
+        content = self._content(stem, None)
+        assert isinstance(content, PluginSegment), "segments with a manifest are the plugin's"
+        manifest = content.manifest
         document = manifest.segment
         if document is None:
             return None
@@ -150,18 +154,32 @@ class PlaceFileSystem(VirtualFileSystem):
             return None
 
     def _last_written(self, stems: Mapping[str, RemoteStatus]) -> dict[str, VirtualFile]:
-        """Return the files of the copy of each base offset that was written last."""
+        """Return the files of the copy of each base offset that was written last, and unreadable ones for gaps."""
         files: dict[str, VirtualFile] = {}
         last = {stem[:20]: stem for stem in stems}
+        reached: int | None = None  # offset behind those of the segments so far; None if it is not known
         for base, stem in sorted(last.items()):
-            size = None if self._place.has_manifests else stems[stem].size
-            content = self._content(stem, size)
+            status = stems[stem]
+            content = self._content(stem, None if self._place.has_manifests else status.size, status)
+            if reached is not None and reached < int(base):
+                files[base_name(reached) + LOG] = GapFile(Span(reached, int(base), None), self.path)
+            end = self._end_of(content, int(base))
+            reached = None if end is None else max(end, reached or 0)
             for suffix in _SUFFIXES:
-                files[base + suffix] = _ContentFile(content, suffix, f"{stem} {stems[stem].version}")
+                files[base + suffix] = _ContentFile(content, suffix, f"{stem} {status}")
         if last:
             stem = last[max(last)]  # the epochs of the last segment include all earlier ones
-            files[EPOCHS] = _ContentFile(self._content(stem, None), EPOCHS, stem)
+            files[EPOCHS] = _ContentFile(self._content(stem, None, stems[stem]), EPOCHS, stem)
         return files
+
+    def _end_of(self, content: SegmentContent, first: int) -> int | None:
+        """Return the offset behind a segment; None if it cannot be read, of which a read of the segment raises."""
+        if content not in self._ends:
+            try:
+                self._ends[content] = end_of(content, first)
+            except (StorageError, FileNotFoundError):
+                return None
+        return self._ends[content]
 
     # The calls
 

@@ -26,6 +26,8 @@ from kafkalog.tiered.segments import RemoteSegment
 
 _WINDOW_BYTES: Final = 64 << 10
 _MOST_BATCH_BYTES: Final = 2**31 - 1
+_MOST_RELATIVE: Final = 2**31 - 1
+"""Largest offset in an index, from its segment's first one."""
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _TXN_LAST_OFFSET: Final = struct.Struct(">hqqqq")
@@ -88,14 +90,7 @@ class SpanFiles:
             return 0
         if offset > self.segment.end:
             return size
-        index = self.content.index(".index") or b""
-        relative = offset - self.segment.start
-        rows = range(len(index) // _OFFSET_ENTRY.size)
-        row = bisect_right(rows, relative, key=lambda n: int(_OFFSET_ENTRY.unpack_from(index, n * 8)[0]))
-        position = _OFFSET_ENTRY.unpack_from(index, row * 8 - 8)[1] if row else 0
-        if not 0 <= position < size:
-            raise self._error(f"its offset index names byte {position} of {size}", position)
-        return self._walk(position, size, offset)
+        return self._walk(indexed_position(self.content, self.segment.start, offset), size, offset)
 
     def _walk(self, position: int, size: int, offset: int) -> int:
         window_bytes = _WINDOW_BYTES
@@ -182,6 +177,45 @@ class SpanFiles:
         return b"".join(_TIME_ENTRY.pack(*entry) for entry in times)
 
 
+def indexed_position(content: SegmentContent, start: int, offset: int) -> int:
+    """Return the position of a sound batch at or before `offset` that the offset index names; 0 if it names none."""
+    index = content.index(".index") or b""
+    rows = range(len(index) // _OFFSET_ENTRY.size)
+    row = bisect_right(rows, offset - start, key=lambda n: int(_OFFSET_ENTRY.unpack_from(index, n * 8)[0]))
+    position = _OFFSET_ENTRY.unpack_from(index, row * 8 - 8)[1] if row else 0
+    return position if _is_before(content, position, offset) else 0
+
+
+def end_of(content: SegmentContent, start: int) -> int | None:
+    """Return the offset behind the last one of a segment; None if its data does not end with a whole batch."""
+    position, size, found = indexed_position(content, start, start + _MOST_RELATIVE), content.log_bytes, None
+    window_bytes = _WINDOW_BYTES
+    while position < size:
+        data = content.read_log(position, min(window_bytes, size - position))
+        table = scan(data, file_mode=True, check_crc=False)
+        if table.count:
+            last = table.count - 1
+            found, position = table.last_offset_of(last) + 1, position + table.position(last) + table.size(last)
+            continue
+        window_bytes = claimed_size(data)
+        if not len(data) < window_bytes <= size - position:
+            return None
+    return found
+
+
+def _is_before(content: SegmentContent, position: int, offset: int) -> bool:
+    """Return True if a sound batch with this or a lower first offset begins at `position`."""
+    left = content.log_bytes - position
+    if position < 0 or left <= 0:
+        return False
+    wanted = claimed_size(content.read_log(position, min(HEADER_BYTES, left)))
+    if not 0 < wanted <= left:
+        return False
+    batch = content.read_log(position, wanted)
+    table = scan(batch, file_mode=True)
+    return bool(table.count and table[0].is_valid and first_offset(batch, table, 0) <= offset)
+
+
 def spans_files(
     spans: Iterable[Span], known: Mapping[Span, SpanFiles], content_of: Callable[[RemoteSegment], SegmentContent]
 ) -> dict[Span, SpanFiles]:
@@ -255,7 +289,8 @@ class GapFile:
             f"no finished copy in the tiered store has offsets {self._span.start} to {self._span.stop - 1}, and the "
             "local log begins behind them",
             path=self._path, offset=self._span.start,
-            hint="give all of `__remote_log_metadata`: name the data directories of the brokers that have it",
+            hint="give all of `__remote_log_metadata`: name the data directories of the brokers that have it; if the "
+            "topic is not tiered, omit the store, or give the directory with `__cluster_metadata` too",
         )  # fmt: skip
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kafkalog.errors import NotAPartition
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.storage.leader_epoch import EpochEntry, read_epochs
-from kafkalog.storage.names import parse_base_offset, parse_dir
+from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, parse_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.listing import list_segments
 from kafkalog.tiered.metadata_topic import MetadataTopic
@@ -25,18 +25,28 @@ from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.fileio import FileSystem
 
 _NONE: Final[Mapping[str, VirtualFile]] = {}
+_TIERED: Final = "remote.storage.enable"
+_NEVER_TIERED: Final = frozenset(
+    {"__cluster_metadata", "__consumer_offsets", "__remote_log_metadata", "__share_group_state", "__transaction_state"}
+)
+"""Topics of which a broker tiers no segment, whatever their settings."""
 
 
 class TieredTopics(VirtualFileSystem):
     """The file system `base`, with the tiered segments of each partition as files of its directory. Threads: safe.
 
     Which copy of a segment counts, and from which offset on the local segments supply the log, is decided at each
-    listing of a partition's directory (`plan_spans`).
+    listing of a partition's directory (`plan_spans`). Without any event of a partition, offsets before its local log
+    are a gap, unless its topic is known not to be tiered.
     """
 
-    def __init__(self, base: FileSystem, store: ObjectStore, metadata: MetadataTopic) -> None:
+    def __init__(
+        self, base: FileSystem, store: ObjectStore, metadata: MetadataTopic, directories: Iterable[str]
+    ) -> None:
+        """`directories` are data directories in which settings of topics are looked up."""
         super().__init__(base)
         self._store = store
+        self._directories = tuple(directories)
         self._metadata = metadata
         self._checkpoints = CheckpointCache(fs=base)
         self._lock = threading.Lock()
@@ -58,35 +68,49 @@ class TieredTopics(VirtualFileSystem):
     def _virtual(self, path: str) -> VirtualFile | None:
         if parse_base_offset(os.path.basename(path)) is None:
             return None  # without a plan: all tiered files begin with an offset
-        return super()._virtual(path)
+        file = super()._virtual(path)
+        is_local = file is not None and path.endswith(SNAPSHOT_SUFFIX) and self.base.exists(path)
+        return None if is_local else file  # the snapshot at the start of the local log is in both
 
     def _planned(self, partition: _Partition) -> Mapping[str, VirtualFile]:
         path = partition.path
         if not self.base.is_directory(path):
             return _NONE
-        topic_id = read_partition_metadata(self.base, path)
+        topic_id, key = read_partition_metadata(self.base, path), partition.key
         local = list_segments(self.base, path)
-        if topic_id is None or not local:
+        if not local:
             return _NONE
-        named = TieredPartition(partition.key.topic, partition.key.partition, topic_id)
-        copies = self._metadata.copies(named)
-        if not copies.version and not self._is_tiered(path, partition.key.topic):
-            return _NONE
-        start = self._checkpoints.read(os.path.join(os.path.dirname(path), LOG_START_FILE)).get(partition.key)
+        named = TieredPartition(key.topic, key.partition, topic_id or "")
+        copies = self._metadata.copies(named) if topic_id is not None else Copies(0, (), ())
+        start = self._checkpoints.read(os.path.join(os.path.dirname(path), LOG_START_FILE)).get(key)
         known = copies.version, start, local[0].base_offset, read_epochs(path, fs=self.base)
         with partition.lock:
             if partition.planned_for != known:
-                spans = spans_before(copies, known[3], start, local[0].base_offset)
+                if copies.version:
+                    spans = spans_before(copies, known[3], start, local[0].base_offset)
+                else:
+                    spans = self._unknown_spans(path, key.topic, start or 0, local[0].base_offset)
                 partition.files = self._files(partition, named, spans)
                 partition.planned_for = known
             return partition.files
 
-    def _is_tiered(self, path: str, topic: str) -> bool:
-        """Return True if the broker's metadata says so: without any event, the copies of such a topic are unknown."""
-        cluster = read_known_topics([os.path.dirname(path)], fs=self.base).cluster
-        if cluster is None or topic not in cluster.image.topics:
+    def _unknown_spans(self, path: str, topic: str, start: int, stop: int) -> tuple[Span, ...]:
+        """Return the offsets that no event is about: a gap, unless it is known that the topic is not tiered."""
+        return (Span(start, stop, None),) if start < stop and self._may_be_tiered(path, topic) else ()
+
+    def _may_be_tiered(self, path: str, topic: str) -> bool:
+        """Return False if the topics file or the broker's metadata in one of the directories says so."""
+        if topic in _NEVER_TIERED:
             return False
-        return cluster.image.topic_settings(topic).get("remote.storage.enable") == "true"
+        for directory in dict.fromkeys((os.path.dirname(path), *self._directories)):
+            if not self.base.is_directory(directory):
+                continue
+            topics = read_known_topics([directory], fs=self.base)
+            if topic in topics.own:
+                return topics.own[topic].get(_TIERED) == "true"
+            if topics.cluster is not None and topic in topics.cluster.image.topics:
+                return topics.cluster.image.topic_settings(topic).get(_TIERED) == "true"
+        return True
 
     def _files(self, partition: _Partition, named: TieredPartition, spans: Sequence[Span]) -> dict[str, VirtualFile]:
         partition.spans = spans_files(spans, partition.spans, lambda segment: self._store.content(named, segment))

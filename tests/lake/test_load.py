@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import kafkalog
@@ -17,9 +18,11 @@ from kafkalog.errors import (
     IllegalArgument,
     IllegalState,
     InconsistentTopicId,
+    InvalidRecord,
     PartitionNotFound,
 )
 from kafkalog.lake.sync import sync_topic
+from kafkalog.spark.commit import Committer
 from kafkalog.spark.load_state import read_state
 from kafkalog.spark.table_load import load_table
 from tests.commands import environment, ok
@@ -46,9 +49,9 @@ def values(data: Path) -> list[int]:
 
 
 def test_a_synced_topic_comes_back_with_keys_headers_and_times(lake: Lake, tmp_path: Path) -> None:
-    write(tmp_path / "data", {0: 60, 1: 45})
+    write(tmp_path / "data", {0: 9000, 1: 45})  # more rows than become records at once
     sync_topic(tmp_path / "data", "orders", lake.target)
-    assert load(lake, tmp_path / "other", columns=None) == [(105, True)]
+    assert load(lake, tmp_path / "other", columns=None) == [(9045, True)]
 
     def content(record: Any) -> tuple[Any, ...]:
         return bytes(record.key), bytes(record.value), record.timestamp, tuple(record.headers)
@@ -186,6 +189,44 @@ def test_a_topic_that_was_deleted_is_not_taken_for_full(lake: Lake, tmp_path: Pa
     Path(str(raised.value.path)).unlink()
     load(lake, tmp_path / "data")
     assert values(tmp_path / "data") == [*range(10)]
+
+
+def test_a_topic_that_was_deleted_after_a_crash_is_not_taken_for_full(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    lake.create(SCHEMA)
+    lake.append(rows(0, 10))
+    load(lake, data)
+    lake.append(rows(10, 10))
+
+    def crash(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Committer, "commit", crash)
+        with pytest.raises(KeyboardInterrupt):
+            load(lake, data)
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.delete_topic("back")
+    with pytest.raises(InconsistentTopicId, match="was deleted"):
+        load(lake, data)
+
+
+def test_a_number_that_has_no_json_is_an_error(lake: Lake, tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "ratio": pa.float64()})
+    lake.create(schema)
+    lake.append(pa.table({"id": [1], "ratio": [float("nan")]}, schema=schema))
+    with pytest.raises(InvalidRecord, match="no JSON"):
+        load(lake, tmp_path / "data", columns={"key": "id"}, value_format="json")
+
+
+def test_a_number_that_is_no_partition_is_an_error(lake: Lake, tmp_path: Path) -> None:
+    schema = pa.schema({"value": pa.string(), "to": pa.int64()})
+    lake.create(schema)
+    lake.append(pa.table({"value": ["a"], "to": [2**40]}, schema=schema))
+    with pytest.raises(InvalidRecord, match="no partition"):
+        load(lake, tmp_path / "data", columns={"partition": "to"})
 
 
 def test_the_command(lake: Lake, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -217,6 +218,35 @@ def test_damaged_indexes_cost_no_record(place: Place) -> None:
     assert read_until_error(place) is None
     path.unlink()
     assert read_until_error(place) is None
+
+
+@pytest.mark.parametrize("how", ["later", "middle", "beyond", "negative"])
+def test_an_index_that_lies_cuts_no_record_off(tmp_path: Path, how: str) -> None:
+    log = [make_batch(n * 4, 4, n // 5, pad=40) for n in range(20)]
+    store = PluginStore(tmp_path / "store", chunk_bytes=400)
+    copies = [Copy(make_id(0), log[:4]), Copy(make_id(1), log[2:14])]
+    events = []
+    for copy in copies:
+        store.put(copy)
+        events += [copy.started(), copy.update(FINISHED)]
+    write_partition(tmp_path / "data" / "orders-0", [log[12:]], epochs_of(log))
+    write_log_start(tmp_path / "data", {"orders 0": 0})
+    write_events(tmp_path / "data", events)
+    manifest = json.loads(store.path(copies[1], ".rsm-manifest").read_text())
+    path, place = store.path(copies[1], ".indexes"), manifest["segmentIndexes"]["offset"]
+    content = bytearray(path.read_bytes())
+    at, stop = place["position"], place["position"] + place["size"]
+    entries = list(struct.iter_unpack(">ii", content[at:stop]))
+    size = len(copies[1].data)
+    if how == "later":
+        last = entries[-1][1]
+        entries = [(r, last) for r, _ in entries]
+    else:
+        entries = [(r, {"middle": p + 7, "beyond": size + 5, "negative": -3}[how]) for r, p in entries]
+    content[at:stop] = b"".join(struct.pack(">ii", *one) for one in entries)
+    path.write_bytes(content)
+    with kafkalog.open(tmp_path / "data" / "orders-0", tiered=f"file://{tmp_path}/store") as found:
+        assert [(r.offset, r.value) for r in found.records()] == values_of(log)
 
 
 def test_events_that_cannot_be_right_are_named(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.tiered import objects
+from kafkalog.tiered.manifest import Manifest, parse_manifest
 from tests.tiered.test_whole_topics import cut_segments, make_history
 from tests.tiered_store import (
     FINISHED,
@@ -87,6 +89,52 @@ def test_a_missing_segment_is_an_error_not_a_gap(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="offsets 5 to 9"):
             found.extend(record.offset for record in log.records())
         assert log[12].offset == 12
+
+
+def test_a_missing_segment_of_kafkas_own_file_store_is_an_error_too(tmp_path: Path) -> None:
+    log_batches = [make_batch(n * 5, 5, 0) for n in range(4)]
+    store = OwnStore(tmp_path / "store")
+    for number, part in ((0, log_batches[:1]), (1, log_batches[2:3]), (2, log_batches[2:])):
+        store.put(Copy(make_id(number), part))
+    found = []
+    with kafkalog.open(f"file://{tmp_path}/store/orders-0-{TOPIC_ID}") as log:
+        with pytest.raises(StorageError, match="offsets 5 to 9"):
+            found.extend(record.offset for record in log.records())
+        assert found == [*range(5)]
+        assert [record.offset for record in log.records(10)] == [*range(10, 20)]
+
+
+def test_a_segment_that_is_still_copied_is_read_whole_later(tmp_path: Path) -> None:
+    log_batches = [make_batch(n * 5, 5, 0) for n in range(4)]
+    store, copy = OwnStore(tmp_path / "store"), Copy(make_id(1), log_batches[2:])
+    store.put(Copy(make_id(0), log_batches[:2]))
+    store.put(copy)
+    path, content = store.path(copy, ".log"), store.path(copy, ".log").read_bytes()
+    path.write_bytes(content[: len(log_batches[2].data)])
+    with kafkalog.open(f"file://{tmp_path}/store/orders-0-{TOPIC_ID}") as log:
+        assert [record.offset for record in log.records()] == [*range(15)]
+        path.write_bytes(content)
+        path.rename(path.with_suffix(".new")).rename(path)  # the directory changes
+        assert log.end_offset == 20
+        assert [record.offset for record in log.records()] == [*range(20)]
+
+
+def test_each_manifest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, log_batches = PluginStore(tmp_path / "store"), [make_batch(n * 5, 5, 0) for n in range(5)]
+    for number in range(4):
+        store.put(Copy(make_id(number), log_batches[number : number + 1]))
+    parsed = []
+
+    def counted(content: bytes) -> Manifest:
+        parsed.append(content)
+        return parse_manifest(content)
+
+    monkeypatch.setattr(objects, "parse_manifest", counted)
+    with kafkalog.open(f"file://{tmp_path}/store/orders-{TOPIC_ID}/0") as log:
+        assert len(list(log)) == 20
+        store.put(Copy(make_id(4), log_batches[4:]))
+        assert log.end_offset == 25 and len(list(log)) == 25
+    assert len(parsed) == 5
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:

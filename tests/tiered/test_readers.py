@@ -1,6 +1,7 @@
 """Every way to read a log reads a tiered one whole, at every seam between the store and the local segments."""
 
 import json
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +12,12 @@ import pytest
 import kafkalog
 from kafkalog.errors import IllegalArgument, KafkalogError, StorageError, UnknownTopicOrPartition
 from kafkalog.exchange.export import export_records
+from kafkalog.reading.chunks import records
+from kafkalog.spark.file_systems import file_system
+from kafkalog.spark.options import SourceOptions
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.tiered.objects import ChunkCache
+from kafkalog.tiered.open import located
 from kafkalog.util.remote_files import RemoteFileSystem
 from tests import commands
 from tests.documents import ROOT, run_document
@@ -171,6 +177,7 @@ def test_a_topic_that_was_created_again_has_none_of_the_old_copies(tmp_path: Pat
     data = make_data(tmp_path)
     metadata = data / "orders-0" / "partition.metadata"
     metadata.write_text(metadata.read_text().replace(TOPIC_ID, "BBBBBBBBQBCBBBBBBBBBBB"))
+    write_log_start(data, {"orders 0": 48})
     with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
         assert log.start_offset == 48
 
@@ -237,6 +244,30 @@ def test_a_read_in_the_middle_fetches_only_the_chunks_that_it_needs(
     assert sum(size for _, size in fetched) == objects, "each chunk once"
 
 
+def test_the_local_snapshot_at_the_seam_is_read_not_that_of_the_store(tmp_path: Path) -> None:
+    data = make_data(tmp_path)
+    fs, (place,) = located([str(data)], tmp_path / "tiered.json")
+    snapshot = f"{place}/orders-0/{48:020d}.snapshot"
+    assert fs.read_file(snapshot, 1000), "that of the store"
+    (data / "orders-0" / f"{48:020d}.snapshot").write_bytes(b"local")
+    assert fs.read_file(snapshot, 1000) == b"local"
+
+
+def test_spark_reads_a_description_again_that_was_changed(tmp_path: Path) -> None:
+    data, tiered = make_data(tmp_path), tmp_path / "tiered.json"
+    right = tiered.read_text()
+    tiered.write_text(json.dumps(json.loads(right) | {"keys": {}}))
+    os.utime(tiered, (1, 1))
+    given = {"path": str(data), "subscribe": "orders", "tiered": str(tiered)}
+    options = SourceOptions.parse(given, streaming=False)
+    with pytest.raises(IllegalArgument, match="private key was not given"):
+        list(records(LogView(str(data / "orders-0"), fs=file_system(options)), 0, 80))
+    tiered.write_text(right)
+    again = file_system(options)
+    assert len(list(records(LogView(str(data / "orders-0"), fs=again), 0, 80))) == 80
+    assert file_system(options) is again
+
+
 def test_decoded_chunks_are_kept_up_to_a_limit() -> None:
     cache, reads = ChunkCache(limit_bytes=250), []
 
@@ -253,19 +284,53 @@ def test_decoded_chunks_are_kept_up_to_a_limit() -> None:
     assert bytes(cache.get("large", 0, lambda: memoryview(bytes(1000)))) == bytes(1000)
 
 
-def test_a_tiered_topic_without_any_event_is_an_error_not_a_shorter_log(tmp_path: Path) -> None:
-    data = make_data(tmp_path)
+@pytest.mark.parametrize("log_start", [0, None, 20])
+def test_a_topic_without_any_event_is_an_error_not_a_shorter_log(tmp_path: Path, log_start: int | None) -> None:
+    data, tiered = make_data(tmp_path), tmp_path / "tiered.json"
+    write_log_start(data, {} if log_start is None else {"orders 0": log_start})
     write_events(data, [])
-    with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
-        assert log.start_offset == 48, "nothing says that the topic is tiered"
+    first = log_start or 0
+
+    def check_gap() -> None:
+        with kafkalog.open(data / "orders-0", tiered=tiered) as log:
+            assert log.start_offset == first and log[48].offset == 48
+            with pytest.raises(StorageError, match=f"offsets {first} to 47") as caught:
+                list(log.records())
+        assert "__remote_log_metadata" in str(caught.value.hint)
+
+    check_gap()  # nothing says whether the topic is tiered: its events may be in a partition that was not given
     write_metadata(data, topic_values("orders", {"remote.storage.enable": "true"}, topic_id=TOPIC_ID))
+    check_gap()
+    write_metadata(data, topic_values("orders", {"remote.storage.enable": "false"}, topic_id=TOPIC_ID))
+    with kafkalog.open(data / "orders-0", tiered=tiered) as log:
+        assert log.start_offset == 48
+
+
+def test_without_events_a_log_that_misses_nothing_is_read(tmp_path: Path) -> None:
+    data, tiered = make_data(tmp_path), tmp_path / "tiered.json"
+    write_events(data, [])
+    shutil.copytree(data / "orders-0", data / "__consumer_offsets-3")  # never tiered
+    write_log_start(data, {"orders 0": 48})
+    with kafkalog.open_dirs(data, tiered=tiered) as dirs:
+        assert dirs["orders", 0].start_offset == 48 and len(list(dirs["orders", 0])) == 32
+        assert len(list(dirs["__consumer_offsets", 3])) == 32
+
+
+def test_without_a_topic_id_offsets_before_the_local_log_are_an_error(tmp_path: Path) -> None:
+    data = make_data(tmp_path)
+    (data / "orders-0" / "partition.metadata").unlink()
     with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
-        assert log.start_offset == 0 and log[48].offset == 48
         with pytest.raises(StorageError, match="offsets 0 to 47"):
             list(log.records())
-    write_metadata(data, topic_values("orders", {"remote.storage.enable": "false"}, topic_id=TOPIC_ID))
-    with kafkalog.open(data / "orders-0", tiered=tmp_path / "tiered.json") as log:
-        assert log.start_offset == 48
+
+
+def test_the_metadata_of_the_cluster_is_found_in_another_of_the_directories(tmp_path: Path) -> None:
+    data, other = make_data(tmp_path), tmp_path / "other"
+    write_events(data, [])
+    other.mkdir()
+    write_metadata(other, topic_values("orders", {}, topic_id=TOPIC_ID))
+    with kafkalog.open_dirs([data, other], tiered=tmp_path / "tiered.json") as dirs:
+        assert len(list(dirs["orders", 0])) == 32
 
 
 def test_a_store_that_fails_for_a_moment_is_an_error_and_is_asked_again(
