@@ -96,7 +96,11 @@ def restore_backup(
     found = remote.find(which)
     with remote.mirrored(staging, fs) as mirror:
         if moment is not None:
-            found = os.path.basename(BackupStore(mirror.path, fs=fs).find_since(moment.at_ms, which))
+            try:
+                found = os.path.basename(BackupStore(mirror.path, fs=fs).find_since(moment.at_ms, which))
+            except CorruptBackup:
+                list(map(remote.manifest, remote.ids()))  # raises why a manifest was left out
+                raise
         mirror.download(found, tell)
         return _restore_local(mirror.path, dirs, found, moment, None, fs)
 
