@@ -1,6 +1,7 @@
 """Backups in object stores: what kills, failures, other processes and mistaken arguments leave is never in the way."""
 
 import errno
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -23,6 +24,11 @@ from tests.remote.s3 import s3_server
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
 pyrage = pytest.importorskip("pyrage", reason="pyrage is not installed: pip install 'kafkalog[encryption]'")
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    return Keys(tmp_path / "key.txt")
 
 
 class Killed(BaseException):
@@ -165,11 +171,6 @@ def test_two_runs_do_not_upload_at_the_same_time(data: Path, tmp_path: Path, key
     assert others and is_whole(data, tmp_path, target)
 
 
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return Keys(tmp_path / "key.txt")
-
-
 def test_no_error_has_a_private_key_or_a_password(tmp_path: Path, keys: Keys) -> None:
     secret = keys.file.read_text().split()[-1]
     for more, words in (
@@ -247,3 +248,42 @@ def test_a_full_disk_is_not_taken_for_a_failure_of_the_store(
     assert "kafkalog-download" in (caught.value.path or "") and "the store" not in caught.value.message
     monkeypatch.undo()
     assert is_whole(data, tmp_path, target)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_failed_upload_is_not_completed_by_the_garbage_collector(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: bool
+) -> None:
+    """fsspec's buffered files write the rest when they are collected, and Azure's know no `autocommit`."""
+    memory = fsspec.filesystem("memory")
+    real = memory.open
+
+    class Blob(fsspec.spec.AbstractBufferedFile):  # type: ignore[misc]
+        def _upload_chunk(self, final: bool = False) -> bool:
+            if final:
+                with real(self.path, "wb") as file:
+                    file.write(self.buffer.getvalue())
+            return not final
+
+    def opened(path: str, mode: str = "rb", **more: Any) -> Any:
+        return Blob(memory, path, mode, **more) if mode == "wb" else real(path, mode, **more)
+
+    monkeypatch.setattr(memory, "open", opened)
+    target = RemoteBackups("memory://blobs/backups")
+    try:
+        if commits:
+            create_backup(data, target)
+            assert is_whole(data, tmp_path, target)
+        else:
+            with pytest.raises(OSError, match="gone"):
+                target.objects._write("files/half", half)
+            gc.collect()
+            assert target.objects._names("files") == set()
+    finally:
+        monkeypatch.undo()
+        memory.rm("/", recursive=True)
+
+
+def half(target: Any) -> None:
+    target.write(b"half")
+    raise ConnectionError("gone")

@@ -140,7 +140,9 @@ def _identities(age: Any, path: str) -> Sequence[Any]:
     except (age.IdentityError, ValueError):
         found = []
     if not found:
-        raise IllegalArgument("the file has no private key", path=path, hint="create one: age-keygen -o FILE")
+        raise IllegalArgument(
+            "the file has no private key, or one with a passphrase", path=path, hint="create one: age-keygen -o FILE"
+        )
     return found
 
 

@@ -236,6 +236,8 @@ class StoredObjects:
             except BaseException:
                 with suppress(Exception):
                     target.discard()
+                with suppress(Exception):
+                    target.closed = True  # else fsspec's buffered files are completed when they are collected
                 raise
             target.commit()
         except (CorruptBackup, StorageError):
