@@ -287,3 +287,17 @@ def test_a_failed_upload_is_not_completed_by_the_garbage_collector(
 def half(target: Any) -> None:
     target.write(b"half")
     raise ConnectionError("gone")
+
+
+def test_nothing_is_downloaded_for_places_that_are_refused(
+    data: Path, tmp_path: Path, target: RemoteBackups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_backup(data, target)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(target.objects, "get", lambda *_: pytest.fail("downloaded"))
+        for places, words in (([tmp_path / "full"], r"has mine\.txt"), ([tmp_path / "a", tmp_path / "b"], "2 direct")):
+            with pytest.raises(IllegalArgument, match=words):
+                restore_backup(target, places)
+    assert is_whole(data, tmp_path, target)
