@@ -25,7 +25,7 @@ from kafkalog.backup.manifest import (
 )
 from kafkalog.backup.store import JOURNAL, PARTIAL, BackupStore, Known, KnownFile
 from kafkalog.errors import StorageError
-from kafkalog.storage.names import INDEX_SUFFIXES, LOCK_FILE, LOG_SUFFIX
+from kafkalog.storage.names import INDEX_SUFFIXES, LOCK_FILE, LOG_SUFFIX, METADATA_DIRECTORY
 from kafkalog.util.fileio import File, FileSystem, make_directories
 
 RACY_NS: Final = 2_000_000_000
@@ -36,8 +36,8 @@ _CANNOT_LINK: Final = frozenset(
 """Errors for a file that can have no further name, a system without links, or a missing file."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SEGMENT_FILES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
-_GROUPS: Final = "__consumer_offsets"
-"""The topic whose records are read for the manifest."""
+_READ_HERE: Final = ("/__consumer_offsets-", f"/{METADATA_DIRECTORY}/")
+"""Directories whose records are read for the manifest."""
 _OTHERS_MAY_READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
@@ -57,7 +57,7 @@ def open_listed(fs: FileSystem, path: str) -> File:
 
 def _is_read_here(name: str) -> bool:
     """Return True for a file of a backup that is read while the backup is created."""
-    return not name.endswith(_SEGMENT_FILES) or f"/{_GROUPS}-" in name
+    return not name.endswith(_SEGMENT_FILES) or any(one in name for one in _READ_HERE)
 
 
 class BackupInProgress:
@@ -258,6 +258,7 @@ class BackupInProgress:
                 raise StorageError.from_os(error, "link to the earlier backup", path=known.path) from error
             if error.errno != errno.ENOENT or known.file.sha256 not in self._elsewhere or _is_read_here(name):
                 return None
+            self._links.add(name)  # also one that a killed backup knew: no file is here
         self.linked += known.file.size
         if known.is_on_disk:
             self._links.add(name)

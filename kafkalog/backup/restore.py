@@ -96,7 +96,13 @@ def restore_backup(
     found = remote.find(which)
     with remote.mirrored(staging, fs) as mirror:
         if moment is not None:
-            found = os.path.basename(BackupStore(mirror.path, fs=fs).find_since(moment.at_ms, which))
+            try:
+                found = os.path.basename(BackupStore(mirror.path, fs=fs).find_since(moment.at_ms, which))
+            except CorruptBackup:
+                list(map(remote.manifest, remote.ids()))  # raises why a manifest was left out
+                raise
+        _check_number(places, remote.manifest(found), remote.url)
+        _check_empty(places, fs)
         mirror.download(found, tell)
         return _restore_local(mirror.path, dirs, found, moment, None, fs)
 
@@ -110,18 +116,48 @@ def _restore_local(
     given = path_list(dirs)
     refuse_urls(*given)
     places = [os.path.realpath(one) for one in given]
-    if len(places) != len(manifest.directories) or len(set(places)) < len(places):
-        names = ", ".join(one.source for one in manifest.directories)
-        raise IllegalArgument(
-            f"{len(places)} directories are given, but the backup has {len(manifest.directories)}",
-            path=path, hint=f"give one for each of {names}, in that order",
-        )  # fmt: skip
+    _check_number(places, manifest, path)
     for place in places:
         if (place + os.sep).startswith(os.path.join(os.path.realpath(target), "")):
             raise IllegalArgument("the target is inside the directory of backups", path=place, hint="choose another")
     rewind = None if moment is None else Rewind(path, manifest, moment, store.newest_before(moment.at_ms), fs)
     _restore(path, manifest, places, rewind, Copier(fs, tell), fs)
     return manifest if rewind is None else rewind.restored(places)
+
+
+def _check_number(places: Sequence[str], manifest: Manifest, path: str) -> None:
+    if len(places) != len(manifest.directories) or len(set(places)) < len(places):
+        names = ", ".join(one.source for one in manifest.directories)
+        raise IllegalArgument(
+            f"{len(places)} directories are given, but the backup has {len(manifest.directories)}",
+            path=path, hint=f"give one for each of {names}, in that order",
+        )  # fmt: skip
+
+
+def _check_empty(places: Sequence[str], fs: FileSystem) -> None:
+    """Raise IllegalArgument, before a download, if a place holds something and no restore was interrupted."""
+    found = {one: _names_in(one, fs) for one in places if fs.exists(one)}
+    if not any({STAGING, READY} & set(names) for names in found.values()):
+        for place, names in found.items():
+            if names:
+                raise _occupied(place, names)
+
+
+def _names_in(place: str, fs: FileSystem) -> list[str]:
+    try:
+        return sorted(name for name in fs.names(place) if name != LOCK_FILE)
+    except OSError as error:
+        raise StorageError.from_os(error, "list the directory", path=place) from error
+
+
+def _contents(names: Sequence[str]) -> str:
+    return f"the directory has {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+
+
+def _occupied(place: str, names: Sequence[str]) -> IllegalArgument:
+    return IllegalArgument(
+        _contents(names), path=place, hint="restore into an empty directory, or move these files away"
+    )
 
 
 def restore_directories(
@@ -275,22 +311,15 @@ class _Staging:
         names = self._names()
         if not names or names == [STAGING] or self.is_ready():
             return
-        content = f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
         if self._read_record(self._ready_inside) or self._read_record(self._ready_beside):
             raise IllegalArgument(
-                f"the directory has {content}: the restore of another backup was interrupted here", path=self._place,
+                f"{_contents(names)}: the restore of another backup was interrupted here", path=self._place,
                 hint="run that restore again, or empty the directory",
             )  # fmt: skip
-        raise IllegalArgument(
-            f"the directory has {content}", path=self._place,
-            hint="restore into an empty directory, or move these files away",
-        )  # fmt: skip
+        raise _occupied(self._place, names)
 
     def _names(self) -> list[str]:
-        try:
-            return sorted(name for name in self._fs.names(self._place) if name != LOCK_FILE)
-        except OSError as error:
-            raise StorageError.from_os(error, "list the directory", path=self._place) from error
+        return _names_in(self._place, self._fs)
 
     def publish(self) -> None:
         """Rename all staged entries to their final names; those that a killed restore has renamed stay as they are."""

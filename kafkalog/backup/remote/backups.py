@@ -26,7 +26,7 @@ from kafkalog.tools.verify.report import Finding, Report, Severity, Sums
 from kafkalog.util.fileio import FileSystem
 
 LATEST: Final = "latest"
-_ANOTHER: Final = "restore another backup; delete this one, so that the next one uploads these files again"
+_ANOTHER: Final = "restore another backup; delete all with this object, so that the next one uploads it again"
 
 
 class RemoteBackups:
@@ -85,8 +85,16 @@ class RemoteBackups:
         return self.objects.manifest(self.find(which))
 
     def staging_for(self, default: str) -> str:
-        """Return the local directory in which backups are prepared."""
-        return self._staging or default
+        """Return the local directory in which backups are prepared. IllegalArgument if it overlaps the store."""
+        staging, store = self._staging or default, self.objects.local_path
+        if store is not None:
+            for inner, outer in ((staging, store), (store, staging)):
+                if os.path.join(inner, "").startswith(os.path.join(outer, "")):
+                    raise IllegalArgument(
+                        f"the staging directory and the store {store} overlap", path=staging,
+                        hint="choose another staging directory",
+                    )  # fmt: skip
+        return staging
 
     @contextmanager
     def mirrored(self, staging: str, fs: FileSystem) -> Iterator[Mirror]:
@@ -110,13 +118,14 @@ class RemoteBackups:
         PartitionNotFound, StorageError. CorruptBackup, IllegalArgument: the manifest of a backup that stays cannot be
         read, so that nothing is deleted.
         """
-        doomed = [self.find(one) for one in ids]
+        doomed = list(dict.fromkeys(self.find(one) for one in ids))
         kept = [self.objects.manifest(one) for one in self.ids() if one not in doomed]
         for one in doomed:
             self.objects.delete(one)
         needed = {file.sha256 for manifest in kept for file in manifest.files}
         for checksum in self.objects.all_sums() - needed:
             self.objects.delete_content(checksum)
+        self.objects.delete_leftovers()
 
     def verify(self, which: str, tell: Tell | None) -> Report:
         """Read every file of a backup from the store and compare its checksum. PartitionNotFound, IllegalArgument."""

@@ -12,6 +12,7 @@ from kafkalog.errors import CorruptBackup, IllegalArgument, MissingPackage, Stor
 SUFFIX: Final = ".age"
 """Suffix of the names of encrypted objects."""
 _MAX_KEY_FILE_BYTES: Final = 1 << 20
+_SECRET: Final = "AGE-SECRET-KEY-"
 
 
 class Encryption:
@@ -104,22 +105,27 @@ def _age() -> Any:
 def _recipients(age: Any, given: str) -> Sequence[Any]:
     """Return the public keys of a recipient, or of a file of recipients."""
     if given.startswith(("age1", "ssh-")):
-        return [_recipient(age, given)]
+        return [_recipient(age, given, ascii(given[:80]))]
     text = _read(given, "recipients").decode(errors="replace")
-    lines = [line.strip() for line in text.splitlines()]
-    found = [_recipient(age, line) for line in lines if line and not line.startswith("#")]
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    found = [
+        _recipient(age, line, f"line {number} of the file", given)
+        for number, line in lines
+        if line and not line.startswith("#")
+    ]
     if not found:
         raise IllegalArgument("the file has no recipient", path=given, hint="give age1..., or a file with such lines")
     return found
 
 
-def _recipient(age: Any, text: str) -> Any:
+def _recipient(age: Any, text: str, name: str, path: str | None = None) -> Any:
+    """Return a public key. No error has a line of a file: it may be one of private keys, given by mistake."""
     kind = age.ssh.Recipient if text.startswith("ssh-") else age.x25519.Recipient
     try:
         return kind.from_str(text)
     except age.RecipientError as error:
         raise IllegalArgument(
-            f"{ascii(text[:80])} is not a recipient: {error}", hint="give age1..., or an SSH public key"
+            f"{name} is not a recipient: {error}", path=path, hint="give age1..., or an SSH public key"
         ) from None
 
 
@@ -134,11 +140,17 @@ def _identities(age: Any, path: str) -> Sequence[Any]:
     except (age.IdentityError, ValueError):
         found = []
     if not found:
-        raise IllegalArgument("the file has no private key", path=path, hint="create one: age-keygen -o FILE")
+        raise IllegalArgument(
+            "the file has no private key, or one with a passphrase", path=path, hint="create one: age-keygen -o FILE"
+        )
     return found
 
 
 def _read(path: str, what: str) -> bytes:
+    if path.upper().startswith(_SECRET):
+        raise IllegalArgument(
+            f"a private key was given in place of a file with the {what}", hint="write the key to a file, and name it"
+        )
     try:
         with open(path, "rb") as file:
             return file.read(_MAX_KEY_FILE_BYTES)

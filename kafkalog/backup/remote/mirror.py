@@ -12,14 +12,14 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import IO, Final
 
 from kafkalog.backup.copying import Tell, create, sum_of
 from kafkalog.backup.manifest import MANIFEST, SUMS, StoredFile, read_manifest
 from kafkalog.backup.remote.objects import StoredObjects
-from kafkalog.backup.store import BackupStore, StoreLock
-from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
-from kafkalog.util.fileio import FileSystem, atomic_write, make_directories
+from kafkalog.backup.store import MARKER, BackupStore, StoreLock
+from kafkalog.errors import CorruptBackup, IllegalArgument, KafkalogError, StorageError
+from kafkalog.util.fileio import TMP_SUFFIX, FileSystem, atomic_write, make_directories
 from kafkalog.util.side_by_side import side_by_side
 
 TRANSFERS: Final = 4
@@ -41,40 +41,57 @@ class Mirror:
     def refresh(self) -> None:
         """Create the directory, and let it have the manifests of the store's backups.
 
-        A backup that a killed run prepared for this store and did not upload stays; anything else that is not in the
-        store goes. The manifest of a backup that cannot be read is left out. IllegalArgument if something else is in
-        the directory, also backups of the user's own; DirectoryLocked while another run uses it; StorageError.
+        A backup that a killed run prepared for this store and did not upload stays, if the store has all that it
+        lacks; anything else that is not in the store goes. The manifest of a backup that cannot be read is left out.
+        IllegalArgument if something else is in the directory, also backups of the user's own; DirectoryLocked while
+        another run uses it; StorageError.
         """
         with StoreLock(self.path, create=True, fs=self._fs) as store:
-            is_of_store = self._claim(store)
+            is_of_store = self._check()
             stored = self._objects.ids()
             for which in store.ids():
                 if which not in stored and not (is_of_store and self._is_prepared(which)):
                     shutil.rmtree(os.path.join(self.path, which))
+            if not is_of_store:
+                self._claim()
             for which in stored:
                 self._write_manifest(which)
 
-    def _claim(self, store: BackupStore) -> bool:
-        """Note in the directory whose mirror it is; return True if it was this store's before."""
+    def _check(self) -> bool:
+        """Return True if the directory is this store's mirror already; IllegalArgument if it is no mirror."""
         note = os.path.join(self.path, NOTE)
-        url = self._objects.url.encode()
         try:
-            is_mirror = self._fs.exists(note)
-            if not is_mirror and (store.ids() or store.unfinished()):
+            names = {*self._fs.names(self.path)} - {MARKER, *(one + TMP_SUFFIX for one in (MARKER, NOTE))}
+            if names and NOTE not in names:
                 raise IllegalArgument(
-                    "the directory has backups and is not a staging directory", path=self.path,
+                    f"the directory has {', '.join(sorted(names)[:3])} and is not a staging directory", path=self.path,
                     hint="choose another staging directory",
                 )  # fmt: skip
-            if is_mirror and self._fs.read_file(note, _MAX_NOTE_BYTES) == url:
-                return True
-            self._fs.chmod(self.path, 0o700)  # it has private files, and those of encrypted backups
-            atomic_write(self._fs, note, url)
+            return bool(names) and self._fs.read_file(note, _MAX_NOTE_BYTES) == self._objects.url.encode()
         except OSError as error:
             raise StorageError.from_os(error, "prepare the staging directory", path=self.path) from error
-        return False
+
+    def _claim(self) -> None:
+        """Note in the directory whose mirror it is."""
+        try:
+            self._fs.chmod(self.path, 0o700)  # it has private files, and those of encrypted backups
+            atomic_write(self._fs, os.path.join(self.path, NOTE), self._objects.url.encode())
+        except OSError as error:
+            raise StorageError.from_os(error, "prepare the staging directory", path=self.path) from error
 
     def _is_prepared(self, which: str) -> bool:
-        return self._fs.exists(os.path.join(self.path, which, SUMS))
+        """Return True for a complete backup whose files are here or in the store."""
+        directory = os.path.join(self.path, which)
+        if not self._fs.exists(os.path.join(directory, SUMS)):
+            return False
+        try:
+            manifest = read_manifest(directory, self._fs)
+        except CorruptBackup:
+            return False
+        stored = self._objects.sums()
+        return all(
+            file.sha256 in stored or self._fs.exists(os.path.join(directory, file.path)) for file in manifest.files
+        )
 
     def _write_manifest(self, which: str) -> None:
         directory = os.path.join(self.path, which)
@@ -101,8 +118,13 @@ class Mirror:
     def upload(self, which: str, tell: Tell | None = None) -> None:
         """Upload a backup: contents that the store lacks, then the manifest. StorageError, CorruptBackup.
 
-        StorageError if contents were deleted from the store meanwhile, so that the backup is not complete.
+        StorageError if contents were deleted from the store meanwhile, so that the backup is not complete;
+        DirectoryLocked while another run uses the directory.
         """
+        with StoreLock(self.path, fs=self._fs):
+            self._upload(which, tell)
+
+    def _upload(self, which: str, tell: Tell | None) -> None:
         directory = os.path.join(self.path, which)
         manifest = read_manifest(directory, self._fs)
         stored = self._objects.sums()
@@ -119,7 +141,14 @@ class Mirror:
         self._objects.put_manifest(manifest)
 
     def download(self, which: str, tell: Tell | None = None) -> None:
-        """Download the files of a backup and compare their checksums. CorruptBackup names the object; StorageError."""
+        """Download the files of a backup and compare their checksums. CorruptBackup names the object; StorageError.
+
+        DirectoryLocked while another run uses the directory.
+        """
+        with StoreLock(self.path, fs=self._fs):
+            self._download(which, tell)
+
+    def _download(self, which: str, tell: Tell | None) -> None:
         directory = os.path.join(self.path, which)
         manifest = self._objects.manifest(which)
         for folder in {os.path.dirname(file.path) for file in manifest.files}:
@@ -136,7 +165,7 @@ class Mirror:
             return
         try:
             with open(path + _PARTIAL, "wb") as target:
-                self._objects.get(file, target, tell)
+                self._objects.get(file, _Target(target, path), tell)
             self._fs.rename(path + _PARTIAL, path)
         except OSError as error:
             if isinstance(error, StorageError):
@@ -144,8 +173,32 @@ class Mirror:
             raise StorageError.from_os(error, "download", path=path) from error
 
     def remove(self) -> None:
-        """Remove the directory."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the directory, unless another run uses it. After a kill, what is left is still a mirror."""
+        with suppress(KafkalogError, OSError), StoreLock(self.path, fs=self._fs):
+            names = {*self._fs.names(self.path)}
+            for name in sorted(names - {NOTE, MARKER}):
+                path = os.path.join(self.path, name)
+                if self._fs.is_directory(path):
+                    shutil.rmtree(path)
+                else:
+                    self._fs.unlink_if_exists(path)
+            for name in (NOTE, MARKER):
+                self._fs.unlink_if_exists(os.path.join(self.path, name))
+            self._fs.rmdir(self.path)
+
+
+class _Target:
+    """A local file to which an object is written; its errors are not the store's."""
+
+    def __init__(self, file: IO[bytes], path: str) -> None:
+        self._file = file
+        self._path = path
+
+    def write(self, data: bytes) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            raise StorageError.from_os(error, "write the download", path=self._path) from error
 
 
 def _one_at_a_time(tell: Tell | None) -> Tell | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -14,6 +15,7 @@ from kafkalog.backup.manifest import MAX_BYTES, Manifest, StoredFile, encode_man
 from kafkalog.backup.remote.encryption import SUFFIX, Encryption
 from kafkalog.errors import CorruptBackup, IllegalArgument, IllegalState, PartitionNotFound, StorageError
 from kafkalog.storage.remote import locate
+from kafkalog.util.fileio import OS
 from kafkalog.util.remote_files import as_os_error
 
 MARKER: Final = "kafkalog.backups"
@@ -22,6 +24,8 @@ _MANIFESTS: Final = "manifests"
 _FILES: Final = "files"
 _JSON: Final = ".json"
 _PARTIAL: Final = ".partial"
+_PASSWORD: Final = re.compile(r"(://[^/:@]*):[^/]*@")
+"""The user and password in a URL; errors and reports have no password."""
 _OTHER_BACKUP: Final = "use another backup: `kafkalog backup list` shows them"
 
 
@@ -39,13 +43,19 @@ class StoredObjects:
     """
 
     def __init__(self, url: str, encryption: Encryption, options: Mapping[str, object] | None = None) -> None:
-        self.url = url.rstrip("/")
+        protocol, _, place = url.partition("://")
+        if not place.strip("/"):
+            raise IllegalArgument(
+                "the URL names no place in the store", path=url, hint="give s3://BUCKET/PATH, or file:///PATH"
+            )
+        located = f"{protocol}://{place.rstrip('/')}"
+        self.url = _PASSWORD.sub(r"\1@", located)
         self._encryption = encryption
-        found, path = locate(self.url, options)
+        found, path = locate(located, options)
         self._fs = found.remote
         self._root = found.remote_path(path)
         self._is_local = found.root in ("/file:", "/local:")
-        self.local_path = self._root if self._is_local else None
+        self.local_path = os.path.realpath(self._root) if self._is_local else None
 
     def url_of(self, name: str) -> str:
         """Return the URL of an object."""
@@ -55,9 +65,10 @@ class StoredObjects:
 
     def create(self) -> None:
         """Create the store if nothing is there. IllegalArgument if something else is; StorageError."""
-        if MARKER in self._names(""):
+        names = self._names("") - {MARKER + _PARTIAL}  # what a kill leaves
+        if MARKER in names:
             return
-        if self._names(""):
+        if names:
             raise IllegalArgument(
                 "something that is not a store of backups lies there", path=self.url, hint="choose another URL"
             )
@@ -148,6 +159,13 @@ class StoredObjects:
         """Return the SHA-256 sums of all stored contents, encrypted or not."""
         return {name for one in self._names(_FILES) if is_sum(name := one.removesuffix(SUFFIX))}
 
+    def delete_leftovers(self) -> None:
+        """Delete files that killed runs left in a directory. StorageError."""
+        for below in (_FILES, _MANIFESTS) if self._is_local else ():
+            for name in self._names(below):
+                if name.endswith(_PARTIAL):
+                    self._remove(f"{below}/{name}")
+
     # Objects
 
     def _path(self, name: str) -> str:
@@ -166,6 +184,7 @@ class StoredObjects:
 
     def _find(self, checksum: str) -> str:
         """Return the name of a content's object, encrypted or not. CorruptBackup if there is none; StorageError."""
+        self._fs.invalidate_cache(self._path(_FILES))  # another process may have added it since they were listed
         for found in (f"{_FILES}/{checksum}{SUFFIX}", f"{_FILES}/{checksum}"):
             try:
                 self._fs.info(self._path(found))
@@ -217,6 +236,8 @@ class StoredObjects:
             except BaseException:
                 with suppress(Exception):
                     target.discard()
+                with suppress(Exception):
+                    target.closed = True  # else fsspec's buffered files are completed when they are collected
                 raise
             target.commit()
         except (CorruptBackup, StorageError):
@@ -231,6 +252,7 @@ class StoredObjects:
             target.flush()
             os.fsync(target.fileno())
         os.replace(path + _PARTIAL, path)
+        OS.fsync_dir(os.path.dirname(path))
 
     def _remove(self, name: str) -> None:
         """Delete an object, if it is there."""
