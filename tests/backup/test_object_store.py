@@ -260,6 +260,16 @@ def test_something_else_is_never_taken_for_a_store(data: Path, tmp_path: Path, u
     assert verify_backup(tmp_path / "backups").ok and not {"here", "store"} & set(os.listdir(data))
 
 
+def test_a_store_in_files_is_no_directory_of_backups(data: Path, tmp_path: Path) -> None:
+    create_backup(data, f"file://{tmp_path}/store")
+    for call in (list_backups, verify_backup, lambda path: create_backup(data, path)):
+        with pytest.raises(IllegalArgument, match="is not a directory of backups"):
+            call(tmp_path / "store")
+    create_backup(data, tmp_path / "backups")
+    with pytest.raises(IllegalArgument, match="not a store of backups"):
+        create_backup(data, f"file://{tmp_path}/backups")
+
+
 def test_what_was_prepared_for_another_store_is_not_uploaded(data: Path, tmp_path: Path) -> None:
     """A run that was killed before its upload left a whole backup."""
     urls = [f"file://{tmp_path}/{name}" for name in ("first", "second")]
@@ -340,7 +350,7 @@ def test_kills_leave_the_backups_whole_and_the_next_run_ends_well(data: Path, tm
     while kill_at(tmp_path, url, nth, keys, "create_backup('data', target)"):
         kills += 1
         nth += 29
-        if (tmp_path / "store").exists() and "kafkalog.backups" in os.listdir(tmp_path / "store"):
+        if (tmp_path / "store").exists() and "kafkalog.objects" in os.listdir(tmp_path / "store"):
             assert all(verify_backup(target, one).ok for one in target.ids())
     assert kills > 5 and all(verify_backup(target, one).ok for one in target.ids())
     kills, nth = 0, 4

@@ -81,7 +81,7 @@ def is_whole(data: Path, tmp_path: Path, target: RemoteBackups) -> bool:
 
 def test_a_kill_before_the_store_has_its_marker(data: Path, tmp_path: Path, target: RemoteBackups) -> None:
     assert killed_in(os, "replace", target.objects.create)
-    assert os.listdir(tmp_path / "store") == ["kafkalog.backups.partial"]
+    assert os.listdir(tmp_path / "store") == ["kafkalog.objects.partial"]
     create(data, target, Later())
     assert is_whole(data, tmp_path, target)
 
@@ -135,7 +135,7 @@ def test_a_staging_directory_is_never_the_store_or_another_one(
     for staging in (store, store / "room"):
         with pytest.raises(IllegalArgument, match="overlap"):
             restore_backup(RemoteBackups(target.url, staging=staging), tmp_path / "restored")
-    with pytest.raises(IllegalArgument, match="not a staging directory"):
+    with pytest.raises(IllegalArgument, match="not a directory of backups"):
         create_backup(data, RemoteBackups(f"file://{tmp_path}/other", staging=store))
     assert is_whole(data, tmp_path, target)
 

@@ -18,7 +18,7 @@ from kafkalog.storage.remote import locate
 from kafkalog.util.fileio import OS
 from kafkalog.util.remote_files import as_os_error
 
-MARKER: Final = "kafkalog.backups"
+MARKER: Final = "kafkalog.objects"
 _CONTENT: Final = b"kafkalog backups of objects, version 1\n"
 _MANIFESTS: Final = "manifests"
 _FILES: Final = "files"
