@@ -29,6 +29,7 @@ STATED = {
     "pandas": ("BSD-3-Clause", "LICENSE in its wheel"),
     "protobuf": ("BSD-3-Clause", "LICENSE in its wheel: three clauses"),
     "py4j": ("BSD-3-Clause", "LICENSE.txt in its wheel: three clauses"),
+    "pyrage": ("MIT", "LICENSE in its wheel"),
     "python-dateutil": ("(Apache-2.0 AND BSD-3-Clause) OR BSD-3-Clause", "LICENSE in its wheel"),
     "uvloop": ("MIT OR Apache-2.0", "LICENSE-MIT and LICENSE-APACHE in its wheel"),
 }

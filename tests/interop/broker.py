@@ -2,7 +2,6 @@
 
 import functools
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,6 +12,7 @@ from typing import Any, Self
 from kafkalog.types import TopicPartition
 from tests.interop import toolchain
 from tests.interop.reference import RecordTuple, Reference, record_tuple
+from tests.ports import free_ports
 
 START_S = 120
 STOP_S = 60
@@ -165,15 +165,6 @@ def quick_start(version: str) -> tuple[str, ...]:
                 pass
 
     return (*plain, *toolchain.class_archive(f"broker-{version}", " ".join(toolchain.broker_command(version)), train))
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that no program listens on."""
-    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def _settings(port: int, controller: int, own: Mapping[str, str]) -> str:

@@ -29,10 +29,11 @@ from kafkalog.types import TopicPartition
 from tests.broker_directory import batch
 from tests.handover_cases import content, metadata_of
 from tests.interop import toolchain
-from tests.interop.broker import Broker, free_ports
+from tests.interop.broker import Broker
 from tests.interop.group_members import asked
 from tests.interop.ours import served_on
 from tests.interop.reference import RecordTuple, Reference
+from tests.ports import free_ports
 from tests.tools.test_handover_directories import as_an_earlier_release_did
 from tests.trees import ROOT
 

@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import pytest
 
 from kafkalog import values
 from kafkalog.values.avro_default import long_bytes
+from tests.ports import free_ports
 
 pytest.importorskip("kio", reason="the extra `server` is not installed")
 pa = pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
@@ -40,8 +40,7 @@ class Karapace:
     """The process, and calls of its REST interface."""
 
     def __init__(self, server: KafkaServer, directory: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
+        (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         config = directory / "karapace.json"
         config.write_text(json.dumps({

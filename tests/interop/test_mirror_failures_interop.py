@@ -7,7 +7,6 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from tests.commands import started
-from tests.interop import broker as brokers
 from tests.interop.broker import Broker
 from tests.interop.mirrors import (
     QUIET,
@@ -25,6 +24,7 @@ from tests.interop.mirrors import (
     write,
 )
 from tests.interop.reference import Reference
+from tests.ports import free_ports
 
 TOPICS = {"plain": {"segment.bytes": "1048576"}, "other": {}}
 KEYS = keys_of(*TOPICS)
@@ -55,7 +55,7 @@ def copied(copy: Path) -> int:
 def test_a_source_that_goes_away_and_comes_back_with_less(tmp_path: Path, reference: Reference) -> None:
     """The mirror runs all the time: over a stop, a kill, lost records, and a directory that was put back as a whole."""
     source, copy, older = tmp_path / "source", tmp_path / "copy", tmp_path / "older"
-    ports = brokers.free_ports(2)
+    ports = free_ports(2)
 
     def running() -> Broker:
         return Broker(reference, tmp_path / "work", source, QUIET, ports=ports)

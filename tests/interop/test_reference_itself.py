@@ -9,6 +9,7 @@ import pytest
 from tests import golden_cases
 from tests.interop import broker, toolchain
 from tests.interop.reference import RecordTuple, Reference, Refused, Rule
+from tests.ports import free_ports
 
 DEEP = ("--deep-iteration", "--print-data-log")
 T0 = 1_700_000_000_000
@@ -92,10 +93,9 @@ def test_an_unclean_open_looks_at_the_data_and_a_clean_one_does_not(
 
 def test_a_broker_whose_port_was_taken_takes_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A port that was free is another program's a moment later, as where two processes run tests."""
-    free = broker.free_ports
     made = broker.Broker(None, tmp_path, tmp_path / "data")
     with socket.create_server(("localhost", 0)) as taken:
-        given = [[taken.getsockname()[1], *free(1)], free(2)]
+        given = [[taken.getsockname()[1], *free_ports(1)], free_ports(2)]
         monkeypatch.setattr(broker, "free_ports", lambda count: given.pop(0))
         with made as running:
             assert not given and running.bootstrap != f"localhost:{taken.getsockname()[1]}"

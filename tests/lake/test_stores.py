@@ -1,8 +1,5 @@
 """Tables in an object store and in a catalog by name: the same rows, each once."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +13,7 @@ from kafkalog.errors import StorageError
 from kafkalog.lake.sync import sync_topic
 from tests.commands import kafkalog as command
 from tests.commands import ok
-from tests.remote.test_remote import SERVER
+from tests.remote.s3 import s3_server
 
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
 
@@ -24,18 +21,9 @@ KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS
 @pytest.fixture
 def endpoint() -> Iterator[str]:
     """The address of an object store with a bucket."""
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env=os.environ | KEYS, text=True,
-    ) as server:  # fmt: skip
-        try:
-            assert server.stdout is not None
-            port = next(int(line) for line in server.stdout if line.strip().isdigit())
-            address = f"http://127.0.0.1:{port}"
-            fsspec.filesystem("s3", key="testing", secret="testing", endpoint_url=address).mkdir("bucket")
-            yield address
-        finally:
-            server.kill()
+    with s3_server() as (_, options):
+        fsspec.filesystem("s3", **options).mkdir("bucket")
+        yield options["endpoint_url"]
 
 
 @pytest.fixture

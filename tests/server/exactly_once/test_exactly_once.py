@@ -5,7 +5,6 @@ KAFKALOG_KILLS says how many times each of them is killed; once, if nobody does.
 
 import os
 import random
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.commands import LINE, ROOT, environment
+from tests.ports import free_ports
 from tests.server.exactly_once.worker import LIBRDKAFKA, PARTITIONS
 
 KILLS = int(os.environ.get("KAFKALOG_KILLS", "1"))
@@ -70,8 +70,7 @@ def run_process(process: Killed) -> Iterator[Killed]:
 
 def server_on(directory: Path) -> tuple[Killed, str]:
     """A server on `directory`, at a port that it keeps over its restarts."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     settings = [word for name, value in SETTINGS.items() for word in ("-X", f"{name}={value}")]
     command = [*LINE, "serve", "-d", str(directory / "data"), "--listen", address, *settings]
     return Killed(command, directory / "server.log"), address

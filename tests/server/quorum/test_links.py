@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,17 +14,10 @@ from click.testing import CliRunner
 from kafkalog.cli.promote_cmd import command
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.serving import Server
+from tests.ports import free_ports
 from tests.server.client.peers import HOST, server_on
 from tests.server.looping import in_loop
 from tests.server.quorum.sets import wait_until
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @asynccontextmanager

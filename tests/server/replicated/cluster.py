@@ -19,9 +19,9 @@ from kafkalog.server.client.settings import peer_settings
 from kafkalog.server.quorum.messages import DESCRIBE_QUORUM, describe_request, read_described
 from tests.commands import ROOT, environment
 from tests.plain_reader import read_batch
+from tests.ports import free_ports
 from tests.server.replicated.checker import Copy, Key
 from tests.server.replicated.proxy import HOST, Proxy
-from tests.server.replicated.servers import free_ports
 from tests.server.replicated.slow_node import PARENT, VARIABLE
 
 NODES: Final = (1, 2, 3)

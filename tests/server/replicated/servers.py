@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -10,16 +9,9 @@ from typing import Any
 
 from kafkalog.server.serving import Server, serving
 from kafkalog.server.settings.config import ServerConfig
+from tests.ports import free_ports
 from tests.server.client.peers import HOST
 from tests.server.nodes import SMALL
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Servers(dict[int, Server]):

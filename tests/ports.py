@@ -1,0 +1,27 @@
+"""Ports for programs that have to know theirs before they listen."""
+
+import random
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+_FIRST = 10_000
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_RANDOM = random.SystemRandom()
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Return ports that no program listens on, below those that the system gives to whoever asks for any port.
+
+    One of the latter may be another socket's before the program listens on it: a proxy, say, that then connects to
+    itself.
+    """
+    end = int(_RANGE.read_text(encoding="ascii").split()[0]) if _RANGE.exists() else 32_768
+    assert end > _FIRST + 1000, f"the system gives ports from {end} on"
+    ports: list[int] = []
+    with ExitStack() as held:
+        while len(ports) < count:
+            with suppress(OSError):
+                server = held.enter_context(socket.create_server((host, _RANDOM.randrange(_FIRST, end))))
+                ports.append(server.getsockname()[1])
+    return ports
