@@ -29,6 +29,8 @@ KAFKA_44_POM = HERE / "kafka44-pom.xml"
 LAKEHOUSE_POM = HERE / "lakehouse-pom.xml"
 LAKEHOUSE_PYTHON = HERE / "lakehouse-requirements.txt"
 CLIENTS = HERE / "java_clients"
+_QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
+"""Without these, a JVM says on stdout that an archive is of other files."""
 SKIP_VARIABLE = "KAFKALOG_NO_INTEROP"
 
 
@@ -165,7 +167,7 @@ def class_archive(name: str, class_path: str, train: Callable[[tuple[str, ...]],
     archive = "classes.jsa"
     if not target.is_dir():
         make_once(target, fill)
-    return (f"-XX:SharedArchiveFile={target / archive}",) if (target / archive).exists() else ()
+    return (f"-XX:SharedArchiveFile={target / archive}", *_QUIET) if (target / archive).exists() else ()
 
 
 def clients_command(version: str) -> list[str]:

@@ -315,7 +315,7 @@ cdef inline int run_wide(Run* r, const Op* op) noexcept nogil:
         if status == PUT_OK:
             memcpy(&single, r.p, 4)
             r.p += 4
-            status = put_value(node, single)
+            status = put_value(node, <double>single)
         return status
     if op.code == OP_INT_TO_LONG or op.code == OP_INT_TO_FLOAT or op.code == OP_INT_TO_DOUBLE:
         status = take_int(r, &small)
