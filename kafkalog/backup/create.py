@@ -20,7 +20,7 @@ from kafkalog.backup.in_progress import BackupInProgress
 from kafkalog.backup.manifest import Manifest, Offsets, StoredPartition
 from kafkalog.backup.moment import Ending, Key, one_moment
 from kafkalog.backup.partition import Copied, PartitionCopy
-from kafkalog.backup.remote.backups import RemoteBackups, remote_backups
+from kafkalog.backup.remote.backups import RemoteBackups, located
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import IllegalArgument, KafkalogError, PartitionNotFound
 from kafkalog.manager.known_topics import read_known_topics
@@ -80,10 +80,10 @@ def create_backup(
     given = path_list(dirs)
     refuse_urls(*given)
     paths = [os.path.realpath(one) for one in given]
-    remote = remote_backups(target)
-    if remote is None:
-        check_places(paths, os.path.realpath(os.fspath(target)))  # type: ignore[arg-type]
-        return _create(paths, os.fspath(target), full, committed, tell, fs, clock)  # type: ignore[arg-type]
+    remote = located(target)
+    if not isinstance(remote, RemoteBackups):
+        check_places(paths, os.path.realpath(remote))
+        return _create(paths, os.fspath(remote), full, committed, tell, fs, clock)
     staging = remote.staging_for((paths or [""])[0] + _STAGING)
     for place in filter(None, (staging, remote.objects.local_path)):
         check_places(paths, place)
@@ -127,11 +127,11 @@ def delete_backups(target: Path | RemoteBackups, ids: Iterable[str], *, fs: File
     >>> list_backups("backups")
     []
     """
-    remote = remote_backups(target)
-    if remote is not None:
-        remote.delete(ids)
+    found = located(target)
+    if isinstance(found, RemoteBackups):
+        found.delete(ids)
         return
-    with StoreLock(target, fs=fs) as store:  # type: ignore[arg-type]
+    with StoreLock(found, fs=fs) as store:
         requested = list(ids)
         for one in requested:
             store.find(one)
@@ -153,7 +153,8 @@ def list_backups(target: Path | RemoteBackups, *, fs: FileSystem = OS) -> list[M
 
 def backups_of(target: Path | RemoteBackups, fs: FileSystem = OS) -> BackupStore | RemoteBackups:
     """Return the backups in a directory or in an object store, to find and to describe them."""
-    return remote_backups(target) or BackupStore(target, fs=fs)  # type: ignore[arg-type]
+    found = located(target)
+    return found if isinstance(found, RemoteBackups) else BackupStore(found, fs=fs)
 
 
 def check_places(paths: Sequence[str], target: str) -> None:

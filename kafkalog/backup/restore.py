@@ -19,7 +19,7 @@ from kafkalog.backup.copying import Copier, Tell, sync_files
 from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
-from kafkalog.backup.remote.backups import RemoteBackups, remote_backups
+from kafkalog.backup.remote.backups import RemoteBackups, located
 from kafkalog.backup.rewind.directories import Rewind
 from kafkalog.backup.rewind.plan import Moment
 from kafkalog.backup.store import LATEST, MARKER, BackupStore
@@ -83,9 +83,9 @@ def restore_backup(
     if at is None and by != "append":
         raise IllegalArgument(f"by is {by!r}, but there is no moment", hint="give `at` as well")
     moment = None if at is None else Moment.of(at, by)
-    remote = remote_backups(target)
-    if remote is None:
-        return _restore_local(os.fspath(target), dirs, which, moment, tell, fs)  # type: ignore[arg-type]
+    remote = located(target)
+    if not isinstance(remote, RemoteBackups):
+        return _restore_local(os.fspath(remote), dirs, which, moment, tell, fs)
     given = path_list(dirs)
     refuse_urls(*given)
     places = [os.path.realpath(one) for one in given]

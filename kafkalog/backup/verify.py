@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kafkalog.backup.copying import Tell, sum_of
 from kafkalog.backup.manifest import MANIFEST, SUMS, Manifest, StoredFile, read_manifest, sums_of
-from kafkalog.backup.remote.backups import RemoteBackups, remote_backups
+from kafkalog.backup.remote.backups import RemoteBackups, located
 from kafkalog.backup.store import LATEST, BackupStore
 from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
 from kafkalog.storage.names import LOCK_FILE, LOG_SUFFIX
@@ -37,15 +37,15 @@ def verify_backup(
     >>> verify_backup("backups").ok
     True
     """
-    remote = remote_backups(target)
-    if remote is not None:
+    remote = located(target)
+    if isinstance(remote, RemoteBackups):
         if deep:
             raise IllegalArgument(
                 "logs in an object store of backups are not verified", path=remote.url,
                 hint="restore the backup, and verify the restored directories",
             )  # fmt: skip
         return remote.verify(which, tell)
-    path = BackupStore(target, fs=fs).find(which)  # type: ignore[arg-type]
+    path = BackupStore(remote, fs=fs).find(which)
     sums = Sums()
     findings: list[Finding] = []
     try:

@@ -92,15 +92,17 @@ def create(
     from kafkalog.backup import create_backup, delete_backups
     from kafkalog.backup.create import backups_of
     from kafkalog.backup.damage import DAMAGED
-    from kafkalog.server.groups.stored import committed_offsets
+    from kafkalog.server.groups.stored import whole_offsets
     from kafkalog.tools.verify.directories import total_bytes
 
     common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
+    if keep is not None and recipients and not identities:
+        raise click.UsageError("--keep reads the encrypted manifests of other backups: give --identity FILE as well")
     backups = _backups(target, recipients, identities, staging)
     total = total_bytes(where) if sys.stderr.isatty() and isinstance(backups, str) else None
     with Meter("backup", total, quiet=quiet) as meter:
-        report = create_backup(where, backups, full=full, committed=committed_offsets, tell=meter.add)
+        report = create_backup(where, backups, full=full, committed=whole_offsets, tell=meter.add)
     if keep is not None:
         delete_backups(backups, backups_of(backups).ids()[:-keep])
     manifest = report.manifest

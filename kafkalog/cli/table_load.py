@@ -54,13 +54,14 @@ def load(
         source, where[0], topic, columns=columns, value_format=value_format, options=settings, partitions=partitions,
         compression=compression,
     )  # fmt: skip
-    count = 0
-    for count, one in enumerate(batches, 1):  # noqa: B007
+    has_all_rows = True
+    for one in batches:
+        has_all_rows = False
         if as_json:
             print(json.dumps(one._asdict()), flush=True)
         else:
             what = f"{common.plural(one.records, 'record')} of {common.plural(one.files, 'file')}"
             print(f"{what}; snapshot {one.snapshot}{'' if one.is_whole else ', in part'}", flush=True)
-    if not count:
+    if has_all_rows:
         common.note("kafkalog: the topic has all rows", quiet=quiet)
     return 0

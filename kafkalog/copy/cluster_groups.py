@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog.copy.cluster import LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH, ClusterClient, check
@@ -28,7 +29,7 @@ async def list_groups(client: ClusterClient) -> list[str]:
     found: set[str] = set()
     await client.read([])
     for address in client.nodes.values():
-        found |= set(await client.retried(lambda address=address: _groups_of(client, address)))  # type: ignore[misc]
+        found |= set(await client.retried(partial(_groups_of, client, address)))
     return sorted(found)
 
 

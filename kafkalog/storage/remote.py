@@ -16,11 +16,17 @@ from kafkalog.util.fileio import FileSystem
 from kafkalog.util.remote_files import RemoteFileSystem
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::[A-Za-z][A-Za-z0-9+.-]*)*://")
+_PASSWORD: Final = re.compile(r"(://[^/:@]*):[^/]*@")
 
 
 def is_url(path: object) -> bool:
     """Return True for text such as `s3://bucket/path`."""
     return isinstance(path, str) and _URL.match(path) is not None
+
+
+def without_password(url: str) -> str:
+    """Return a URL as errors and reports may show it."""
+    return _PASSWORD.sub(r"\1@", url)
 
 
 def refuse_to_write(*paths: str) -> None:
@@ -57,7 +63,8 @@ def locate(url: str, options: Mapping[str, object] | None = None) -> tuple[Remot
     except ImportError as error:
         raise MissingPackage(f"the package for {protocol}:// is not installed: {error}", hint=_hint(error)) from None
     except ValueError as error:
-        raise IllegalArgument(f"{ascii(url[:200])}: {error}", hint="use a URL that fsspec supports") from None
+        shown = ascii(without_password(url)[:200])
+        raise IllegalArgument(f"{shown}: {error}", hint="use a URL that fsspec supports") from None
     except Exception as error:
         raise StorageError(f"cannot open the store of {protocol}://: {error}") from error
     found = RemoteFileSystem(remote, protocol)

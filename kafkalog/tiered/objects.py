@@ -207,6 +207,10 @@ class PluginSegment:
         """The segment's manifest, read on first use."""
         return self._opened()[0]
 
+    def manifest_error(self, why: Exception) -> StorageError:
+        """Return the error for a manifest that cannot be right."""
+        return self._object.error(self._stem + MANIFEST, f"the manifest is damaged: {why}")
+
     def _opened(self) -> tuple[Manifest, Decrypt | None]:
         with self._lock:
             if self._known is None:
@@ -222,7 +226,7 @@ class PluginSegment:
         except FileNotFoundError as error:
             raise self._object.from_os(path, error) from error
         except (ValueError, RecursionError) as error:
-            raise self._object.error(path, f"the manifest is damaged: {error}") from None
+            raise self.manifest_error(error) from None
         if manifest.encryption is None:
             return manifest, None
         try:

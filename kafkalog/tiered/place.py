@@ -150,8 +150,8 @@ class PlaceFileSystem(VirtualFileSystem):
                     ".txnindex" not in manifest.indexes,
                 )
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError, InvalidRecord):
-            return None
+        except (KeyError, TypeError, ValueError, AttributeError, InvalidRecord) as error:
+            raise content.manifest_error(error) from None
 
     def _last_written(self, stems: Mapping[str, RemoteStatus]) -> dict[str, VirtualFile]:
         """Return the files of the copy of each base offset that was written last, and unreadable ones for gaps."""

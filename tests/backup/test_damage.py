@@ -8,8 +8,10 @@ from kafkalog.backup import create_backup, list_backups, restore_backup
 from kafkalog.cli.main import run
 from kafkalog.errors import CorruptRecord
 from kafkalog.exchange.kafka_dir import export_directory
+from kafkalog.server.groups.stored import commit_all
 from kafkalog.tools.repair.directories import repair
 from kafkalog.tools.verify.directories import verify
+from tests import commands
 from tests.backup.logs import files, fill
 from tests.backup.test_create import Later
 
@@ -113,3 +115,16 @@ def test_a_data_directory_with_damage_is_not_exported_as_one(
     assert "exported" not in captured.out and "offsets 5 to 9" in captured.err
     repair(damaged_data, excise=True, apply=True)
     assert run(line) == 0 and verify(tmp_path / "out").ok
+
+
+def test_damage_in_the_log_of_the_groups_is_noted(tmp_path: Path) -> None:
+    """The manifest has no offsets then: those before the damage may be old."""
+    fill(tmp_path / "data")
+    commit_all(str(tmp_path / "data"), {"readers": {"orders": {0: 2}}})
+    (segment,) = (one for one in (tmp_path / "data").glob("__consumer_offsets-*/*.log") if one.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    content[-10] ^= 0xFF
+    segment.write_bytes(content)
+    done = commands.kafkalog("backup", "-d", tmp_path / "data", tmp_path / "backups")
+    assert done.returncode == 1 and b"the manifest lacks group offsets" in done.stderr
+    assert [one.groups for one in list_backups(tmp_path / "backups")] == [{}]

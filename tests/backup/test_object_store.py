@@ -458,6 +458,8 @@ def test_the_command_line(data: Path, tmp_path: Path, keys: Keys) -> None:
     assert done.returncode == 2 and b"verify the restored directories" in done.stderr
     done = commands.kafkalog("backup", "-d", data, tmp_path / "here", "--recipient", keys.recipient)
     assert done.returncode == 2 and not (tmp_path / "here").exists()
+    done = commands.kafkalog("backup", "-d", data, url, "--recipient", keys.recipient, "--keep", "1")
+    assert done.returncode == 2 and b"--identity FILE" in done.stderr and RemoteBackups(url).ids() == [which]
     commands.ok("backup", "delete", url, which, *key)
     assert RemoteBackups(url).ids() == []
     for _ in range(2):

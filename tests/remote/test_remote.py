@@ -302,3 +302,9 @@ def test_what_takes_no_url_says_so_and_makes_nothing(data: Path, tmp_path: Path,
     done = commands.kafkalog(*line.split(), cwd=tmp_path)
     assert done.returncode == 2 and b"a URL was given" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "new") == ["backups", "data"]
+
+
+def test_no_error_has_the_password_of_a_url() -> None:
+    with pytest.raises(IllegalArgument) as caught:
+        locate("nowhere://me:secret@host/data")
+    assert "nowhere://me@host/data" in str(caught.value) and "secret" not in str(caught.value)

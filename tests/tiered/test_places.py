@@ -146,6 +146,19 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     assert caught.value.path == f"file://{store.path(copy, '.rsm-manifest')}"
 
 
+def test_a_manifest_whose_segment_cannot_be_right_is_named(tmp_path: Path) -> None:
+    """Without it, the copies written last would count, which may be those of a lost leader."""
+    store, copy = PluginStore(tmp_path / "store"), Copy(make_id(1), [make_batch(0, 5, 0)])
+    store.put(copy)
+    path = store.path(copy, ".rsm-manifest")
+    manifest = json.loads(path.read_text())
+    manifest["remoteLogSegmentMetadata"]["segmentLeaderEpochs"] = {"x": 0}
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(StorageError, match="manifest is damaged") as caught:
+        kafkalog.open(f"file://{tmp_path}/store/orders-{TOPIC_ID}/0")
+    assert caught.value.path == f"file://{path}"
+
+
 def test_events_decide_in_kafkas_own_file_store(tmp_path: Path) -> None:
     batches = [make_batch(n * 5, 5, 0) for n in range(3)]
     store, events = OwnStore(tmp_path / "store"), []

@@ -160,8 +160,6 @@ def _finding(severity: Severity, path: str, what: str) -> Finding:
     return Finding(severity, "object", path, what, hint=_ANOTHER)
 
 
-def remote_backups(target: Path | RemoteBackups) -> RemoteBackups | None:
-    """Return the object store that `target` names; None for a directory."""
-    if isinstance(target, RemoteBackups):
-        return target
-    return RemoteBackups(str(target)) if is_url(target) else None
+def located(target: Path | RemoteBackups) -> Path | RemoteBackups:
+    """Return the object store that `target` names if it is a URL, else `target` itself."""
+    return RemoteBackups(str(target)) if is_url(target) else target

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -14,7 +13,7 @@ from kafkalog.backup.copying import COPY_BYTES, Tell
 from kafkalog.backup.manifest import MAX_BYTES, Manifest, StoredFile, encode_manifest, is_id, is_sum, parse_manifest
 from kafkalog.backup.remote.encryption import SUFFIX, Encryption
 from kafkalog.errors import CorruptBackup, IllegalArgument, IllegalState, PartitionNotFound, StorageError
-from kafkalog.storage.remote import locate
+from kafkalog.storage.remote import locate, without_password
 from kafkalog.util.fileio import OS
 from kafkalog.util.remote_files import as_os_error
 
@@ -24,8 +23,6 @@ _MANIFESTS: Final = "manifests"
 _FILES: Final = "files"
 _JSON: Final = ".json"
 _PARTIAL: Final = ".partial"
-_PASSWORD: Final = re.compile(r"(://[^/:@]*):[^/]*@")
-"""The user and password in a URL; errors and reports have no password."""
 _OTHER_BACKUP: Final = "use another backup: `kafkalog backup list` shows them"
 
 
@@ -49,7 +46,7 @@ class StoredObjects:
                 "the URL names no place in the store", path=url, hint="give s3://BUCKET/PATH, or file:///PATH"
             )
         located = f"{protocol}://{place.rstrip('/')}"
-        self.url = _PASSWORD.sub(r"\1@", located)
+        self.url = without_password(located)
         self._encryption = encryption
         found, path = locate(located, options)
         self._fs = found.remote

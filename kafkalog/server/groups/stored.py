@@ -75,18 +75,14 @@ def _replay_of(path: str) -> tuple[Replay, KafkalogError | None]:
 
 def committed_offsets(dirs: Sequence[str]) -> Offsets:
     """Return the committed offsets of groups, for the manifest; empty without `__consumer_offsets`."""
-    from kafkalog.tools.directories import partitions
-
-    if not partitions(dirs, topic="__consumer_offsets"):
-        return {}
     return _by_group(read_groups(list(dirs)).committed)
 
 
 def whole_offsets(dirs: Sequence[str]) -> Offsets:
-    """Return the committed offsets of groups; CorruptRecord for damage, behind which newer ones may lie."""
+    """Return what `committed_offsets` does; CorruptRecord for damage, behind which newer offsets may lie."""
     found = read_groups(list(dirs))
     for error in found.damage:
-        error.hint = "newer offsets may lie behind it: mend the log of the groups, or copy without their offsets"
+        error.hint = "newer offsets may lie behind it: mend the log of the groups, or go on without their offsets"
         raise error
     return _by_group(found.committed)
 
