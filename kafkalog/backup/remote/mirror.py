@@ -203,14 +203,15 @@ class _Target:
 
 def _one_at_a_time(tell: Tell | None) -> Tell | None:
     """Return `tell` for callers in several threads."""
+    if tell is None:
+        return None
     lock = threading.Lock()
 
     def call(size: int) -> None:
-        if tell is not None:
-            with lock:
-                tell(size)
+        with lock:
+            tell(size)
 
-    return None if tell is None else call
+    return call
 
 
 def _transfer(tasks: Iterable[Callable[[], None]]) -> None:
