@@ -147,8 +147,9 @@ class BrowseApp(App[None]):
         heads, cells = fit_columns(columns, [row.thing for row in frame.rows], max(self.size.width, 20))
         table.clear(columns=True)
         sides = ["right" if column.kind in _RIGHT else "left" for column in columns]
-        for head, side in zip(heads, sides, strict=False):
-            table.add_column(Text(head, justify=side))  # type: ignore[arg-type]
+        for (head, width), side in zip(heads, sides, strict=False):
+            # measured here: the table measures cells only when it is idle, and a busy one paints before
+            table.add_column(Text(head, justify=side), width=width)  # type: ignore[arg-type]
         for row in cells:
             table.add_row(*(Text(cell, justify=side) for cell, side in zip(row, sides, strict=False)))  # type: ignore[arg-type]
         frame.cursor = max(0, min(frame.cursor, len(cells) - 1))

@@ -15,8 +15,10 @@ _LEAST: Final = {"text": 8, "name": 8, "key": 14}
 """Least width of a text column; other columns are never cut."""
 
 
-def fit_columns(columns: Sequence[Column], things: Sequence[object], width: int) -> tuple[list[str], list[list[str]]]:
-    """Return the headings and the cells, row by row, that fit in `width` terminal columns.
+def fit_columns(
+    columns: Sequence[Column], things: Sequence[object], width: int
+) -> tuple[list[tuple[str, int]], list[list[str]]]:
+    """Return the headings, each with its column's width, and the cells, row by row, that fit in `width` columns.
 
     Text columns are narrowed, keys and values to 14 columns, before a column is left out; the first column always
     stays. Every cell is safe to display.
@@ -38,4 +40,4 @@ def fit_columns(columns: Sequence[Column], things: Sequence[object], width: int)
         [cut(cell, widths[at], middle=columns[at].kind == "name") for at, cell in enumerate(row[:count])]
         for row in cells
     ]
-    return [cut(head, max(widths[at], 4)) for at, head in enumerate(heads[:count])], short
+    return [(cut(head, max(widths[at], 4)), widths[at]) for at, head in enumerate(heads[:count])], short

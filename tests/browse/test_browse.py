@@ -311,6 +311,18 @@ def test_columns_that_do_not_fit_are_left_out() -> None:
         heads, rows = fit_columns(columns, things, width)
         assert len(heads) == len(rows[0]) == count
         assert sum(columns_of(cell) + 2 for cell in rows[0]) <= max(width, 10)
+        assert [wide for _, wide in heads] == [columns_of(cell) for cell in rows[0]]
+
+
+def test_columns_have_their_width_before_the_first_paint(data: Path) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("enter", "enter")
+        screen.app._show(screen.app.frame)  # no pause behind it: what a busy app paints
+        for at, column in enumerate(screen.app.pages.ordered_columns):
+            cells = [screen.heads()[at], *(row[at] for row in screen.rows())]
+            assert column.get_render_width(screen.app.pages) >= max(map(columns_of, cells)) + 2
+
+    browse(data, steps)
 
 
 def test_what_is_in_a_record_is_read_in_60_columns(tmp_path: Path) -> None:
