@@ -42,7 +42,7 @@ _OPTIONS = (
     common.apply_option,
     click.option(
         "--follow", is_flag=True,
-        help="With --apply: copy new records and offsets of groups until SIGTERM or Ctrl-C, and end with whole batches.",
+        help="With --apply: copy new records and offsets of groups until SIGTERM or Ctrl-C.",
     ),
     click.option(
         "--poll-every", "poll_every_s", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,

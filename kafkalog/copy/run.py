@@ -33,7 +33,7 @@ class Options(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a copy follows: the offset up to which each partition is readable, and the offsets of groups."""
+    """State of a source that is followed: the readable end of each partition, and the offsets of groups."""
 
     ends: Mapping[tuple[str, int], int]
     groups: Offsets

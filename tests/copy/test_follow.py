@@ -52,7 +52,7 @@ def test_new_records_topics_and_offsets_of_groups(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "cluster"])
-def test_a_stop_in_the_middle_ends_with_whole_batches(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_ends_with_whole_batches(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The partition's report, its marker and the groups say what is there; the next run adds the rest."""
     data = tmp_path / "data"
     append(data, *(rows(5 * n, 3) for n in range(20)))

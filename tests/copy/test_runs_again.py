@@ -10,8 +10,8 @@ import kafkalog
 from kafkalog.copy import copy_topics
 from kafkalog.errors import CorruptRecord, IllegalArgument, IllegalState, TopicExists
 from kafkalog.server.groups.stored import commit_all, committed_offsets
-from tests.builder import R, batch
 from kafkalog.testing import kafka_server
+from tests.builder import R, batch
 from tests.copy.topics import SERVER, cluster_on, records_in
 
 KEEP = {"retention.ms": -1}
