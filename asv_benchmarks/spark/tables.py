@@ -56,7 +56,8 @@ def main(root: Path, data: str, bootstrap: str, topic: str, rounds: int) -> None
     spark.sql("CREATE NAMESPACE IF NOT EXISTS `default`.shop")
 
     def ours() -> None:
-        frame = spark.read.format("kafkalog").option("subscribe", topic).load(data)
+        options = {"subscribe": topic, "columns": ",".join(COLUMNS)}
+        frame = spark.read.format("kafkalog").options(**options).load(data)
         frame.select(*COLUMNS).writeTo(TABLE).using("iceberg").createOrReplace()
 
     def kafka() -> None:

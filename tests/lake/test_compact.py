@@ -8,11 +8,10 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, IllegalState, StorageError
-from kafkalog.lake import compact
+from kafkalog.lake import compact, table_load
 from kafkalog.lake.compact import compact_table, plan_groups
 from kafkalog.lake.sync import sync_topic
 from kafkalog.lake.table import LiveFile
-from kafkalog.spark import table_load
 from tests import commands
 from tests.lake.tables import Lake
 from tests.lake.test_sync import write
