@@ -17,7 +17,8 @@ SCHEMA = pa.schema([
     ("id", pa.int64()), ("big", pa.uint64()), ("ok", pa.bool_()), ("price", pa.float64()), ("short", pa.float32()),
     ('a "name"', pa.string()), ("raw", pa.binary()), ("at", pa.timestamp("us", "UTC")), ("day", pa.date32()),
     ("clock", pa.time64("us")), ("cents", pa.decimal128(10, 2)), ("order", ORDER),
-    ("map", pa.map_(pa.string(), pa.int32())), ("long", pa.large_string()), ("empty", pa.struct([])), ("none", pa.null()),
+    ("map", pa.map_(pa.string(), pa.int32())), ("long", pa.large_string()),
+    ("empty", pa.struct([])), ("none", pa.null()),
 ])  # fmt: skip
 TEXTS = [
     "", "plain", "ü \u2028 \U0001f600", 'a "quote"', "back\\slash", "line\n\t\r\b\f", "\x00\x1f\x7f", "null",
