@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kafkalog
-from kafkalog.spark.commit import Committer
+from kafkalog.landing.commit import Committer
 from kafkalog.spark.session import spark_session
 
 if TYPE_CHECKING:

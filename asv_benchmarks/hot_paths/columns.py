@@ -78,9 +78,9 @@ def spark_read(place: Place) -> Iterator[Work]:
 def spark_write(place: Place) -> Iterator[Work]:
     import pyarrow as pa
 
+    from kafkalog.landing.staging import Job
     from kafkalog.spark.sink_options import SinkOptions
     from kafkalog.spark.sink_task import stage_rows
-    from kafkalog.spark.staging import Job
 
     count = place.size(2_000, 200_000)
     rows = pa.RecordBatch.from_pydict({"value": pa.array(values(count), pa.binary())})

@@ -1,7 +1,8 @@
 """`python -m asv_benchmarks.spark`: each bar of Spark as a row, with ratios against peers run in the same call.
 
 ROWS sets the number of rows (default 5,000,000), ROUNDS how often each is measured (3); name groups to run only
-those: one, two (topics of so many partitions), compressed, narrow, sink, streams, verify, memory.
+those: one, two (topics of so many partitions), compressed, narrow, sink, streams, tables, verify, memory. The group
+tables needs a Spark of its own, 575 MB (python -m tests.interop.lakehouse fetches it): it runs only by its name.
 """
 
 import os
@@ -10,17 +11,18 @@ import tempfile
 from pathlib import Path
 
 from asv_benchmarks.measure import Row, show
-from asv_benchmarks.spark import checking, contest, memory, reading, streaming, topics, writing
+from asv_benchmarks.spark import checking, contest, memory, reading, streaming, tables, topics, writing
 from asv_benchmarks.spark.queries import Sources
 from asv_benchmarks.spark.session import session
 
 GROUPS = ("one", "two", "compressed", "narrow", "sink", "streams", "verify", "memory")
+BY_NAME = ("tables",)
 
 
 def main(wanted: list[str]) -> None:
-    unknown = set(wanted) - set(GROUPS)
+    unknown = set(wanted) - {*GROUPS, *BY_NAME}
     if unknown:
-        sys.exit(f"unknown group {', '.join(sorted(unknown))}: known are {', '.join(GROUPS)}")
+        sys.exit(f"unknown group {', '.join(sorted(unknown))}: known are {', '.join((*GROUPS, *BY_NAME))}")
     contest.ROUNDS = int(os.environ.get("ROUNDS", str(contest.ROUNDS)))
     rows = int(os.environ.get("ROWS", "5000000"))
     with tempfile.TemporaryDirectory(prefix="kafkalog-spark-") as work:
@@ -37,6 +39,12 @@ def _measure(groups: list[str], work: Path, rows: int) -> list[Row]:
     for topic in (*plain, *packed, *sized):
         topics.write(data, topic)
     bars: list[Row] = []
+    if "tables" in groups:
+        with topics.served(work, data) as broker:
+            bars += tables.table_bars(data, broker.bootstrap, plain[1], work)
+        groups = [one for one in groups if one != "tables"]
+        if not groups:
+            return bars
     with topics.served(work, data) as broker, session(scratch) as spark:
         sources = Sources(spark, data, broker.bootstrap)
         if "memory" in groups:  # before others have used the workers

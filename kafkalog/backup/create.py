@@ -17,7 +17,7 @@ from kafkalog.backup.copying import Tell
 from kafkalog.backup.damage import damage_notes, damage_of, known_damage, logs_by_directory
 from kafkalog.backup.directory import METADATA, DirectoryCopy
 from kafkalog.backup.in_progress import BackupInProgress
-from kafkalog.backup.manifest import Manifest, Offsets, StoredPartition
+from kafkalog.backup.manifest import LACKS_GROUPS, Manifest, Offsets, StoredPartition
 from kafkalog.backup.moment import Ending, Key, one_moment
 from kafkalog.backup.partition import Copied, PartitionCopy
 from kafkalog.backup.remote.backups import RemoteBackups, located
@@ -282,7 +282,7 @@ class BackupRun:
         try:
             return {} if committed is None else committed(places)
         except KafkalogError as error:
-            self._notes.append(f"the manifest lacks group offsets: {error}")
+            self._notes.append(f"{LACKS_GROUPS}{error}")
             return {}
 
     def _topics(

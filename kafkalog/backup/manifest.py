@@ -95,6 +95,8 @@ class StoredDirectory(NamedTuple):
     is_clean: bool
 
 
+LACKS_GROUPS: Final = "the manifest lacks group offsets: "
+"""Beginning of the note, before the reason, of a manifest whose `groups` are empty because they are damaged."""
 Offsets = dict[str, dict[str, dict[int, int]]]
 """Committed offsets by group, topic and partition."""
 

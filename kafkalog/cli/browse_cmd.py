@@ -20,6 +20,7 @@ from kafkalog.cli.keys_cmd import store_option
 )
 @schemas_option
 @store_option
+@common.tiered_option
 def command(
     paths: tuple[str, ...],
     dirs: tuple[str, ...],
@@ -27,6 +28,7 @@ def command(
     serdes: tuple[str, ...],
     schemas: str | None,
     store: str | None,
+    tiered: str | None,
 ) -> None:
     """Browse data directories in the terminal: partitions, segments, batches, records.
 
@@ -49,5 +51,5 @@ def command(
         select = partial(select_matching, typed)
     with common.usage_of("-s"):
         options = BrowseOptions(parse_serdes(serdes, schemas), store, select)
-    found = partitions_below(list(paths) if paths else common.need_dirs(dirs), topics)
-    browse(found, options=options)
+    fs, where = common.locate_dirs(list(paths) if paths else common.need_dirs(dirs), tiered)
+    browse(partitions_below(where, topics, fs), fs, options)

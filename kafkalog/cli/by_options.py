@@ -16,6 +16,7 @@ from kafkalog.cli.progress import Meter
 if TYPE_CHECKING:
     from kafkalog.inspect.counts import PathCounts
     from kafkalog.tools.directories import PartitionPath
+    from kafkalog.util.fileio import FileSystem
 
     class ByGiven(TypedDict):
         """Values of the options."""
@@ -81,22 +82,27 @@ def by_topic(found: Sequence[PartitionPath]) -> list[list[PartitionPath]]:
     return [topics[topic] for topic in sorted(topics)]
 
 
-def count_topics(found: Sequence[PartitionPath], counting: Counting, *, quiet: bool) -> Iterator[PathCounts]:
+def count_topics(
+    found: Sequence[PartitionPath], counting: Counting, *, quiet: bool, fs: FileSystem | None = None
+) -> Iterator[PathCounts]:
     """Yield the counts of each topic, over its selected partitions."""
     for topic in by_topic(found):
-        yield count_topic(topic, counting, quiet=quiet)
+        yield count_topic(topic, counting, quiet=quiet, fs=fs)
 
 
-def count_topic(found: Sequence[PartitionPath], counting: Counting, *, quiet: bool) -> PathCounts:
+def count_topic(
+    found: Sequence[PartitionPath], counting: Counting, *, quiet: bool, fs: FileSystem | None = None
+) -> PathCounts:
     """Return the counts of one topic; an error in what was asked for names the topic."""
     from kafkalog.errors import IllegalArgument
     from kafkalog.log.counting import count_by
-    from kafkalog.log.open import open as open_log
     from kafkalog.tools.report import report_share, segment_bytes
+    from kafkalog.util.fileio import OS
 
-    lengths = [segment_bytes(one.path) for one in found] if sys.stderr.isatty() else [0] * len(found)
+    fs = fs or OS
+    lengths = [segment_bytes(one.path, fs) for one in found] if sys.stderr.isatty() else [0] * len(found)
     with ExitStack() as stack, Meter("count", sum(lengths), quiet=quiet) as meter:
-        logs = [stack.enter_context(open_log(one.path)) for one in found]
+        logs = [stack.enter_context(common.view_log(one.path, fs)) for one in found]
         shares = {id(log): report_share(meter.add, length) for log, length in zip(logs, lengths, strict=True)}
         try:
             return count_by(

@@ -13,6 +13,7 @@ import click
 from kafkalog.util.text import one_message
 
 if TYPE_CHECKING:
+    from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
     from kafkalog.tools.directories import PartitionPath
     from kafkalog.util.fileio import FileSystem
@@ -290,16 +291,27 @@ def locate_dirs(dirs: Sequence[str], tiered: str | None = None) -> tuple[FileSys
     return OS, list(dirs)
 
 
-def find_partitions(dirs: Sequence[str], topic: str | None, numbers: Sequence[int]) -> list[PartitionPath]:
+def find_partitions(
+    dirs: Sequence[str], topic: str | None, numbers: Sequence[int], fs: FileSystem | None = None
+) -> list[PartitionPath]:
     """Return the partitions selected by -d, -t and -p, by default all; a usage error for -p alone."""
     from kafkalog.tools.directories import find, partitions
+    from kafkalog.util.fileio import OS
 
-    where = need_dirs(dirs)
+    where, fs = need_dirs(dirs), fs or OS
     if topic is not None:
-        return find(where, topic, numbers)
+        return find(where, topic, numbers, fs=fs)
     if numbers:
         raise click.UsageError("-p needs a topic: give -t TOPIC")
-    return partitions(where)
+    return partitions(where, fs=fs)
+
+
+def view_log(path: str, fs: FileSystem) -> Log:
+    """Open a partition of a file system, such as one with tiered segments, for reading."""
+    from kafkalog.log.log import Log
+    from kafkalog.storage.readonly.view import LogView
+
+    return Log(LogView(path, fs=fs), None)
 
 
 def note(text: str, *, quiet: bool = False) -> None:

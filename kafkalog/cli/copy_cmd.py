@@ -1,8 +1,9 @@
-"""`kafkalog copy`: topics with offsets, from clusters, directories, backups, tiered stores to clusters, directories."""
+"""`kafkalog copy`: topics with offsets, between clusters, directories and backups, and from tiered stores."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -10,6 +11,8 @@ from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
+    from kafkalog.copy import CopyReport
+
     class CopyOptions(TypedDict):
         """Values of the options of `copy`."""
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
         tiered: str | None
         settings: dict[str, str]
         dry_run: bool
+        follow: bool
+        poll_every_s: float
 
 _OPTIONS = (
     click.option(
@@ -30,10 +35,19 @@ _OPTIONS = (
         help="Source: kafka://HOST:PORT[,...], a data directory (repeatable), a backup, a tiered store.",
     ),
     click.option(
-        "--to", "target", required=True, metavar="PLACE", help="Target: kafka://HOST:PORT[,...], or a data directory."
+        "--to", "target", required=True, metavar="PLACE", help="Target: kafka://HOST:PORT[,...], a data directory, or "
+        "backup:PATH.",
     ),
     common.topics_option,
     common.apply_option,
+    click.option(
+        "--follow", is_flag=True,
+        help="With --apply: copy new records and offsets of groups until SIGTERM or Ctrl-C.",
+    ),
+    click.option(
+        "--poll-every", "poll_every_s", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+        metavar="SECONDS", help="With --follow: seconds from one look at the source to the next.",
+    ),
     click.option(
         "-G", "--group", "groups", multiple=True, metavar="NAME",
         help="Only offsets of this group; repeatable. Default: all groups.",
@@ -63,7 +77,7 @@ def _options(command: common.Command) -> common.Command:
 @click.command("copy")
 @_options
 def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[CopyOptions]) -> int:
-    """Copy topics with their settings, records and groups' offsets, between clusters and data directories.
+    """Copy topics with their settings, records and groups' offsets, between clusters, directories and backups.
 
     Nothing is written without --apply: the output shows what would be copied, and what the target cannot keep. A copy
     that was killed is continued by the same command, and so is one of a source that has grown; every record is written
@@ -73,27 +87,37 @@ def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[CopyOption
 
     Example: kafkalog copy --from kafka://broker-1:9092 --to data -X source.security.protocol=SSL --apply
 
-    Exit status: 0 copied, or nothing written without --apply; 1 not copied, or without the offsets of some groups; 2
-    wrong usage.
-    """
-    from kafkalog.copy import copy_topics
+    Example: kafkalog copy --from data --to kafka://broker-1:9092 --apply --follow
 
+    Exit status: 0 copied, stopped, or nothing written without --apply; 1 not copied, or without the offsets of some
+    groups; 2 wrong usage.
+    """
     common.set_verbosity(quiet, verbose)
     if given["groups"] and given["no_groups"]:
         raise click.UsageError("--group and --no-groups contradict each other")
+    if given["follow"] and given["dry_run"]:
+        raise click.UsageError("--follow writes: give --apply with it")
+    is_ok = True
     with Meter("copy", None, quiet=quiet) as meter:
-        report = copy_topics(
-            given["sources"],
-            given["target"],
-            given["topics"],
-            groups=() if given["no_groups"] else given["groups"] or None,
-            offsets=given["offsets"],
-            isolation=given["isolation_level"],
-            tiered=given["tiered"],
-            settings=given["settings"],
-            apply=not given["dry_run"],
-            progress=meter.add if meter.shown else lambda size: None,
-        )
-    for line in report.json_lines() if as_json else report.lines():
-        print(line)
-    return 0 if report.ok else 1
+        for report in _reports(given, meter.add if meter.shown else lambda size: None):
+            for line in report.json_lines() if as_json else report.lines():
+                print(line, flush=True)
+            is_ok = report.ok
+    return 0 if is_ok else 1
+
+
+def _reports(given: CopyOptions, progress: Callable[[int], object]) -> Iterator[CopyReport]:
+    from kafkalog.copy import copy_topics, follow_topics
+    from kafkalog.util.interrupts import stop_signals
+
+    common_options: dict[str, Any] = {
+        "groups": () if given["no_groups"] else given["groups"] or None, "offsets": given["offsets"],
+        "isolation": given["isolation_level"], "tiered": given["tiered"], "settings": given["settings"],
+        "progress": progress,
+    }  # fmt: skip
+    ends = given["sources"], given["target"], given["topics"]
+    if not given["follow"]:
+        yield copy_topics(*ends, **common_options, apply=not given["dry_run"])
+        return
+    with stop_signals() as is_stopped:
+        yield from follow_topics(*ends, **common_options, poll_every_s=given["poll_every_s"], is_stopped=is_stopped)

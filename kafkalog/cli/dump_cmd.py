@@ -17,6 +17,7 @@ from kafkalog.cli.decoder_options import schemas_option
 if TYPE_CHECKING:
     from kafkalog.tools.dump.options import DumpOptions
     from kafkalog.tools.dump.record_readers import RecordReader
+    from kafkalog.util.fileio import FileSystem
 
     class _Given(TypedDict):
         """Values of the command's options."""
@@ -36,13 +37,19 @@ if TYPE_CHECKING:
         key_decoder_class: str | None
         value_decoder_class: str | None
         schemas: str | None
+        tiered: str | None
         as_json: bool
 
 _PLAIN = "string"
 
 
-def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
-    """Return the named files, in order: --files takes comma-separated names, a directory stands for its files."""
+def _paths(
+    arguments: tuple[str, ...], listed: tuple[str, ...], tiered: str | None
+) -> tuple[FileSystem, list[str]]:
+    """Return the named files, in order, and their file system.
+
+    --files takes comma-separated names, a directory stands for its files; with a tiered store all are directories.
+    """
     from kafkalog.storage.readonly.listing import no_segments
     from kafkalog.tools.dump.files import files_of
     from kafkalog.util.fileio import OS
@@ -50,13 +57,18 @@ def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
     given = [name for names in listed for name in names.split(",") if name] + list(arguments)
     if not given:
         raise click.UsageError("no file: name files of a partition directory, or the directory")
+    fs: FileSystem = OS
+    if tiered is not None:
+        if not all(os.path.isdir(name) for name in given):
+            raise click.UsageError("--tiered is for whole partitions: name their directories")
+        fs, given = common.locate_dirs(given, tiered)
     paths: list[str] = []
     for name in given:
-        found = files_of(name) if os.path.isdir(name) else [name]
+        found = [one for one in files_of(name, fs=fs) if fs.exists(one)] if os.path.isdir(name) else [name]
         if not found:
-            raise no_segments(OS, name)
+            raise no_segments(fs, name)
         paths += found
-    return paths
+    return fs, paths
 
 
 def _reader(given: Mapping[str, Any]) -> Callable[[], RecordReader | None] | None:
@@ -119,6 +131,7 @@ def _decoder_class(name: str, what: str) -> Callable[[common.Command], common.Co
 @_decoder_class("--key-decoder-class", "keys")
 @_decoder_class("--value-decoder-class", "values")
 @schemas_option
+@common.tiered_option
 @common.json_option("Print one JSON object for each batch, record and entry.")
 @click.version_option(version, message="%(version)s")
 def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Unpack[_Given]) -> None:
@@ -131,9 +144,9 @@ def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Unpack[_Gi
     """
     from kafkalog.tools.dump.files import dump_files
 
-    paths = _paths(files, listed)
+    fs, paths = _paths(files, listed, given["tiered"])
     try:
-        dump_files(paths, sys.stdout.buffer, _options(given), err=sys.stderr.buffer, as_json=given["as_json"])
+        dump_files(paths, sys.stdout.buffer, _options(given), err=sys.stderr.buffer, as_json=given["as_json"], fs=fs)
     finally:
         sys.stdout.buffer.flush()
 

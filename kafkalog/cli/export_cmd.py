@@ -108,11 +108,11 @@ def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as
     if wrong:
         raise click.UsageError("kafka-dir copies whole partitions: omit options for ranges, columns, files and stores")
     from kafkalog.exchange.kafka_dir import export_directory
-    from kafkalog.server.groups.stored import committed_offsets
+    from kafkalog.server.groups.stored import whole_offsets
 
     with Meter("export", None, quiet=quiet) as meter:
         manifest = export_directory(
-            dirs, target, topics=given["topics"], committed=committed_offsets, tell=meter.add
+            dirs, target, topics=given["topics"], committed=whole_offsets, tell=meter.add
         )
     for text in manifest.notes:
         common.note(f"kafkalog: note: {text}", quiet=quiet)

@@ -86,14 +86,14 @@ def command(
 
 def _import_directory(files: tuple[str, ...], data: str, given: _Given, as_json: bool, meter: Meter) -> int:
     from kafkalog.exchange.kafka_dir import import_directory
-    from kafkalog.server.groups.stored import commit_all, committed_offsets
+    from kafkalog.server.groups.stored import commit_all, whole_offsets
 
     if len(files) != 1:
         raise click.UsageError("kafka-dir imports one data directory: name one")
     topics = () if given["topic"] is None else (given["topic"],)
     commit = commit_all if given["group_offsets"] else None
     found = import_directory(
-        files[0], data, topics=topics, resume=given["resume"], committed=committed_offsets, commit=commit,
+        files[0], data, topics=topics, resume=given["resume"], committed=whole_offsets, commit=commit,
         tell=meter.add,
     )  # fmt: skip
     if as_json:

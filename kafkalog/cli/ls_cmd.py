@@ -13,12 +13,14 @@ from kafkalog.cli import common
 @common.dir_option
 @common.topic_option()
 @common.partition_option(multiple=True)
+@common.tiered_option
 @common.json_option("Print one JSON object for each file.")
 @common.quiet_options
 def command(
     dirs: tuple[str, ...],
     topic: str | None,
     partitions: tuple[int, ...],
+    tiered: str | None,
     as_json: bool,
     quiet: bool,
     verbose: int,
@@ -27,7 +29,8 @@ def command(
 
     LENGTH is the length of the file, USED the bytes that hold data, and DISK the space that the file system allocated,
     all in bytes. The index files of an active segment are created at full length (segment.index.bytes, 10 MiB) and
-    truncated to their entries when the segment is closed.
+    truncated to their entries when the segment is closed. With --tiered the files of tiered segments are listed, too,
+    as the log is read with them.
 
     A note on stderr describes file systems on which locks or syncs may not be reliable; -v describes every file
     system.
@@ -38,13 +41,14 @@ def command(
     from kafkalog.util.filesystems import file_system_of
 
     common.set_verbosity(quiet, verbose)
-    found = common.find_partitions(dirs, topic, partitions)
+    fs, where = common.locate_dirs(common.need_dirs(dirs), tiered)
+    found = common.find_partitions(where, topic, partitions, fs)
     for directory in dirs:
         file_system = file_system_of(directory)
         if verbose or not file_system.is_safe:
             common.note(f"{directory}: {file_system}", quiet=quiet)
     for topic_partition, path in found:
-        files = list_files(path)
+        files = list_files(path, fs=fs)
         if as_json:
             for one in files:
                 fields = {"topic": topic_partition.topic, "partition": topic_partition.partition}

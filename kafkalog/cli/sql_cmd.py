@@ -19,6 +19,7 @@ from kafkalog.cli.decoder_options import COLUMN_DECODERS, schemas_option, serdes
 if TYPE_CHECKING:
     import duckdb
 
+    from kafkalog.dirs.log_dirs import LogDirs
     from kafkalog.tables.topics import TopicTables
 
     class _Given(TypedDict):
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         schemas: str | None
         isolation_level: str | None
         on_damage: str
+        tiered: str | None
         quiet: bool
         verbose: int
 
@@ -76,6 +78,7 @@ _Row = tuple[Any, ...]
 @schemas_option
 @common.isolation_option
 @common.on_damage_option
+@common.tiered_option
 @common.quiet_options
 def command(**given: Unpack[_Given]) -> int:
     """Run one query over the topics of data directories, each a table of its name; `-` reads it from stdin.
@@ -109,10 +112,12 @@ def command(**given: Unpack[_Given]) -> int:
     damage: dict[str, Any] = {"on_damage": "skip", "skipped": skipped} if given["on_damage"] == "skip" else {}
     cursors = None if given["group"] is None else given["cursors"]
     dirs = common.need_dirs(given["dirs"])
-    with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
+    with _opened(dirs, given["tiered"]) as opened, duckdb.connect(
+        config={"autoinstall_known_extensions": False}
+    ) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         with register(
-            connection, dirs, given["topics"] or None, cursor=given["group"], cursors=cursors,
+            connection, opened, given["topics"] or None, cursor=given["group"], cursors=cursors,
             lateness_ms=given["lateness_ms"], time_ranges=given["time_ranges"], isolation=isolation, **damage,
             **typed,
         ) as tables:  # fmt: skip
@@ -122,6 +127,18 @@ def command(**given: Unpack[_Given]) -> int:
                 tables.commit()
     common.report_skipped(skipped)
     return 1 if skipped else 0
+
+
+@contextmanager
+def _opened(dirs: list[str], tiered: str | None) -> Iterator[list[str] | LogDirs]:
+    """Yield the data directories, open with the tiered segments if a store is given."""
+    if tiered is None:
+        yield dirs
+        return
+    import kafkalog
+
+    with kafkalog.open_dirs(dirs, tiered=tiered) as opened:
+        yield opened
 
 
 def _duckdb() -> Any:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.inspect.rows import Rows
     from kafkalog.inspect.stats import LogStats
     from kafkalog.tools.directories import PartitionPath
+    from kafkalog.util.fileio import FileSystem
 
 _OPTIONS = (
     click.argument("paths", nargs=-1, type=click.Path(), metavar="[DIR | PARTITION]..."),
@@ -30,6 +31,7 @@ _OPTIONS = (
     click.option("--segments", is_flag=True, help="Print a row for each segment."),
     click.option("--exact", is_flag=True, help="Read everything, whatever the size of a log."),
     by_options,
+    common.tiered_option,
     common.json_option("Print one JSON object for each partition, then with --by one for each topic."),
     common.quiet_options,
 )
@@ -52,6 +54,7 @@ def command(
     batches: bool,
     segments: bool,
     exact: bool,
+    tiered: str | None,
     as_json: bool,
     quiet: bool,
     verbose: int,
@@ -73,18 +76,21 @@ def command(
 
     common.set_verbosity(quiet, verbose)
     counting = parse_counting(by)
-    found = _select_partitions(paths, dirs, topic, partitions)
+    fs, where = _located(paths, dirs, tiered)
+    found = _select_partitions(*where, topic, partitions, fs)
+    noise = quiet or (as_json and sys.stdout.isatty())
+    sampled = _collect_stats(found, fs, sizes=sizes, keys=by_key, exact=exact, quiet=noise)
+    counted = () if counting is None else count_topics(found, counting, quiet=noise, fs=fs)
     is_sound = True
     if as_json:
-        for stats in _collect_stats(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet or sys.stdout.isatty()):
+        for stats in sampled:
             print(json.dumps(stats.as_dict()), flush=True)
             is_sound = is_sound and not stats.problems
-        for counts in () if counting is None else count_topics(found, counting, quiet=quiet or sys.stdout.isatty()):
+        for counts in counted:
             print(json.dumps(counts.as_dict()), flush=True)
             is_sound = is_sound and not counts.damage
         return 0 if is_sound else 1
-    all_stats = list(_collect_stats(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet))
-    all_counts = [] if counting is None else list(count_topics(found, counting, quiet=quiet))
+    all_stats, all_counts = list(sampled), list(counted)
     tables = [*_tables(all_stats, batches=batches, segments=segments), *(one.rows for one in all_counts)]
     for number, table in enumerate(tables):
         print(("\n" if number else "") + table.text())
@@ -99,31 +105,38 @@ def command(
     return 1 if is_damaged else 0
 
 
+def _located(
+    paths: Sequence[str], dirs: Sequence[str], tiered: str | None
+) -> tuple[FileSystem, tuple[Sequence[str], Sequence[str]]]:
+    """Return the file system of the paths, or without them of the directories, and both as they are named in it."""
+    fs, found = common.locate_dirs(paths or common.need_dirs(dirs), tiered)
+    return fs, (found, ()) if paths else ((), found)
+
+
 def _select_partitions(
-    paths: Sequence[str], dirs: Sequence[str], topic: str | None, partitions: Sequence[int]
+    paths: Sequence[str], dirs: Sequence[str], topic: str | None, partitions: Sequence[int], fs: FileSystem
 ) -> list[PartitionPath]:
     from kafkalog.tools.directories import partitions_below
 
     if not paths:
-        return common.find_partitions(dirs, topic, partitions)
-    found = partitions_below(paths, [topic] if topic else [])
+        return common.find_partitions(dirs, topic, partitions, fs)
+    found = partitions_below(paths, [topic] if topic else [], fs)
     return [one for one in found if not partitions or one.topic_partition.partition in partitions]
 
 
 def _collect_stats(
-    found: Sequence[PartitionPath], *, sizes: bool, keys: bool, exact: bool, quiet: bool
+    found: Sequence[PartitionPath], fs: FileSystem, *, sizes: bool, keys: bool, exact: bool, quiet: bool
 ) -> Iterator[LogStats]:
     """Yield the figures of each partition; on a terminal, a bar counts the bytes of the logs, sampled or not."""
     from kafkalog.inspect.sample import SAMPLE_BYTES
-    from kafkalog.log.open import open as open_log
     from kafkalog.tools.report import report_share, segment_bytes
 
     most = None if exact else SAMPLE_BYTES
-    lengths = [segment_bytes(one.path) for one in found] if sys.stderr.isatty() else [0] * len(found)
+    lengths = [segment_bytes(one.path, fs) for one in found] if sys.stderr.isatty() else [0] * len(found)
     with Meter("stats", sum(lengths), quiet=quiet) as meter:
         for one, length in zip(found, lengths, strict=True):
             progress = report_share(meter.add, length)
-            with open_log(one.path) as log:
+            with common.view_log(one.path, fs) as log:
                 stats = log.stats(sizes=sizes, keys=keys, sample_bytes=most, progress=progress)
             progress(1.0)
             yield stats

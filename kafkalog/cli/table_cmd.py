@@ -1,4 +1,4 @@
-"""`kafkalog table`: topics as Iceberg and Delta tables, and back."""
+"""`kafkalog table`: topics as Iceberg and Delta tables, and back; small files of tables put together."""
 
 from __future__ import annotations
 
@@ -124,6 +124,43 @@ def sync(**given: Unpack[_Given]) -> int:
             common.note("kafkalog: the table has all records", quiet=given["quiet"])
     common.report_skipped(skipped)
     return 1 if skipped else 0
+
+
+@command.command("compact")
+@click.argument("target", metavar="TABLE")
+@click.option("--target-file-bytes", default="128M", show_default=True, metavar="SIZE", help="Approximate file size.")
+@common.settings_option("Property of the catalog or of the store", "--catalog")
+@common.json_option("Print one JSON object for each commit.")
+@common.quiet_options
+def compact(
+    target: str, target_file_bytes: str, settings: dict[str, str], as_json: bool, quiet: bool, verbose: int
+) -> int:
+    """Write the small files of TABLE, which a sync made, again as fewer ones with the same rows.
+
+    Files of less than three quarters of --target-file-bytes are small. A sync may run meanwhile. Readers of older
+    snapshots keep the old files, until the snapshots are expired (Iceberg) or vacuumed (Delta).
+
+    Example: kafkalog table compact iceberg:lake/shop.orders
+
+    Exit status: 0 done, also if there was nothing to do, 1 a conflict or another failure, 2 wrong usage.
+    """
+    common.set_verbosity(quiet, verbose)
+    from kafkalog.cli.spark_export import parse_size
+    from kafkalog.lake.compact import compact_table
+
+    size = parse_size(target_file_bytes, "--target-file-bytes")
+    commits = compact_table(target, options=settings, target_file_bytes=size)
+    for commit in commits:
+        if as_json:
+            print(json.dumps(commit._asdict()))
+        else:
+            print(
+                f"{common.plural(commit.removed, 'file')} of {commit.removed_bytes:,} bytes became "
+                f"{common.plural(commit.files, 'file')} of {commit.bytes:,}; snapshot {commit.snapshot}"
+            )
+    if not commits:
+        common.note("kafkalog: the table has no small files to put together", quiet=quiet)
+    return 0
 
 
 def _projection(fields: list[str]) -> dict[str, str]:

@@ -48,7 +48,7 @@ def load(
     where = common.need_dirs(dirs)
     if len(where) != 1:
         raise click.UsageError("a load writes to one data directory: give -d once")
-    from kafkalog.spark.table_load import load_table
+    from kafkalog.lake.table_load import load_table
 
     batches = load_table(
         source, where[0], topic, columns=columns, value_format=value_format, options=settings, partitions=partitions,

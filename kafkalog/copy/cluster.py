@@ -1,4 +1,8 @@
-"""Requests to a cluster: to the leader of a partition, the coordinator of a group, or any broker, with retries."""
+"""Requests to a cluster: to the leader of a partition, the coordinator of a group, or any broker, with retries.
+
+A request that may succeed later is repeated for `delivery.timeout.ms`, which outlasts the failover of a broker. A
+cluster that has not answered yet, and a topic that it does not have, are given up after a few attempts.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,10 @@ T = TypeVar("T")
 PRODUCE, FETCH, LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH = 0, 1, 2, 8, 9
 FIND_COORDINATOR, LIST_GROUPS, CREATE_TOPICS, INIT_PRODUCER_ID = 10, 16, 19, 22
 ATTEMPTS: Final = 8
+"""Attempts to reach a cluster for the first time, and for a topic that it does not have: about 5 s."""
 _FIRST_PAUSE_MS: Final = 50
 _MAX_PAUSE_MS: Final = 1600
+_MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _RETRIABLE: Final = frozenset({
     ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -50,11 +56,22 @@ def check(code: int, what: str, message: str | None = None) -> None:
 
 
 class ClusterClient:
-    """Connections to a cluster, opened when they are needed. Threads: one event loop owns it."""
+    """Connections to a cluster, opened when they are needed. Threads: one event loop owns it.
 
-    def __init__(self, name: str, bootstrap: Sequence[tuple[str, int]], settings: PeerSettings) -> None:
+    After `is_stopped()`, which may be called from the loop at any time, a request is not repeated.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: Sequence[tuple[str, int]],
+        settings: PeerSettings,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.name = name
         self.settings = settings
+        self._is_stopped = is_stopped
+        self._was_reached = False
         self._bootstrap = tuple(bootstrap)
         self._cluster = Cluster(None, {}, {})
         self._open: dict[tuple[str, int], PeerConnection] = {}
@@ -69,9 +86,10 @@ class ClusterClient:
 
     async def read(self, names: Sequence[str] | None = None) -> Cluster:
         """Read the cluster's nodes, and these topics, or all; PeerError if no broker answers."""
-        return await self.retried(lambda: self._read(names))
+        return await self.retried(lambda: self.try_read(names))
 
-    async def _read(self, names: Sequence[str] | None) -> Cluster:
+    async def try_read(self, names: Sequence[str] | None) -> Cluster:
+        """Read as `read` does, in one attempt."""
         cluster = await self._try_brokers(lambda connection: read_cluster(connection, names))
         self._cluster = cluster._replace(topics={**self._cluster.topics, **cluster.topics})
         return cluster
@@ -103,6 +121,7 @@ class ClusterClient:
             known = self._open.get(address)
             if known is None or not known.is_open:
                 known = self._open[address] = await connect(*address, self.settings)
+                self._was_reached = True
             return known
 
     async def leader(self, key: TopicPartition, *, is_new: bool = False) -> PeerConnection:
@@ -111,7 +130,7 @@ class ClusterClient:
         RetryLater if it has none now; the caller repeats this, so that each step is tried once.
         """
         if is_new or key.topic not in self._cluster.topics:
-            await self._read([key.topic])
+            await self.try_read([key.topic])
         topic = self._cluster.topics.get(key.topic)
         if topic is None or key.partition >= len(topic.leaders):
             raise RetryLater(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} has no partition {key}")
@@ -147,21 +166,30 @@ class ClusterClient:
 
     async def retried(self, once: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `once`; repeat it after lost connections and errors that may pass, a limited time."""
-        for attempt in range(ATTEMPTS):
+        clock, attempt = asyncio.get_running_loop(), 0
+        deadline_s = clock.time() + self.settings.delivery_ms / 1000
+        while True:
+            attempt += 1
+            is_over = self._is_stopped() or clock.time() >= deadline_s
+            is_often = is_over or attempt >= ATTEMPTS
             try:
                 return await once()
             except PeerError as error:
-                if not error.retriable or attempt == ATTEMPTS - 1:
+                if not error.retriable or (is_over if self._was_reached else is_often):
                     raise
             except RetryLater as error:
-                if attempt == ATTEMPTS - 1:
-                    if error.code == ErrorCode.LEADER_NOT_AVAILABLE:
-                        raise PeerUnreachable(error.message) from None
-                    if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                        raise UnknownTopicOrPartition(error.message) from None
-                    raise from_code(error.code or 0, error.message) from None
-            await asyncio.sleep(min(_MAX_PAUSE_MS, _FIRST_PAUSE_MS << attempt) / 1000)
-        raise AssertionError("unreachable")
+                if is_often if error.code in _MISSING else is_over:
+                    raise _final(error) from None
+            await asyncio.sleep(min(_MAX_PAUSE_MS, _FIRST_PAUSE_MS << min(attempt - 1, 10)) / 1000)
+
+
+def _final(error: RetryLater) -> KafkalogError:
+    """Return the typed error of a request that is no longer repeated."""
+    if error.code == ErrorCode.LEADER_NOT_AVAILABLE:
+        return PeerUnreachable(error.message)
+    if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return UnknownTopicOrPartition(error.message)
+    return from_code(error.code or 0, error.message)
 
 
 async def _find_coordinator(connection: PeerConnection, group: str) -> tuple[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog.copy.cluster import LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH, ClusterClient, check
@@ -26,11 +25,15 @@ class Committed(NamedTuple):
 
 async def list_groups(client: ClusterClient) -> list[str]:
     """Return the consumer groups of all brokers."""
-    found: set[str] = set()
-    await client.read([])
-    for address in client.nodes.values():
-        found |= set(await client.retried(partial(_groups_of, client, address)))
-    return sorted(found)
+
+    async def once() -> set[str]:
+        await client.try_read([])  # another attempt asks the brokers that are left
+        found: set[str] = set()
+        for address in client.nodes.values():
+            found |= set(await _groups_of(client, address))
+        return found
+
+    return sorted(await client.retried(once))
 
 
 async def _groups_of(client: ClusterClient, address: tuple[str, int]) -> list[str]:

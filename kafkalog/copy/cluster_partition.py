@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
 
-from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog.copy.batches import PlainBatch, plain_batches
 from kafkalog.copy.cluster import ClusterClient
 from kafkalog.copy.cluster_groups import commit_offsets, read_offsets
 from kafkalog.copy.cluster_producer import SEQUENCES, PartitionProducer, Producer, new_producer
-from kafkalog.copy.cluster_source import ClusterSource, list_offset
+from kafkalog.copy.cluster_source import list_offset
+from kafkalog.copy.last_batch import AGAIN, last_batch
 from kafkalog.copy.mapping import OffsetMap
 from kafkalog.copy.marker import GROUP, Marker, parse_marker
 from kafkalog.copy.report import CopiedPartition, NotKept
 from kafkalog.copy.targets import Copied, PartitionJob
-from kafkalog.errors import IllegalArgument, IllegalState, OffsetOutOfRange, TopicExists
-from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK, TIMESTAMP_TYPE_BIT
-from kafkalog.records.plain_runs import plain_row
+from kafkalog.errors import IllegalArgument, IllegalState, TopicExists
 from kafkalog.types import LATEST_TIMESTAMP
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 MARKER_BYTES: Final = 32 << 20
 """Bytes sent between two markers."""
 _LOOKS: Final = 25
 _LOOK_S: Final = 0.2
-_AGAIN: Final = "delete the topic in the target and copy it again, or append with --offsets new"
 
 
 class PartitionCopy:
@@ -53,15 +48,15 @@ class PartitionCopy:
         producer = Producer(marker.producer_id, marker.epoch, (marker.sequence + written) % SEQUENCES)
         sender = PartitionProducer(self._client, self._key, producer, end)
         try:
-            await self._send_rest(sender, marker, offsets, written)
+            stop = await self._send_rest(sender, marker, offsets, written)
         finally:
             await sender.close()
-        offsets.close(facts.stop)
-        await self._mark(marker, sender, max(facts.stop, marker.source_offset), offsets)
+        offsets.close(stop)
+        await self._mark(marker, sender, max(stop, marker.source_offset), offsets)
         before = max(0, marker.source_offset - facts.start)
         is_kept = marker.is_kept and offsets.is_identity
         report = CopiedPartition(
-            self._key.topic, self._key.partition, marker.source_start, facts.stop, marker.target_start,
+            self._key.topic, self._key.partition, marker.source_start, stop, marker.target_start,
             sender.end, before, self._records, self._size, "kept" if is_kept else "new",
         )  # fmt: skip
         return Copied(report, None if is_kept else offsets, lost, unmapped)
@@ -82,7 +77,7 @@ class PartitionCopy:
             end = await list_offset(self._client, self._key, LATEST_TIMESTAMP, 0)
         if found is not None and found.target_offset > end > 0:
             raise IllegalState(
-                f"{self._key} ends at {end} in {self._client.name}, but {found.target_offset} was copied", hint=_AGAIN
+                f"{self._key} ends at {end} in {self._client.name}, but {found.target_offset} was copied", hint=AGAIN
             )
         return end, await self._marker(found, end)
 
@@ -93,16 +88,51 @@ class PartitionCopy:
             if found.identity == self._identity:
                 return found
             if end and not is_new:
-                raise TopicExists(f"{self._key} in {self._client.name} is a copy of another topic", hint=_AGAIN)
-        producer = await new_producer(self._client)
+                raise TopicExists(f"{self._key} in {self._client.name} is a copy of another topic", hint=AGAIN)
         first = end if is_new else 0
-        sequence = (first - end) % SEQUENCES  # so that the first record that is sent has sequence 0
-        marker = Marker(
-            start, first, start, first, producer.id, producer.epoch, sequence, self._identity, start == first
-        )
-        if end == first:
-            await self._commit(marker)
-        return marker  # without one, the records there have to be those of the source: they are compared
+        marker = await self._found_again(end) if end else None
+        if marker is None:
+            if end > first:
+                raise TopicExists(
+                    f"{self._key} in {self._client.name} has records that are not the source's",
+                    hint="delete the topic there, or append all records behind them with --offsets new",
+                )
+            marker = Marker(start, first, start, first, 0, 0, 0, self._identity, start == first)
+        producer = await new_producer(self._client)
+        marker = marker._replace(producer_id=producer.id, epoch=producer.epoch)
+        await self._commit(marker)
+        return marker
+
+    async def _found_again(self, end: int) -> Marker | None:
+        """Return the position of a copy whose marker has expired: behind the last batch of the target, in the source.
+
+        That batch has its own offsets in the source, or it is the only one with these records and this time, or the
+        one before which the source has as many records as the target. None if there is none.
+        """
+        is_new, facts = self._job.offsets == "new", self._job.facts
+        try:
+            last = await last_batch(self._client, self._key, end)
+        except IllegalState:
+            if is_new:
+                return None
+            raise
+        if last is None:
+            return None
+        if not is_new and last.base_offset >= facts.start:
+            async for batch in self._batches(last.base_offset, min(end, facts.stop)):
+                if batch.runs == ((last.base_offset, last.records),) and last.is_same(batch):
+                    return Marker(0, 0, end, end, 0, 0, 0, self._identity, True)
+        counted, found = 0, list[tuple[int, int]]()
+        async for batch in self._batches(facts.start, facts.stop):
+            counted += batch.records
+            if last.is_same(batch):
+                found.append((batch.next_offset, counted))
+        same_count = [offset for offset, count in found if count == end]
+        if same_count and not is_new:
+            return Marker(facts.start, 0, same_count[0], end, 0, 0, 0, self._identity, False)
+        if len(found) != 1 or last.timestamp is None:
+            return None
+        return Marker(0, 0, found[0][0], end, 0, 0, 0, self._identity, False)
 
     def _check_source(self, marker: Marker, end: int) -> tuple[NotKept, ...]:
         """Return what the source deleted before it was copied; IllegalState if it cannot be continued."""
@@ -110,13 +140,13 @@ class PartitionCopy:
         if at > facts.end:
             raise IllegalState(
                 f"{self._key} was copied up to offset {at}, but the source ends at {facts.end}",
-                hint="the source lost records, or it is another one: " + _AGAIN,
+                hint="the source lost records, or it is another one: " + AGAIN,
             )
         if at >= facts.start:
             return ()
         if end > marker.target_offset:
             raise IllegalState(
-                f"the source deleted records of {self._key} from offset {at} on while they were copied", hint=_AGAIN
+                f"the source deleted records of {self._key} from offset {at} on while they were copied", hint=AGAIN
             )
         why = "the source deleted them before they were copied"
         return (NotKept(str(self._key), f"records of offsets {at} to {facts.start}", why),)
@@ -148,32 +178,47 @@ class PartitionCopy:
 
     # Records
 
-    async def _batches(self, start: int, stop: int) -> AsyncIterator[PlainBatch]:
-        async for chunk in self._job.source.chunks(self._key, start, stop, committed=True):
-            for batch in plain_batches(chunk, start):
-                yield batch
+    async def _batches(self, start: int, stop: int) -> AsyncGenerator[PlainBatch]:
+        async with aclosing(self._job.source.chunks(self._key, start, stop, committed=True)) as chunks:
+            async for chunk in chunks:
+                for batch in plain_batches(chunk, start):
+                    yield batch
 
-    async def _send_rest(self, sender: PartitionProducer, marker: Marker, offsets: OffsetMap, written: int) -> None:
-        """Skip the `written` records after the marker, which the target has, and send all others."""
-        async for batch in self._batches(max(marker.source_offset, self._job.facts.start), self._job.facts.stop):
-            if written:
-                if batch.records > written:
-                    raise self._differs(marker)
-                written -= batch.records
-                self._add(offsets, batch)
-                if not written and not await self._is_last(batch, sender.end):
-                    raise self._differs(marker)
-                continue
-            self._add(offsets, batch)
-            if self._job.offsets == "keep" and not offsets.is_identity:
-                raise IllegalArgument(
-                    f"{self._key} has a gap before offset {batch.runs[-1][0]}: offsets cannot be kept from there on",
-                    offset=batch.runs[-1][0], hint="omit --offsets keep",
-                )  # fmt: skip
-            await self._send(sender, batch, marker, offsets)
+    async def _send_rest(self, sender: PartitionProducer, marker: Marker, offsets: OffsetMap, written: int) -> int:
+        """Skip the `written` records after the marker, which the target has, and send all others.
+
+        Returns the offset in the source up to which everything is copied: below the end only after a stop.
+        """
+        reached = first = max(marker.source_offset, self._job.facts.start)
+        async with aclosing(self._batches(first, self._job.facts.stop)) as batches:
+            async for batch in batches:
+                if written:
+                    if batch.records > written:
+                        raise self._differs(marker)
+                    written -= batch.records
+                    self._add(offsets, batch)
+                    if not written and not await self._is_last(batch, sender.end):
+                        raise self._differs(marker)
+                elif self._job.is_stopped():
+                    await sender.flush()
+                    return reached
+                else:
+                    self._add(offsets, batch)
+                    self._check_kept(offsets, batch)
+                    await self._send(sender, batch, marker, offsets)
+                reached = batch.next_offset
         if written:
             raise self._differs(marker)
         await sender.flush()
+        return self._job.facts.stop
+
+    def _check_kept(self, offsets: OffsetMap, batch: PlainBatch) -> None:
+        """Raise IllegalArgument if offsets are to be kept and the batch, which was just added, comes after a gap."""
+        if self._job.offsets == "keep" and not offsets.is_identity:
+            raise IllegalArgument(
+                f"{self._key} has a gap before offset {batch.runs[-1][0]}: offsets cannot be kept from there on",
+                offset=batch.runs[-1][0], hint="omit --offsets keep",
+            )  # fmt: skip
 
     def _add(self, offsets: OffsetMap, batch: PlainBatch) -> None:
         for first, count in batch.runs:
@@ -196,31 +241,17 @@ class PartitionCopy:
         if marker.target_offset == marker.target_start == 0:
             return TopicExists(
                 f"{self._key} in {self._client.name} has records that are not the source's",
-                hint="delete the topic there, or append behind them with --offsets new: all records, also those of an "
-                "earlier copy whose marker has expired",
+                hint="delete the topic there, or append all records behind them with --offsets new",
             )
         return IllegalState(
             f"{self._key} in {self._client.name} has other records than the source after offset {marker.target_offset}",
-            hint="the source was compacted meanwhile, or others write to the topic: " + _AGAIN,
+            hint="the source was compacted meanwhile, or others write to the topic: " + AGAIN,
         )
 
     async def _is_last(self, batch: PlainBatch, end: int) -> bool:
         """Return True if the target's last batch has the records of `batch`; IllegalState if it was deleted there."""
-        table = scan(batch.data, check_crc=False)
-        wanted = _payload(batch.data, table, 0)
-        try:
-            async for chunk in ClusterSource(self._client).chunks(self._key, end - 1, end, committed=False):
-                for row in range(chunk.first, chunk.last):
-                    found = chunk.batches[row]
-                    if found.last_offset == end - 1 and _payload(chunk.data, chunk.batches, row) == wanted:
-                        is_stamped = bool(found.attributes & TIMESTAMP_TYPE_BIT)  # with the broker's time
-                        return is_stamped or found.base_timestamp == table[0].base_timestamp
-        except OffsetOutOfRange:
-            raise IllegalState(
-                f"{self._key} has no record before its end in {self._client.name} to compare with the source",
-                offset=end - 1, hint="retention deleted it there, if the copy was killed before: " + _AGAIN,
-            ) from None
-        return False
+        last = await last_batch(self._client, self._key, end)
+        return last is not None and last.is_same(batch)
 
     # The marker
 
@@ -238,12 +269,3 @@ class PartitionCopy:
             raise IllegalState(
                 f"group {GROUP} has members in {self._client.name}", hint="its name is reserved for copies: stop them"
             )
-
-
-def _payload(data: Buffer, table: BatchTable, row: int) -> bytes:
-    """Return the uncompressed records of a v2 batch, without the header."""
-    if table.attributes(row) & CODEC_MASK:
-        data, table = plain_row(data, table, row)
-        row = 0
-    begin = table.position(row)
-    return bytes(memoryview(data)[begin + BATCH_OVERHEAD_BYTES : begin + table.size(row)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafkalog._core.batch.scan import BatchTable, scan
@@ -77,7 +77,7 @@ class ClusterSource:
     async def _offset(self, key: TopicPartition, timestamp: int, isolation: int) -> int:
         return await list_offset(self._client, key, timestamp, isolation)
 
-    async def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncIterator[Chunk]:
+    async def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncGenerator[Chunk]:
         """Yield batches, as `Source.chunks`; the next fetch is on its way while a chunk is in use."""
         pending = asyncio.ensure_future(self._fetch(key, start, stop)) if start < stop else None
         expected = start

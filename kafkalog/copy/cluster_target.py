@@ -105,6 +105,9 @@ class ClusterTarget:
         """Return the offsets that a group has in the target."""
         return {key: one.offset for key, one in (await read_offsets(self._client, group, keys)).items()}
 
+    async def finish(self) -> None:
+        """Do nothing: records are visible once they are acknowledged."""
+
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()

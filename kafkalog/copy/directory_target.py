@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from kafkalog.config.broker import BrokerConfig
@@ -18,6 +19,7 @@ from kafkalog.copy.facts import TargetTopic, TargetTraits
 from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.report import CopiedPartition, NotKept
 from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
+from kafkalog.dirs.open import open_dirs
 from kafkalog.errors import IllegalState
 from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.jobs import write_each
@@ -46,17 +48,7 @@ class DirectoryTarget:
 
     async def existing(self, names: Sequence[str]) -> dict[str, TargetTopic]:
         """Return those of the topics that exist; the directory is only read."""
-        from kafkalog.dirs.open import open_dirs
-
-        if not os.path.isdir(self._path):
-            return {}
-        with open_dirs(self._path) as dirs:
-            found = {name: topic for name, topic in dirs.topics.items() if name in names}
-            topics = {}
-            for name, topic in found.items():
-                ends = {number: dirs[name, number].end_offset for number in topic.partitions}
-                topics[name] = TargetTopic(topic.settings, ends, ends)
-            return topics
+        return topics_in(self._path, names)
 
     async def check(self, plan: TopicPlan) -> None:
         """Raise ConfigError for settings that are not valid."""
@@ -88,13 +80,8 @@ class DirectoryTarget:
         assert log is not None
         lost = await self._position(log, job)
         before, written = log.log_end_offset, _Written()
-        async for chunk in job.source.chunks(
-            job.key, max(before, job.facts.start), job.facts.stop, committed=job.isolation == "read_committed"
-        ):
-            for data, records in _pieces(chunk, job, log.config.segment_size):
-                _append(manager, log, data)
-                written.add(len(data), records)
-                job.progress(len(data))
+        is_whole = await self._append_all(log, job, written)
+        stop = job.facts.stop if is_whole else max(job.facts.start, min(job.facts.stop, log.log_end_offset))
         log.update_high_watermark(log.log_end_offset)
         _trim(log, job.facts.start)
         log.flush()
@@ -102,10 +89,24 @@ class DirectoryTarget:
             write_each(manager, write)
         done = max(0, min(before, job.facts.stop) - job.facts.start)
         report = CopiedPartition(
-            job.key.topic, job.key.partition, job.facts.start, job.facts.stop, log.log_start_offset,
+            job.key.topic, job.key.partition, job.facts.start, stop, log.log_start_offset,
             log.log_end_offset, done, written.records, written.size, "kept",
         )  # fmt: skip
         return Copied(report, None, lost)
+
+    async def _append_all(self, log: UnifiedLog, job: PartitionJob, written: _Written) -> bool:
+        """Append what the log lacks; return False if a stop ended it before."""
+        first = max(log.log_end_offset, job.facts.start)
+        chunks = job.source.chunks(job.key, first, job.facts.stop, committed=job.isolation == "read_committed")
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                for data, records in _pieces(chunk, job, log.config.segment_size):
+                    if job.is_stopped():
+                        return False
+                    _append(self._logs().manager, log, data)
+                    written.add(len(data), records)
+                    job.progress(len(data))
+        return True
 
     async def _position(self, log: UnifiedLog, job: PartitionJob) -> tuple[NotKept, ...]:
         """Make the log's end the offset to continue from; check that the log has the source's records."""
@@ -144,7 +145,6 @@ class DirectoryTarget:
 
     async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
         """Commit offsets of groups where they are not ahead already. Errors as for `commit_all`."""
-        await self.close()  # the groups' log is opened like any other
         known = whole_offsets([self._path])
         wanted: dict[str, dict[str, dict[int, int]]] = {}
         for group, found in offsets.items():
@@ -155,6 +155,7 @@ class DirectoryTarget:
         left = {group: f"the target has a {brokers[group]} group of this name" for group in wanted if group in brokers}
         own = {group: found for group, found in wanted.items() if group not in brokers}
         if own:
+            await self.close()  # the groups' log is opened like any other
             commit_all(self._path, own)
         return left
 
@@ -163,11 +164,27 @@ class DirectoryTarget:
         own = whole_offsets([self._path]).get(group, {})
         return {key: own[key.topic][key.partition] for key in keys if key.partition in own.get(key.topic, {})}
 
+    async def finish(self) -> None:
+        """Do nothing: the log is what readers see."""
+
     async def close(self) -> None:
         """Close the logs and release the lock."""
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
+
+
+def topics_in(path: str, names: Sequence[str]) -> dict[str, TargetTopic]:
+    """Return those of the topics that a data directory has, with the ends of their partitions; it is only read."""
+    if not os.path.isdir(path):
+        return {}
+    with open_dirs(path) as dirs:
+        topics = {}
+        for name, topic in dirs.topics.items():
+            if name in names:
+                ends = {number: dirs[name, number].end_offset for number in topic.partitions}
+                topics[name] = TargetTopic(topic.settings, ends, ends)
+        return topics
 
 
 class _Written:

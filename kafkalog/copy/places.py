@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
+from kafkalog.backup.store import MARKER
 from kafkalog.errors import IllegalArgument
+from kafkalog.storage.remote import is_url
 
 CLUSTER: Final = "kafka://"
+BACKUP: Final = "backup:"
 
 
 def is_cluster(place: str) -> bool:
     """Return True for the address of a cluster."""
     return place.startswith(CLUSTER)
+
+
+def backups_of(place: str) -> str | None:
+    """Return the directory of backups that a target names: by `backup:PATH`, or because it is one; else None."""
+    if place.startswith(BACKUP):
+        if not place.removeprefix(BACKUP):
+            raise IllegalArgument(f"{place!r} has no path", hint="write backup:PATH")
+        return place.removeprefix(BACKUP)
+    return place if not is_url(place) and os.path.exists(os.path.join(place, MARKER)) else None
 
 
 def parse_addresses(place: str) -> list[tuple[str, int]]:

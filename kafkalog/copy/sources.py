@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from kafkalog.backup.manifest import MANIFEST, Offsets, read_manifest
@@ -46,7 +46,7 @@ class Source(Protocol):
         """
         ...
 
-    def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncIterator[Chunk]:
+    def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncGenerator[Chunk]:
         """Yield the batches that hold offsets in [start, stop), whole and checked, in order.
 
         `committed` leaves out control batches and aborted ones. CorruptRecord, OffsetOutOfRange, StorageError and
@@ -88,7 +88,7 @@ class LogFiles:
             partitions[number] = SourcePartition(start, max(start, stop), end, survey)
         return SourceTopic(name, topic_id, settings, partitions)
 
-    async def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncIterator[Chunk]:
+    async def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncGenerator[Chunk]:
         """Yield batches, as `Source.chunks`."""
         for chunk in self._chunks(key, start, stop, committed):
             yield chunk
@@ -168,7 +168,8 @@ class DirectorySource(LogFiles):
         return found.topic_id, settings, found.partitions
 
     async def names(self) -> list[str]:
-        """Return the names of all topics."""
+        """Return the names of all topics; those that were created since the last call are read like the others."""
+        self._topics = self._dirs.topics
         return sorted(self._topics)
 
     async def groups(self, topics: Sequence[str]) -> Offsets:
@@ -247,6 +248,11 @@ def open_files(places: Sequence[str], tiered: str | None = None) -> DirectorySou
             dirs = [os.path.join(place, one.name) for one in manifest.directories]
             return DirectorySource(place, dirs, manifest.groups, tiered)
     return DirectorySource(name, places, tiered=tiered)
+
+
+def is_backup(place: str) -> bool:
+    """Return True for a backup or a directory of backups."""
+    return not is_url(place) and any(os.path.exists(os.path.join(place, name)) for name in (MARKER, MANIFEST))
 
 
 def find_tiered(place: str) -> dict[TopicPartition, str]:

@@ -20,7 +20,7 @@ class PartitionJob(NamedTuple):
     """A partition to copy: its topic, its facts, the source, and the options.
 
     `lowest_group_offset` is the lowest offset that a group has committed; None if no group has one. `progress` is
-    called with the bytes written.
+    called with the bytes written. After `is_stopped()` the copy ends with the batch in hand.
     """
 
     key: TopicPartition
@@ -31,6 +31,7 @@ class PartitionJob(NamedTuple):
     isolation: str
     lowest_group_offset: int | None
     progress: Callable[[int], object]
+    is_stopped: Callable[[], bool] = lambda: False
 
 
 class Copied(NamedTuple):
@@ -81,6 +82,10 @@ class Target(Protocol):
 
     async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offsets that a group has in the target, for those partitions that have one."""
+        ...
+
+    async def finish(self) -> None:
+        """Make what was copied and committed visible, if that takes a step of its own."""
         ...
 
     async def close(self) -> None:

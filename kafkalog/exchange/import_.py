@@ -10,7 +10,7 @@ import kafkalog
 from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage, PartitionNotFound
 from kafkalog.exchange.kafka_dir import is_exported
-from kafkalog.exchange.targets import StagedFor, no_time, place_all
+from kafkalog.landing.targets import StagedFor, no_time, place_all
 from kafkalog.records.packing import Compression, choose, parse_compression
 from kafkalog.storage.names import validate_topic
 from kafkalog.storage.remote import refuse_urls

@@ -19,10 +19,18 @@ from kafkalog.backup.create import BackupRun, Committed, check_places
 from kafkalog.backup.damage import refuse_damage
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.in_progress import BackupInProgress
-from kafkalog.backup.manifest import Manifest, Offsets, encode_manifest, parse_manifest
+from kafkalog.backup.manifest import LACKS_GROUPS, Manifest, Offsets, encode_manifest, parse_manifest
 from kafkalog.backup.restore import STAGING
 from kafkalog.backup.store import StoreLock
-from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError, TopicExists, UnknownTopicOrPartition
+from kafkalog.errors import (
+    CorruptBackup,
+    IllegalArgument,
+    IllegalState,
+    KafkalogError,
+    StorageError,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicStore
@@ -59,7 +67,8 @@ def export_directory(
 ) -> Manifest:
     """Export topics of a data directory, by default all, to the data directory `target`, which is missing or empty.
 
-    After a kill, the next run resumes: the copies made so far are beside the target. A log with damage is not exported:
+    After a kill, the next run resumes: the copies made so far are beside the target. If `committed` raises an error for
+    the groups' offsets, the manifest has none, and a note. A log with damage is not exported:
     CorruptRecord is raised and `target` is unchanged. Raises UnknownTopicOrPartition; IllegalArgument for a non-empty
     target and for several data directories; otherwise as `create_backup`.
     """
@@ -76,7 +85,7 @@ def export_directory(
     if missing or not existing:
         raise UnknownTopicOrPartition(f"there is no topic {missing[0] if missing else 'to export'}", path=paths[0])
     wanted = frozenset(topics or existing)
-    groups: Offsets = {} if committed is None else _filter_topics(committed(paths), wanted)
+    groups, notes = _read_groups(committed, paths, wanted)
     with StoreLock(place + _STORE, create=True, fs=fs) as store:
         now_ms = SYSTEM_CLOCK.milliseconds()
         with BackupInProgress(store, store.known(), now_ms, fs=fs, tell=tell) as backup:
@@ -85,7 +94,7 @@ def export_directory(
             if run.damage:
                 shutil.rmtree(store.path)
                 refuse_damage(run.damage)
-            manifest = manifest._replace(topics=_settings(paths, wanted, fs))
+            manifest = manifest._replace(topics=_settings(paths, wanted, fs), notes=(*manifest.notes, *notes))
             backup.commit(manifest)
         copied = os.path.join(store.path, backup.id, "dir0")
         _finish_directory(copied, manifest, fs)
@@ -95,6 +104,16 @@ def export_directory(
             fs.fsync_dir(os.path.dirname(place))
             shutil.rmtree(store.path)
     return manifest
+
+
+def _read_groups(
+    committed: Committed | None, paths: Sequence[str], topics: frozenset[str]
+) -> tuple[Offsets, list[str]]:
+    """Return the groups' offsets in these topics; a note in place of all of them if some are damaged."""
+    try:
+        return ({} if committed is None else _filter_topics(committed(paths), topics)), []
+    except KafkalogError as error:
+        return {}, [f"{LACKS_GROUPS}{error}"]
 
 
 def _filter_topics(groups: Offsets, topics: frozenset[str]) -> Offsets:
@@ -146,6 +165,7 @@ def import_directory(
     committed offsets in these topics, from the manifest or, without one, from `committed`. It is not called if
     `__consumer_offsets` itself is copied.
 
+    Nothing is imported if `committed` raises an error, or if the manifest lacks the groups' offsets (IllegalState).
     Raises TopicExists for an existing partition; UnknownTopicOrPartition; InconsistentTopicId for a topic that has
     another id in `data`; IllegalArgument if one directory is inside the other; CorruptBackup for a file that changed
     since the export; DirectoryLocked while another process writes to either directory; StorageError.
@@ -158,6 +178,8 @@ def import_directory(
     if missing or not found:
         raise UnknownTopicOrPartition(f"there is no topic {missing[0] if missing else 'to import'}", path=origin)
     manifest = _read_manifest(origin, fs)
+    needs_groups = commit is not None and OFFSETS not in {one.topic_partition.topic for one in found}
+    groups = _groups_to_commit(manifest, committed, origin) if needs_groups else {}
     sums = None if manifest is None else _checksums(manifest)
     is_backup = os.path.isdir(os.path.join(origin, LOCK_FILE))  # no one writes to a backup
     locks = [LogDir.acquire(place, fs=fs, create=True, exclusive=True)]
@@ -178,11 +200,24 @@ def import_directory(
         for one in locks:
             one.release()
     if commit is not None and OFFSETS not in {one.topic_partition.topic for one in missing_partitions}:
-        groups = manifest.groups if manifest is not None else {} if committed is None else committed([origin])
         wanted = _filter_topics(groups, frozenset(one.topic_partition.topic for one in found))
         if wanted:
             commit(place, wanted)
     return missing_partitions
+
+
+def _groups_to_commit(manifest: Manifest | None, committed: Committed | None, origin: str) -> Offsets:
+    """Return the groups' offsets of an export, or of another data directory; IllegalState if the export has none."""
+    if manifest is None:
+        return {} if committed is None else committed([origin])
+    for note in manifest.notes:
+        if note.startswith(LACKS_GROUPS):
+            reason = note.removeprefix(LACKS_GROUPS).partition(" Hint: ")[0]
+            raise IllegalState(
+                f"the export has no offsets of groups: {reason}", path=os.path.join(origin, EXPORT_FILE),
+                hint="mend the log of the groups and export again, or import without --group-offsets",
+            )  # fmt: skip
+    return manifest.groups
 
 
 def _read_manifest(origin: str, fs: FileSystem) -> Manifest | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.bytes.crc import crc32c
-from kafkalog.exchange.targets import StagedFor, no_time, place_all
+from kafkalog.landing.targets import StagedFor, no_time, place_all
 from kafkalog.records.format import TIMESTAMP_TYPE_BIT
 from kafkalog.records.placer import Placer
 

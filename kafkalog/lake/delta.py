@@ -246,7 +246,13 @@ class DeltaLakeTable:
                     hint="run OPTIMIZE or REORG ... APPLY (PURGE) in the engine that wrote them",
                 )  # fmt: skip
             actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
-        return [LiveFile(unquote(one["path"]), one) for one in actions]  # paths in Delta's log are URLs
+        return [  # paths in Delta's log are URLs
+            LiveFile(
+                unquote(one["path"]), one, one["size_bytes"],
+                tuple(one[f"partition.{name}"] for name in self._partition_columns),
+            )
+            for one in actions
+        ]  # fmt: skip
 
     def read_file(self, file: LiveFile, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows of a data file, with the columns of today, those of its partition included."""
@@ -268,7 +274,7 @@ class DeltaLakeTable:
                 yield fitted(batch, wanted)
 
     def commit(
-        self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions
+        self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions | None
     ) -> None:
         """Commit a version with the files and the positions; it fails if another one was committed meanwhile."""
         from deltalake import CommitProperties
@@ -276,19 +282,22 @@ class DeltaLakeTable:
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
 
-        now = SYSTEM_CLOCK.milliseconds()
+        now, is_new = SYSTEM_CLOCK.milliseconds(), positions is not None
         listed = [name for name in (self.properties.get(STATISTICS_COLUMNS) or "").split(",") if name]
         bounded = frozenset(listed) if {*listed} <= {*_bounded(self._file_schema)} else frozenset[str]()
         actions: list[Any] = [
-            AddAction(one.path, one.size, self._written_partition(one), now, True, _statistics(one, bounded))
+            AddAction(one.path, one.size, self._written_partition(one), now, is_new, _statistics(one, bounded))
             for one in added
         ]
         actions += [
-            RemoveAction(one.path, True, now, one.entry["size_bytes"], self._live_partition(one)) for one in removed
+            RemoveAction(one.path, is_new, now, one.size, self._live_partition(one)) for one in removed
         ]
-        properties = CommitProperties(
-            {"kafkalog": positions.text()}, max_commit_retries=0, app_transactions=self._transactions(positions, now)
-        )
+        properties = CommitProperties(max_commit_retries=0)
+        if positions is not None:
+            properties = CommitProperties(
+                {"kafkalog": positions.text()}, max_commit_retries=0,
+                app_transactions=self._transactions(positions, now),
+            )  # fmt: skip
         with store_errors("commit to the table", self.name):
             try:
                 self._table.create_write_transaction(

@@ -244,7 +244,10 @@ class IcebergTable:
                 "the table has delete files, which an upsert cannot keep", path=self.name,
                 hint="run rewrite_data_files in the engine that wrote them",
             )  # fmt: skip
-        return [LiveFile(task.file.file_path, task) for task in tasks]
+        return [
+            LiveFile(one.file.file_path, one, one.file.file_size_in_bytes, (one.file.spec_id, *one.file.partition))
+            for one in tasks
+        ]
 
     def read_file(self, file: LiveFile, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows of a data file, with the table's columns of today, which field ids find in it.
@@ -269,7 +272,7 @@ class IcebergTable:
                 yield fitted(pa.RecordBatch.from_arrays(arrays, names=[one.name for one in present.values()]), wanted)
 
     def commit(
-        self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions
+        self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions | None
     ) -> None:
         """Commit a snapshot with the files and positions; the catalog compares the snapshot that it is based on."""
         from pyiceberg.exceptions import CommitFailedException
@@ -277,21 +280,28 @@ class IcebergTable:
         with store_errors("commit to the table", self.name):
             sequence = self._table.metadata.next_sequence_number()
             change = self._table.transaction()
-            update = change.update_snapshot(snapshot_properties={self._key: positions.text()})
-            appends = update.merge_append if self.properties.get(_MERGES) == "true" else update.fast_append
-            producer = update.overwrite() if removed else appends()
-            with producer:
+            with self._producer(change, bool(removed), positions) as producer:
                 for file in added:
                     producer.append_data_file(self._data_file(file))
                 for live in removed:
                     producer.delete_data_file(live.entry.file)
-            change.set_properties({self._key: f"{sequence} {positions.text()}"})
+            if positions is not None:
+                change.set_properties({self._key: f"{sequence} {positions.text()}"})
             try:
                 # not commit_transaction(), which would commit again on a newer snapshot: that may have these rows
                 self._catalog.commit_table(self._table, change._requirements, change._updates)
             except CommitFailedException as error:
                 raise CommitConflict(str(error)) from None
         self.load()
+
+    def _producer(self, change: Any, removes: bool, positions: Positions | None) -> Any:
+        """Return what makes the snapshot: an append, an overwrite or, without positions, a `replace`."""
+        if positions is None:
+            return _replacement(change, self._table.io)
+        update = change.update_snapshot(snapshot_properties={self._key: positions.text()})
+        if removes:
+            return update.overwrite()
+        return update.merge_append() if self.properties.get(_MERGES) == "true" else update.fast_append()
 
     def _data_file(self, file: WrittenFile) -> Any:
         """Return the manifest's entry of a file, with the statistics of its Parquet footer."""
@@ -319,6 +329,22 @@ class IcebergTable:
             partition=Record(*values), file_size_in_bytes=file.size, sort_order_id=None, spec_id=spec.spec_id,
             equality_ids=None, key_metadata=None, **statistics.to_serialized_dict(),
         )  # fmt: skip
+
+
+def _replacement(change: Any, io: Any) -> Any:
+    """Return the producer of a snapshot whose rows are those of its parent in other files: pyiceberg has none (0.12).
+
+    It is its overwrite with the operation that tells readers of changes so.
+    """
+    from pyiceberg.table.snapshots import Operation, Summary
+    from pyiceberg.table.update.snapshot import _OverwriteFiles
+
+    class _Replacement(_OverwriteFiles):
+        def _summary(self, snapshot_properties: Any = NOTHING) -> Any:
+            found = super()._summary(dict(snapshot_properties))
+            return Summary(Operation.REPLACE, **found.additional_properties)
+
+    return _Replacement(operation=Operation.OVERWRITE, transaction=change, io=io)
 
 
 def _known_bounds(plan: Mapping[int, Any], footer: Any, ids: Mapping[str, int]) -> dict[int, Any]:

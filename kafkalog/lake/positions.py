@@ -14,7 +14,7 @@ _ELSEWHERE: Final = "sync the topic into another table: this one keeps what it h
 
 
 class Positions(NamedTuple):
-    """The next offsets of a topic's partitions as of a commit; `checksums` are of the records before them, if known."""
+    """The next offsets of a topic's partitions as of a commit; `checksums` are of what is before them."""
 
     topic_id: str | None
     next_offsets: Mapping[int, int]
@@ -55,7 +55,7 @@ class Positions(NamedTuple):
 class PartitionState(NamedTuple):
     """A partition as a sync finds it: its start, the end of what may be read, the log's end, its directory.
 
-    `checksum` is that of the record before the position that the table has, None if there is none to compare.
+    `checksum` is that of the record or marker before the position that the table has, None if there is none.
     """
 
     number: int
@@ -115,6 +115,7 @@ def _check_loss(state: PartitionState, first: int, checksum: int | None) -> None
         )  # fmt: skip
     if None not in (checksum, state.checksum) and checksum != state.checksum:
         raise IllegalState(
-            f"record {first - 1} is not the one that the table has: the log was truncated and appended to",
+            f"record {first - 1} is not the one that the table has (its checksum is {state.checksum}, in the table "
+            f"{checksum}): the log was truncated and appended to",
             path=state.path, offset=first - 1, hint=_ELSEWHERE,
         )  # fmt: skip

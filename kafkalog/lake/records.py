@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from datetime import date, datetime, time
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import UUID
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument, InvalidRecord
+from kafkalog.lake.json_rows import json_rows
 from kafkalog.util.keywords import closest_match
 
 if TYPE_CHECKING:
@@ -65,7 +62,7 @@ class RecordColumns(NamedTuple):
         parts = {part: _as_part(part, rows.column(name)) for part, name in self.names.items()}
         if self.json:
             but = self.names.get("headers")
-            parts["value"] = _json_lines(rows.select([name for name in rows.schema.names if name != but]))
+            parts["value"] = json_rows(rows.select([name for name in rows.schema.names if name != but]))
         return pa.RecordBatch.from_arrays([*parts.values()], names=[*parts])
 
 
@@ -107,26 +104,3 @@ def _as_part(part: str, column: pyarrow.Array) -> pyarrow.Array:
     if part == "key" and pa.types.is_integer(column.type):
         return column.cast(pa.string())
     return column
-
-
-def _json_lines(rows: pyarrow.RecordBatch) -> pyarrow.Array:
-    import pyarrow as pa
-
-    dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
-    try:
-        return pa.array([dumps(row) for row in rows.to_pylist()], pa.string())
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidRecord(
-            f"a row has no JSON: {error}", hint="load a column as the value: --column value=NAME"
-        ) from None
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON has for a value: text for bytes, which must be UTF-8, and for times and decimals."""
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, (datetime, date, time)):
-        return value.isoformat()
-    if isinstance(value, (Decimal, UUID)):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} is not a type of JSON")

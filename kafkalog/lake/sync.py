@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.cursors.place import record_checksum
 from kafkalog.dirs.open import open_dirs
 from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage
+from kafkalog.lake.checksums import position_checksum
 from kafkalog.lake.evolution import Evolution, lake_schema, plan_evolution
 from kafkalog.lake.failures import TableChanged
 from kafkalog.lake.files import FILE_BYTES, LEAST_FILE_BYTES, TableFiles, piece_bytes
@@ -154,7 +154,7 @@ def _renamed(numbers: Mapping[str, int], renames: Mapping[str, str]) -> dict[str
     return {names.get(path, path): number for path, number in numbers.items()}
 
 
-def _pause(conflicts: int) -> None:
+def pause(conflicts: int) -> None:
     """Wait after a conflict, twice as long each time, up to a second."""
     SYSTEM_CLOCK.sleep(min(10 * 2**conflicts, 1000))
 
@@ -214,7 +214,7 @@ class _Sync:
                         path=self._table.name, hint="run the sync again, or at another time",
                     ) from None  # fmt: skip
                 _LOG.info("%s: another writer committed, trying again: %s", self._table.name, error)
-                _pause(conflicts)
+                pause(conflicts)
 
     def _pass(self) -> Iterator[SyncCommit]:
         exists = self._table.load()
@@ -238,7 +238,7 @@ class _Sync:
             source = log._source
             refresh(source)
             first = None if kept is None else kept.next_offsets.get(number)
-            checksum = None if first is None else record_checksum(source, first)
+            checksum = None if first is None else position_checksum(source, first)
             yield PartitionState(
                 number, source.log_start_offset, source.last_stable_offset, source.log_end_offset, source.path, checksum
             )
@@ -306,7 +306,7 @@ class _Sync:
                     break
                 if conflicts == MOST_CONFLICTS or self._table.file_schema != schema:
                     raise CommitConflict(str(error)) from None  # the files are of other columns: they are made again
-                _pause(conflicts)
+                pause(conflicts)
         return self._committed(files, records, positions, rows)
 
     def _commit(self, files: TableFiles, removed: Sequence[LiveFile], positions: Positions) -> None:
@@ -398,7 +398,7 @@ class _Sync:
                     return self._committed(files, latest.rows, positions, rows, len(removed))
                 if conflicts == MOST_CONFLICTS or self._table.schema != schema:
                     raise CommitConflict(str(error)) from None
-                _pause(conflicts)
+                pause(conflicts)
             finally:
                 files.abandon()
 
@@ -407,7 +407,7 @@ class _Sync:
     def _moved(self, reached: Mapping[int, int]) -> Positions:
         checksums = {}
         for number, offset in reached.items():
-            checksum = record_checksum(self._logs[number]._source, offset)
+            checksum = position_checksum(self._logs[number]._source, offset)
             if checksum is not None:
                 checksums[number] = checksum
         return self._positions.moved(reached, checksums)

@@ -36,10 +36,12 @@ class WrittenFile(NamedTuple):
 
 
 class LiveFile(NamedTuple):
-    """A data file of the table's snapshot, as its format knows it."""
+    """A data file of the table's snapshot, as its format knows it; its size, and what its partition is known by."""
 
     path: str
     entry: Any
+    size: int = 0
+    partition: object = None
 
 
 class LakeTable(Protocol):
@@ -108,9 +110,11 @@ class LakeTable(Protocol):
         """Yield the rows of a data file that are not deleted, with the columns of `schema`."""
 
     def commit(
-        self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions
+        self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions | None
     ) -> None:
         """Add and remove files and store the positions, in one commit on this snapshot; load the new one.
+
+        Without positions, the same rows are in other files, and the commit says so.
 
         Raises CommitConflict, with nothing changed, if there is a newer snapshot.
         """

@@ -11,9 +11,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkalog.errors import IllegalArgument, IllegalState
-from kafkalog.spark.commit import Committer, StagedTask
+from kafkalog.landing.commit import Committer, StagedTask
+from kafkalog.landing.staging import Job
 from kafkalog.spark.sink_task import stage_rows
-from kafkalog.spark.staging import Job
 
 if TYPE_CHECKING:
     import pyarrow

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkalog.errors import IllegalArgument
+from kafkalog.landing.commit import LOCK_WAIT_MS, STAGING_AGE_MS
+from kafkalog.landing.staging import Job
 from kafkalog.manager.topics import MAX_PARTITIONS
 from kafkalog.records.packing import PLAIN, Compression, parse_compression
-from kafkalog.spark.commit import LOCK_WAIT_MS, STAGING_AGE_MS
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_names
 from kafkalog.spark.options import duration_ms, local_path
-from kafkalog.spark.staging import Job
 from kafkalog.storage.names import validate_topic
 
 __all__ = ["SinkOptions"]

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkalog._core.arrow.input import ArrowSource, BadArrow
 from kafkalog._core.arrow.rows import RowPlan
 from kafkalog.dirs.create import make_data_directory
 from kafkalog.errors import IllegalArgument
-from kafkalog.exchange.targets import place_all
-from kafkalog.records.placer import Placer, arrow_error
-from kafkalog.spark.commit import StagedTask
+from kafkalog.landing import rows
+from kafkalog.landing.commit import StagedTask
+from kafkalog.landing.staging import Job
+from kafkalog.landing.task_stage import Landing
+from kafkalog.records.placer import arrow_error
 from kafkalog.spark.sink_options import SinkOptions
-from kafkalog.spark.staging import Job
-from kafkalog.spark.task_stage import Landing, TaskStage
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
 if TYPE_CHECKING:
     import pyarrow
-
-BATCH_BYTES: Final = 128 << 10
-"""Uncompressed size at which batches are closed."""
-WAITING_BYTES: Final = 16 << 20
-"""Bytes that all partitions of a task collect before finished batches are taken out."""
-_MAX_FIRST: Final = 2**31 - 1
 
 
 def stage_rows(
@@ -47,13 +41,7 @@ def stage_rows(
     """
     directory = os.path.realpath(make_data_directory(options.path, fs))
     landing = Landing(directory, job, options.partitions, options.compression)
-    with TaskStage(landing, task, batch_id=batch_id, attempt=attempt, fs=fs) as stage:
-        placer = Placer(
-            stage.target, topic=options.topic, batch_bytes=BATCH_BYTES, waiting_bytes=WAITING_BYTES,
-            first_partition=(task + batch_id) & _MAX_FIRST, now_ms=clock.milliseconds,
-        )  # fmt: skip
-        stage.add_placed(place_all(placer, (batch for batch in batches if batch.num_rows)))
-        return stage.finish()
+    return rows.stage_rows(batches, landing, options.topic, batch_id, task, attempt, fs=fs, clock=clock)
 
 
 def check_columns(schema: pyarrow.Schema, topic: str | None) -> None:

@@ -11,6 +11,8 @@ import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from kafkalog.errors import IllegalArgument, InvalidRecord, StorageError
@@ -21,6 +23,7 @@ from kafkalog.storage.remote import locate
 from kafkalog.tiered.description import Description
 from kafkalog.tiered.keys import Decrypt, KeyRing
 from kafkalog.tiered.manifest import MOST_MANIFEST_BYTES, Chunk, Manifest, parse_custom, parse_manifest
+from kafkalog.tiered.read_ahead import ReadAhead, RunReader
 from kafkalog.tiered.segments import RemoteSegment
 from kafkalog.util.fileio import File
 from kafkalog.util.remote_files import RemoteFileSystem
@@ -70,20 +73,31 @@ class ChunkCache:
 
     def get(self, path: str, position: int, read: Callable[[], memoryview]) -> memoryview:
         """Return the chunk at `position` of an object; `read` returns it if it is not in the cache."""
+        found = self.known(path, position)
+        if found is not None:
+            return found
+        chunk = read()
+        self.put(path, position, chunk)
+        return chunk
+
+    def known(self, path: str, position: int) -> memoryview | None:
+        """Return the chunk at `position` of an object, if it is in the cache."""
         key = path, position
         with self._lock:
             found = self._chunks.get(key)
             if found is not None:
                 self._chunks.move_to_end(key)
-                return found
-        chunk = read()
+            return found
+
+    def put(self, path: str, position: int, chunk: memoryview) -> None:
+        """Keep a chunk, instead of those that were used longest ago."""
+        key = path, position
         with self._lock:
             if key not in self._chunks:
                 self._chunks[key] = chunk
                 self._bytes += len(chunk)
             while self._bytes > self._limit and len(self._chunks) > 1:
                 self._bytes -= len(self._chunks.popitem(last=False)[1])
-        return chunk
 
 
 class ObjectStore:
@@ -95,6 +109,7 @@ class ObjectStore:
         self._prefix = description.prefix
         self._keys = KeyRing(description.keys)
         self._chunks = ChunkCache()
+        self._ahead = ReadAhead()
         self._has_own_layout: dict[TieredPartition, bool] = {}
 
     def content(self, partition: TieredPartition, segment: RemoteSegment) -> SegmentContent:
@@ -111,7 +126,7 @@ class ObjectStore:
 
     def plugin_segment(self, stem: str, first_offset: int, size_bytes: int | None) -> PluginSegment:
         """Return the content of the segment in the plugin's objects `<stem>.log`, `<stem>.indexes` and so on."""
-        return PluginSegment(self.fs, stem, first_offset, size_bytes, self._keys, self._chunks)
+        return PluginSegment(self.fs, stem, first_offset, size_bytes, self._keys, self._chunks, self._ahead)
 
     def _own_directory(self, partition: TieredPartition) -> str:
         name = f"{validate_topic(partition.topic)}-{partition.partition}-{partition.topic_id}"
@@ -186,7 +201,7 @@ class PluginSegment:
 
     def __init__(
         self, fs: RemoteFileSystem, stem: str, first_offset: int, size_bytes: int | None, keys: KeyRing,
-        chunks: ChunkCache,
+        chunks: ChunkCache, ahead: ReadAhead,
     ) -> None:  # fmt: skip
         """`size_bytes` is the segment's size if it is known; the manifest has to agree then."""
         self._object = _ObjectReader(fs, first_offset)
@@ -195,7 +210,9 @@ class PluginSegment:
         self._keys = keys
         self._chunks = chunks
         self._lock = threading.Lock()
+        self._ahead = ahead
         self._known: tuple[Manifest, Decrypt | None] | None = None  # guarded by self._lock
+        self._reader: RunReader | None = None  # guarded by self._lock
 
     @property
     def log_bytes(self) -> int:
@@ -248,14 +265,33 @@ class PluginSegment:
         parts = []
         while position < end:
             chunk = manifest.chunks.chunk_at(position)
-            data = self._chunks.get(path, chunk.position, lambda: self._read(path, chunk, manifest, decrypt))  # noqa: B023
+            data = self._chunks.known(path, chunk.position) or self._read(path, position, manifest, decrypt)
             parts.append(data[position - chunk.position : end - chunk.position])
             position = chunk.position + chunk.size
         return b"".join(parts)
 
-    def _read(self, path: str, chunk: Chunk, manifest: Manifest, decrypt: Decrypt | None) -> memoryview:
-        """Return the plain bytes of a chunk: one request, of the chunk's own size."""
-        stored = self._object.range(path, chunk.stored_position, chunk.stored_size)
+    def _read(self, path: str, position: int, manifest: Manifest, decrypt: Decrypt | None) -> memoryview:
+        """Return the plain bytes of the chunk at `position`; keep it, and those behind it that came with it.
+
+        Damage in one of the latter is an error when it is read itself.
+        """
+        with self._lock:
+            if self._reader is None:
+                fetch = partial(self._object.range, path)
+                self._reader = RunReader(path, manifest.chunks, fetch, self._ahead)
+            reader = self._reader
+        (first, stored), *others = reader.read(manifest.chunks.chunk_at(position).position)
+        found = self._decoded(path, first, stored, manifest, decrypt)
+        self._chunks.put(path, first.position, found)
+        for chunk, data in others:
+            with suppress(StorageError):
+                self._chunks.put(path, chunk.position, self._decoded(path, chunk, data, manifest, decrypt))
+        return found
+
+    def _decoded(
+        self, path: str, chunk: Chunk, stored: bytes, manifest: Manifest, decrypt: Decrypt | None
+    ) -> memoryview:
+        """Return the plain bytes of a chunk."""
         try:
             data = stored if decrypt is None else decrypt(stored)
             if manifest.is_compressed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
@@ -46,7 +47,7 @@ def list_files(path: str, *, fs: FileSystem = OS) -> Iterator[FileSummary]:
     for name in names:
         file = os.path.join(path, name)
         try:
-            if os.path.isfile(file):
+            if stat.S_ISREG(fs.stat(file).st_mode):
                 yield _summary(file, name, fs)
         except FileNotFoundError:
             continue

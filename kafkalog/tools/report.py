@@ -19,7 +19,7 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.damage import damage_locator
 from kafkalog.tools.directories import PartitionPath, partitions_below
 from kafkalog.types import TopicPartition
-from kafkalog.util.fileio import OS
+from kafkalog.util.fileio import OS, FileSystem
 
 REPORT_BYTES: Final = 512 << 20
 """Default number of bytes to read for a report, distributed over the partitions by size."""
@@ -67,10 +67,10 @@ def make_report(
     return Report(directories, tuple(logs), (*problems, *known.problems), int(time.time() * 1000))
 
 
-def segment_bytes(path: str) -> int:
+def segment_bytes(path: str, fs: FileSystem = OS) -> int:
     """Return the bytes of the segments, or 0 if they cannot be read."""
     try:
-        return sum(OS.stat(os.path.join(path, name)).st_size for name in OS.names(path) if is_log_file(name))
+        return sum(fs.stat(os.path.join(path, name)).st_size for name in fs.names(path) if is_log_file(name))
     except OSError:
         return 0
 

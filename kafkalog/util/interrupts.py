@@ -6,7 +6,8 @@ import _signal  # type: ignore[import-not-found]  # what `signal` wraps: that ma
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 RESEND_SECONDS = 0.01
@@ -60,6 +61,24 @@ class deferred_interrupts:
         if self._pending:
             self._pending = False
             handler(self._signum, None)
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """Make SIGTERM, SIGINT and SIGHUP end nothing in the block; the function that it gets is True after one of them.
+
+    For a command that ends its work at a place of its own. Signals that are ignored stay so. Main thread only.
+    """
+    received: list[int] = []
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, lambda signum, frame: received.append(signum))
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def resend_lost_signals(signums: Mapping[type[BaseException], int]) -> None:

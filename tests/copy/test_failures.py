@@ -107,13 +107,6 @@ assert report.partitions[0].end == 40, report
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many attempts as ever, soon after one another."""
-    monkeypatch.setattr(kafkalog.copy.cluster, "_MAX_PAUSE_MS", 100)
-
-
-@pytest.mark.usefixtures("short_pauses")
 def test_a_target_cluster_that_goes_away_is_continued(tmp_path: Path) -> None:
     """The broker dies in the middle of the records; the copy raises, and continues once it is back."""
     data = tmp_path / "data"
@@ -128,7 +121,7 @@ def test_a_target_cluster_that_goes_away_is_continued(tmp_path: Path) -> None:
                 server.kill()
 
         target = f"kafka://{server.bootstrap}"
-        settings = {"request.timeout.ms": "2000", "socket.connection.setup.timeout.ms": "500"}
+        settings = {"delivery.timeout.ms": "300", "socket.connection.setup.timeout.ms": "500"}
         with pytest.raises(PeerError):
             copy_topics(str(data), target, apply=True, progress=progress, settings=settings)
         server.start()
@@ -137,11 +130,10 @@ def test_a_target_cluster_that_goes_away_is_continued(tmp_path: Path) -> None:
     assert records_in(tmp_path / "cluster" / "t-0") == records_in(data / "t-0")
 
 
-@pytest.mark.usefixtures("short_pauses")
 def test_a_source_that_goes_away_is_continued(tmp_path: Path) -> None:
     data = tmp_path / "data"
     fill(data, batches=2000, size=3000)
-    settings = {"request.timeout.ms": "2000", "socket.connection.setup.timeout.ms": "500"}
+    settings = {"delivery.timeout.ms": "300", "socket.connection.setup.timeout.ms": "500"}
     with kafka_server(directory=data, settings=SERVER) as server:
         source, copied = f"kafka://{server.bootstrap}", tmp_path / "copied"
 
@@ -347,6 +339,42 @@ def test_logins_and_rights(tmp_path: Path) -> None:
         assert not (tmp_path / "no").exists()
 
 
+def test_requests_are_repeated_until_the_cluster_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker's failover takes longer than a few attempts: `delivery.timeout.ms` counts, and ends with PeerError."""
+    monkeypatch.setattr(kafkalog.copy.cluster, "_MAX_PAUSE_MS", 0)
+    now = [0.0]
+
+    class Loop(asyncio.SelectorEventLoop):
+        def time(self) -> float:
+            return super().time() + now[0]
+
+    async def request(client: ClusterClient, fails_s: float) -> str:
+        begun = asyncio.get_running_loop().time()
+
+        async def once() -> str:
+            now[0] += 10
+            if asyncio.get_running_loop().time() - begun < fails_s:
+                raise PeerUnreachable("it fails over")
+            return "done"
+
+        return await client.retried(once)
+
+    client = ClusterClient("kafka://b:1", [("b", 1)], peer_settings({}))
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        with pytest.raises(PeerUnreachable):
+            runner.run(request(client, 100))  # it was never there
+        client._was_reached = True
+        assert runner.run(request(client, 100)) == "done"
+        with pytest.raises(PeerUnreachable):
+            runner.run(request(client, 200))
+        patient = ClusterClient("kafka://b:1", [("b", 1)], peer_settings({"delivery.timeout.ms": "250000"}))
+        patient._was_reached = True
+        assert runner.run(request(patient, 200)) == "done"
+        stopped = ClusterClient("kafka://b:1", [("b", 1)], peer_settings({}), lambda: True)
+        with pytest.raises(PeerUnreachable):
+            runner.run(request(stopped, 11))
+
+
 def test_a_cluster_that_does_not_answer_is_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader is looked up within an attempt: attempts are not multiplied, and a lost cluster is told soon."""
     tried = 0
@@ -362,6 +390,12 @@ def test_a_cluster_that_does_not_answer_is_tried_a_few_times(monkeypatch: pytest
     with pytest.raises(PeerUnreachable):
         asyncio.run(list_offset(client, TopicPartition("t", 0), LATEST_TIMESTAMP, 0))
     assert tried == ATTEMPTS
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many attempts as ever, soon after one another."""
+    monkeypatch.setattr(kafkalog.copy.cluster, "_MAX_PAUSE_MS", 100)
 
 
 @pytest.mark.usefixtures("short_pauses")

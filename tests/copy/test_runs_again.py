@@ -10,8 +10,9 @@ import kafkalog
 from kafkalog.copy import copy_topics
 from kafkalog.errors import CorruptRecord, IllegalArgument, IllegalState, TopicExists
 from kafkalog.server.groups.stored import commit_all, committed_offsets
+from kafkalog.testing import kafka_server
 from tests.builder import R, batch
-from tests.copy.topics import cluster_on, records_in
+from tests.copy.topics import SERVER, cluster_on, records_in
 
 KEEP = {"retention.ms": -1}
 TRANSACTIONAL, CONTROL = 0x10, 0x20
@@ -77,6 +78,57 @@ def test_a_target_without_a_marker_that_has_the_same_values_at_other_times(tmp_p
             future.result(20)
         with pytest.raises(IllegalState, match="no record before its end"):
             copy_topics(str(data), target, apply=True)
+
+
+def test_a_marker_that_expired_after_the_source_deleted_or_compacted_records(tmp_path: Path) -> None:
+    """The last batch of the target is found again in the source: at its offsets, or by its records and their time."""
+    from tests.copy.test_failures import delete_group
+
+    data, gaps = tmp_path / "data", tmp_path / "gaps"
+    append(data, rows(0, 3), rows(3, 3, timestamp=6_000))
+    append(gaps, *(rows(5 * n, 3, timestamp=5_000 + n) for n in range(4)), topic="g")
+    commit_all(str(gaps), {"readers": {"g": {0: 16}}})
+    with cluster_on(tmp_path / "cluster") as server:
+        target = f"kafka://{server.bootstrap}"
+        copy_topics(str(data), target, apply=True)
+        assert copy_topics(str(gaps), target, apply=True).records == 12
+        delete_group(server.bootstrap, "kafkalog-copy")
+        append(data, rows(6, 2))
+        append(gaps, rows(20, 2), topic="g")
+        for place, name, start in ((data, "t", 3), (gaps, "g", 5)):
+            with kafkalog.open_dirs(place, "a") as dirs:
+                dirs[name, 0].flush()
+                dirs[name, 0].delete_before(start)
+        commit_all(str(gaps), {"readers": {"g": {0: 20}}})
+        kept, moved = (copy_topics(str(place), target, apply=True) for place in (data, gaps))
+        assert (kept.records, kept.partitions[0].offsets, kept.partitions[0].end) == (2, "kept", 8)
+        assert (moved.records, moved.partitions[0].offsets, moved.partitions[0].end) == (2, "new", 14)
+        delete_group(server.bootstrap, "kafkalog-copy")
+        append(gaps, rows(25, 1), rows(30, 1), rows(35, 1), topic="g")
+        assert copy_topics(str(gaps), target, apply=True).records == 3
+        delete_group(server.bootstrap, "kafkalog-copy")
+        with pytest.raises(TopicExists, match="not the source's"):  # three batches look like the last one
+            copy_topics(str(gaps), target, apply=True)
+        with pytest.raises(TopicExists, match="not the source's"):
+            copy_topics(str(gaps), target, apply=True)
+    assert committed_offsets([str(tmp_path / "cluster")])["readers"]["g"][0] == 12
+    assert [one.offset for one in records_in(tmp_path / "cluster" / "g-0")] == list(range(17))
+
+
+def test_an_expired_marker_of_records_that_were_appended_behind_others(tmp_path: Path) -> None:
+    from tests.copy.test_failures import delete_group
+
+    data = tmp_path / "data"
+    append(data, rows(0, 3), rows(3, 3, timestamp=6_000))
+    with kafka_server(directory=tmp_path / "cluster", settings=SERVER, topics=["t"]) as server:
+        target = f"kafka://{server.bootstrap}"
+        append(tmp_path / "other", rows(0, 1))
+        copy_topics(str(tmp_path / "other"), target, apply=True)
+        assert copy_topics(str(data), target, offsets="new", apply=True).records == 6
+        delete_group(server.bootstrap, "kafkalog-copy")
+        append(data, rows(6, 2, timestamp=7_000))
+        assert copy_topics(str(data), target, offsets="new", apply=True).records == 2
+    assert len(records_in(tmp_path / "cluster" / "t-0")) == 9
 
 
 def test_groups_of_a_compacted_topic_whose_settings_are_unknown(tmp_path: Path) -> None:

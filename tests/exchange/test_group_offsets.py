@@ -1,5 +1,6 @@
 """What groups had committed comes along with the topics of a data directory, when that is asked for."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import kafkalog
 from kafkalog.exchange.kafka_dir import EXPORT_FILE
 from kafkalog.testing import kafka_server
 from tests import commands
+from tests.exchange.damaged_groups import spoilt_groups
 from tests.server.groups.other_kinds import share_records
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
@@ -99,3 +101,22 @@ def test_names_of_a_brokers_groups_are_left_out(data: Path, tmp_path: Path) -> N
 def test_files_of_records_have_none(tmp_path: Path) -> None:
     done = commands.kafkalog("import", tmp_path / "x.jsonl", "-d", tmp_path / "new", "--group-offsets")
     assert done.returncode == 2 and b"--group-offsets needs --format kafka-dir" in done.stderr
+
+
+@pytest.mark.parametrize("with_manifest", [True, False])
+def test_damage_in_the_log_of_the_groups(tmp_path: Path, with_manifest: bool) -> None:
+    """Newer offsets may lie behind it: an export notes that it has none, and an import of them writes nothing."""
+    source, target = tmp_path / "data", tmp_path / "target"
+    spoilt_groups(source)
+    if with_manifest:
+        said = commands.kafkalog("export", "-d", source, "--format", "kafka-dir", "-t", "orders", tmp_path / "exported")
+        assert said.returncode == 0 and b"note: the manifest lacks group offsets: " in said.stderr, said
+        source = tmp_path / "exported"
+        assert json.loads((source / EXPORT_FILE).read_bytes())["groups"] == {}
+    given = ("import", "-d", target, source, "--format", "kafka-dir", "-t", "orders")
+    said = commands.kafkalog(*given, "--group-offsets")
+    assert said.returncode == 1 and b"__consumer_offsets" in said.stderr and b"Traceback" not in said.stderr, said
+    assert not target.exists()
+    commands.ok(*given)
+    with kafkalog.open(target / "orders-0") as log:
+        assert log.end_offset == 3

@@ -15,14 +15,14 @@ import deltalake
 import pyiceberg.catalog.sql
 import pyiceberg.io.pyarrow
 
-from kafkalog.spark.table_load import load_table
+from kafkalog.lake.table_load import load_table
 from tests.lake.killed import die_at, forked
 from tests.lake.loads import COLUMNS, SCHEMA, rows
 from tests.lake.tables import Lake
 
 STEPS = {
-    "kafkalog/spark/load_state": {"write_state"}, "kafkalog/spark/sink_task": {"stage_rows"},
-    "kafkalog/spark/ledger": {"write_ledger"}, "kafkalog/spark/commit": {"append", "_sweep"},
+    "kafkalog/lake/load_state": {"write_state"}, "kafkalog/landing/rows": {"stage_rows"},
+    "kafkalog/landing/ledger": {"write_ledger"}, "kafkalog/landing/commit": {"append", "_sweep"},
 }  # fmt: skip
 
 

@@ -21,10 +21,10 @@ from kafkalog.errors import (
     InvalidRecord,
     PartitionNotFound,
 )
+from kafkalog.lake.load_state import read_state
 from kafkalog.lake.sync import sync_topic
-from kafkalog.spark.commit import Committer
-from kafkalog.spark.load_state import read_state
-from kafkalog.spark.table_load import load_table
+from kafkalog.lake.table_load import load_table
+from kafkalog.landing.commit import Committer
 from tests.commands import environment, ok
 from tests.commands import kafkalog as kafkalog_command
 from tests.lake.loads import COLUMNS, SCHEMA, rows

@@ -25,8 +25,8 @@ from random import Random
 
 import kafkalog
 from kafkalog.errors import NotAPartition
-from kafkalog.spark.ledger import LEDGER_FILE, read_ledger
-from kafkalog.spark.staging import parse_name
+from kafkalog.landing.ledger import LEDGER_FILE, read_ledger
+from kafkalog.landing.staging import parse_name
 from kafkalog.tools.verify.directories import verify
 
 ROOT = Path(__file__).parents[2]

@@ -11,11 +11,11 @@ from typing import Any
 
 import kafkalog
 from kafkalog._core.batch.encode import encode_batch
+from kafkalog.landing.commit import StagedTask, StagedTopic
+from kafkalog.landing.staging import Job, StagedFile, StageWriter
+from kafkalog.landing.topic_layout import read_layout
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.records.packing import PLAIN, Compression, pack, parse_compression
-from kafkalog.spark.commit import StagedTask, StagedTopic
-from kafkalog.spark.staging import Job, StagedFile, StageWriter
-from kafkalog.spark.topic_layout import read_layout
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 

@@ -15,11 +15,11 @@ from kafkalog.errors import (
     StorageError,
     TopicExists,
 )
+from kafkalog.landing.commit import Committer, StagedTask, give_up
+from kafkalog.landing.ledger import LEDGER_FILE, read_ledger
+from kafkalog.landing.partition_logs import PartitionLogs
+from kafkalog.landing.staging import Job
 from kafkalog.records.format import CompressionType
-from kafkalog.spark.commit import Committer, StagedTask, give_up
-from kafkalog.spark.ledger import LEDGER_FILE, read_ledger
-from kafkalog.spark.partition_logs import PartitionLogs
-from kafkalog.spark.staging import Job
 from kafkalog.tools.verify.directories import verify
 from kafkalog.util.side_by_side import side_by_side
 from tests.faults import FaultFS, each_failure
@@ -295,7 +295,7 @@ def test_an_error_of_the_close_behind_another_is_told_as_decided(tmp_path: Path)
             raise StorageError("the close failed too")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafkalog.spark.commit.PartitionLogs", FailingLogs)
+        patch.setattr("kafkalog.landing.commit.PartitionLogs", FailingLogs)
         with pytest.raises(StorageError, match=r"the close failed too.*the batch is decided"):
             Committer(str(tmp_path), fs=fs).commit(QUERY, 0, staged)
     assert Committer(str(tmp_path)).roll_forward()

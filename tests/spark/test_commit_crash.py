@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import kafkalog
-from kafkalog.spark.commit import Committer
+from kafkalog.landing.commit import Committer
 from kafkalog.tools.verify.directories import verify
 from kafkalog.util.fileio import FileSystem
 from tests.crash.disk import MODES, DiskFS, write_image

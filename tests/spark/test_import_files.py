@@ -18,9 +18,13 @@ from kafkalog.exchange.parquet_files import export_range
 from kafkalog.exchange.planning import ExportTask
 from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.exchange.row_files import ordered_rows, survey
-from kafkalog.spark import commit, kept_offsets
-from kafkalog.spark.commit import Committed, Committer
-from kafkalog.spark.import_plan import KeptTarget
+from kafkalog.landing import commit, kept_offsets
+from kafkalog.landing.commit import Committed, Committer
+from kafkalog.landing.import_plan import KeptTarget
+from kafkalog.landing.kept_offsets import is_empty
+from kafkalog.landing.ledger import read_ledger
+from kafkalog.landing.staging import Job
+from kafkalog.landing.task_stage import Landing
 from kafkalog.spark.jobs import import_, json_lines
 from kafkalog.spark.jobs.import_ import (
     FileTask,
@@ -31,10 +35,6 @@ from kafkalog.spark.jobs.import_ import (
     with_partitions,
 )
 from kafkalog.spark.jobs.text_lines import TextOptions, text_tasks
-from kafkalog.spark.kept_offsets import is_empty
-from kafkalog.spark.ledger import read_ledger
-from kafkalog.spark.staging import Job
-from kafkalog.spark.task_stage import Landing
 from kafkalog.types import TopicPartition
 from tests.golden_cases import Case, each_partition
 from tests.spark.sink_cases import OTHER, flat, found, key, locked_elsewhere, stage, values

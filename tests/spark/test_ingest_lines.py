@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog._core.bytes.murmur import partition_for_key
 from kafkalog.errors import FormatError, IllegalArgument, InvalidPartitions, RecordTooLarge, StorageError, TopicExists
+from kafkalog.landing.commit import Committer, StagedTask
+from kafkalog.landing.staging import Job
+from kafkalog.landing.task_stage import Landing
 from kafkalog.records.packing import parse_compression
-from kafkalog.spark.commit import Committer, StagedTask
 from kafkalog.spark.jobs import ingest, text_lines
 from kafkalog.spark.jobs.text_lines import TextOptions, check_text, files_of, stage_lines, text_tasks
-from kafkalog.spark.staging import Job
-from kafkalog.spark.task_stage import Landing
 from tests.spark.sink_cases import staged_names
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import IllegalState
-from kafkalog.spark.landed import SEQUENCES, Found, LogBounds, landed_records
-from kafkalog.spark.ledger import Producer, Target
+from kafkalog.landing.landed import SEQUENCES, Found, LogBounds, landed_records
+from kafkalog.landing.ledger import Producer, Target
 from tests.spark.sink_cases import key
 
 OURS = Producer(2**62 + 5, 7)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
-from kafkalog.spark import ledger as ledgers
-from kafkalog.spark.ledger import (
+from kafkalog.landing import ledger as ledgers
+from kafkalog.landing.ledger import (
     LEDGER_FILE,
     MAX_EPOCH,
     Intent,
@@ -22,7 +22,7 @@ from kafkalog.spark.ledger import (
     read_ledger,
     write_ledger,
 )
-from kafkalog.spark.staging import Job, StagedFile
+from kafkalog.landing.staging import Job, StagedFile
 from tests.faults import FaultFS
 from tests.spark.sink_cases import QUERY, key
 

@@ -7,8 +7,8 @@ import pytest
 import kafkalog
 from kafkalog.cli.main import run
 from kafkalog.errors import IllegalState, StorageError
-from kafkalog.spark.commit import Committer, give_up
-from kafkalog.spark.ledger import read_ledger, write_ledger
+from kafkalog.landing.commit import Committer, give_up
+from kafkalog.landing.ledger import read_ledger, write_ledger
 from kafkalog.util.clock import SYSTEM_CLOCK
 from tests.faults import FaultFS
 from tests.spark.sink_cases import NOW_MS, QUERY, flat, found, key, stage, staged_names, values

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog
-from kafkalog.spark.ledger import read_ledger
-from kafkalog.spark.staging import Job
+from kafkalog.landing.ledger import read_ledger
+from kafkalog.landing.staging import Job
 from tests.spark.sink_cases import found, staged_names
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")

@@ -20,9 +20,9 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompression,
 )
+from kafkalog.landing.commit import Committer
+from kafkalog.landing.ledger import read_ledger
 from kafkalog.records.format import CompressionType
-from kafkalog.spark.commit import Committer
-from kafkalog.spark.ledger import read_ledger
 from kafkalog.spark.option_table import SINK_OPTIONS
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import check_columns, stage_rows

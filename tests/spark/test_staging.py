@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import CorruptStagedFile, IllegalArgument, KafkalogError
-from kafkalog.spark import staging
-from kafkalog.spark.staging import Job, StagedFile, StageReader, StageWriter, parse_job, parse_name, sweep
+from kafkalog.landing import staging
+from kafkalog.landing.staging import Job, StagedFile, StageReader, StageWriter, parse_job, parse_name, sweep
 from kafkalog.storage.names import parse_dir
 from kafkalog.tools.verify.directories import verify
 from kafkalog.types import TopicPartition

@@ -98,6 +98,34 @@ def test_directories_and_commands_read_whole_topics(tmp_path: Path) -> None:
     assert [(one["offset"], one["payload"].encode()) for one in lines] == expected
 
 
+def test_commands_that_show_a_log_show_the_tiered_part(tmp_path: Path) -> None:
+    data, tiered = make_data(tmp_path), tmp_path / "tiered.json"
+    given = ("-d", data, "-t", "orders", "--tiered", tiered)
+    (stats,) = map(json.loads, commands.ok("stats", *given, "-J").splitlines())
+    assert stats["records"] == 80 and stats["start_offset"] == 0
+    counted = commands.ok("stats", data / "orders-0", "--tiered", tiered, "-J", "--by", "partition").splitlines()
+    assert json.loads(counted[-1])["records"] == 80
+    listed = [json.loads(line) for line in commands.ok("ls", *given, "-J").splitlines()]
+    logs = {one["name"]: one for one in listed if one["name"].endswith(".log")}
+    assert sorted(logs) == [f"{n:020d}.log" for n in (0, 16, 32, 48, 60)]
+    assert all(one["used"] == one["length"] > 0 for one in logs.values())
+    dumped = commands.ok("dump", "--tiered", tiered, data / "orders-0", "--deep-iteration")
+    assert [n for n in range(80) if b"offset: %d " % n in dumped] == list(range(80))
+    assert commands.kafkalog("dump", "--tiered", tiered, data / "orders-0" / f"{48:020d}.log").returncode == 2
+    (local,) = map(json.loads, commands.ok("stats", "-d", data, "-t", "orders", "-J").splitlines())
+    assert local["records"] == 32
+
+
+def test_sql_and_the_browser_read_whole_topics(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'kafkalog[sql]'")
+    data, tiered = make_data(tmp_path), tmp_path / "tiered.json"
+    query = 'SELECT count(*) AS n, min("offset") AS first FROM orders'
+    found = commands.ok("sql", "-d", data, "--tiered", tiered, "-J", query)
+    assert json.loads(found) == {"n": 80, "first": 0}
+    done = commands.kafkalog("browse", "-d", data, "-t", "orders", "--tiered", tiered)
+    assert b"the browser needs" in done.stderr and b"Traceback" not in done.stderr
+
+
 def test_an_export_to_parquet_is_cut_into_parts_and_continued(tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'kafkalog[arrow]'")
     data, expected = make_data(tmp_path), values_of(make_log())

@@ -19,6 +19,7 @@ from kafkalog.server.settings.table import SERVER_TABLE
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS
 from tests import commands as processes
 from tests.backup.logs import fill, offsets
+from tests.exchange.damaged_groups import spoilt_groups
 from tests.tools.hint_sources import commands, hints, texts
 from tests.tools.test_hint_commands import Shell, shell, write_many_keys
 from tests.tools.test_hint_commands import write_cut_log as write_cut_log
@@ -229,6 +230,21 @@ def bench_on_a_log(shell: Shell, at: Path) -> Iterator[str]:
     shell(*given, "--use-existing", at / "data" / "orders-0")
 
 
+def follow_a_backup(shell: Shell, at: Path) -> Iterator[str]:
+    fill(at / "data", records=20)
+    shell("backup", "-d", at / "data", at / "backups")
+    given = ("copy", "--from", at / "backups", "--to", at / "copied", "--apply")
+    yield shell(*given, "--follow", status=2)
+    assert "20 records copied now" in shell(*given)
+
+
+def import_without_groups(shell: Shell, at: Path) -> Iterator[str]:
+    spoilt_groups(at / "data")
+    shell("export", "-d", at / "data", "--format", "kafka-dir", "-t", "orders", at / "out")
+    yield shell("import", "-d", at / "into", at / "out", "--group-offsets", status=1)
+    shell("import", "-d", at / "into", at / "out")
+
+
 def too_many_values(shell: Shell, at: Path) -> Iterator[str]:
     write_many_keys(at / "data")
     given = ("stats", "-q", "-d", at / "data", "--by", "key")
@@ -254,6 +270,8 @@ RUN: dict[Scenario, tuple[str, ...]] = {
     large_batch_dumped: ("--max-message-size",),
     backup_in_the_directory: ("--backup-dir",),
     bench_on_a_log: ("--use-existing",),
+    follow_a_backup: ("--follow",),
+    import_without_groups: ("--group-offsets",),
     too_many_values: ("--where",),
 }
 """What brings up a hint and then does what it says, with the flags in the hint."""

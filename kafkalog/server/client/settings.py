@@ -29,6 +29,7 @@ class PeerSettings:
     password: str = field(default="", repr=False)
     connect_ms: int = 10_000
     request_ms: int = 30_000
+    delivery_ms: int = 120_000
     max_answer_bytes: int = 128 << 20
     receive_buffer_bytes: int = -1
     """SO_RCVBUF in bytes; -1: the system's default, which grows."""
@@ -39,7 +40,8 @@ def peer_settings(given: Mapping[str, str]) -> PeerSettings:
 
     `security.protocol`, `sasl.mechanism`, `sasl.jaas.config`, `ssl.truststore.location` or `.certificates`,
     `ssl.keystore.location` and `ssl.key.password` (PEM), `ssl.endpoint.identification.algorithm` (https, or empty),
-    `client.id`, `request.timeout.ms`, `socket.connection.setup.timeout.ms`. Raises ConfigError, StorageError.
+    `client.id`, `request.timeout.ms`, `delivery.timeout.ms`, `socket.connection.setup.timeout.ms`. Raises ConfigError,
+    StorageError.
     """
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
@@ -59,6 +61,7 @@ def peer_settings(given: Mapping[str, str]) -> PeerSettings:
         password=password,
         connect_ms=_number(given, "socket.connection.setup.timeout.ms", defaults.connect_ms),
         request_ms=_number(given, "request.timeout.ms", defaults.request_ms),
+        delivery_ms=_number(given, "delivery.timeout.ms", defaults.delivery_ms),
     )
 
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import IllegalArgument, KafkalogError
-from kafkalog.spark.commit import StagedTask
+from kafkalog.landing.commit import StagedTask
+from kafkalog.landing.staging import ONLY_BATCH, Job
 from kafkalog.spark.failures import failed
 from kafkalog.spark.progress import Tell, watched
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import stage_rows
-from kafkalog.spark.staging import ONLY_BATCH, Job
 from kafkalog.spark.tasks import Raised, results
 
 if TYPE_CHECKING:

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog.errors import IllegalArgument
 from kafkalog.exchange.offset_batches import batches_with_offsets
 from kafkalog.exchange.row_files import RECORD_COLUMNS, ParquetFacts, ordered_rows, survey, unordered_rows
-from kafkalog.exchange.targets import no_time, place_all
+from kafkalog.landing.commit import Committed, Committer, StagedTask
+from kafkalog.landing.import_plan import KeptTarget, has_plans
+from kafkalog.landing.kept_offsets import is_empty
+from kafkalog.landing.ledger import read_ledger
+from kafkalog.landing.staging import ONLY_BATCH
+from kafkalog.landing.targets import no_time, place_all
+from kafkalog.landing.task_stage import Landing, TaskStage
+from kafkalog.landing.topic_layout import read_layout
 from kafkalog.records.placer import Placer, TopicTarget
-from kafkalog.spark.commit import Committed, Committer, StagedTask
 from kafkalog.spark.executors import check_executors
-from kafkalog.spark.import_plan import KeptTarget, has_plans
 from kafkalog.spark.jobs.ingest import landing_for, required_paths
 from kafkalog.spark.jobs.json_lines import json_tables
 from kafkalog.spark.jobs.row_columns import format_of
 from kafkalog.spark.jobs.text_lines import SPLIT_BYTES, TextOptions, TextTask, files_of, text_tasks
-from kafkalog.spark.kept_offsets import is_empty
-from kafkalog.spark.ledger import read_ledger
 from kafkalog.spark.progress import Tell
-from kafkalog.spark.staging import ONLY_BATCH
-from kafkalog.spark.task_stage import Landing, TaskStage
 from kafkalog.spark.tasks import results, run_tasks
-from kafkalog.spark.topic_layout import read_layout
 from kafkalog.storage.names import validate_topic
 from kafkalog.types import TopicPartition
 

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.dirs.create import make_data_directory
 from kafkalog.errors import IllegalArgument, InvalidPartitions, KafkalogError
+from kafkalog.landing.commit import Committed, Committer, StagedTask
+from kafkalog.landing.ledger import read_ledger
+from kafkalog.landing.staging import ONLY_BATCH, Job
+from kafkalog.landing.task_stage import Landing
 from kafkalog.manager.topics import check_partitions
 from kafkalog.records.packing import PLAIN, parse_compression
-from kafkalog.spark.commit import Committed, Committer, StagedTask
 from kafkalog.spark.executors import check_executors
 from kafkalog.spark.failures import failed
 from kafkalog.spark.jobs.frames import stage_frame
@@ -29,13 +32,10 @@ from kafkalog.spark.jobs.text_lines import (
     stage_lines,
     text_tasks,
 )
-from kafkalog.spark.ledger import read_ledger
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.row_schema import arrow_of
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import check_columns
-from kafkalog.spark.staging import ONLY_BATCH, Job
-from kafkalog.spark.task_stage import Landing
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.names import validate_topic
 from kafkalog.tools.directories import path_list

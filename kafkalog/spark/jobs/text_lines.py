@@ -10,9 +10,9 @@ from typing import Final
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.text.ingest import LineEncoder
 from kafkalog.errors import FormatError, IllegalArgument, RecordTooLarge, StorageError
+from kafkalog.landing.commit import StagedTask
+from kafkalog.landing.task_stage import Landing, TaskStage
 from kafkalog.records.packing import most_plain_bytes, pack
-from kafkalog.spark.commit import StagedTask
-from kafkalog.spark.task_stage import Landing, TaskStage
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, File

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.exchange.targets import StagedFor
+from kafkalog.landing.commit import StagedTask, StagedTopic
+from kafkalog.landing.staging import ONLY_BATCH, Job, StageWriter
+from kafkalog.landing.targets import StagedFor
+from kafkalog.landing.topic_layout import TopicLayout, read_layout
 from kafkalog.records.packing import Compression, choose
 from kafkalog.records.placer import Placed, TopicTarget
-from kafkalog.spark.commit import StagedTask, StagedTopic
-from kafkalog.spark.staging import ONLY_BATCH, Job, StageWriter
-from kafkalog.spark.topic_layout import TopicLayout, read_layout
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 

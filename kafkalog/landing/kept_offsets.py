@@ -13,13 +13,13 @@ from typing import Final
 from kafkalog._core.batch.scan import BatchHeader, BatchTable, scan
 from kafkalog.dirs.create import check_name_is_free
 from kafkalog.errors import IllegalState
+from kafkalog.landing.import_plan import ImportPlan, KeptTarget
+from kafkalog.landing.partition_logs import log_batches
+from kafkalog.landing.staging import StageReader
+from kafkalog.landing.topic_layout import partition_path, read_layout
 from kafkalog.log.open import open as open_log
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.manager.topics import TopicStore
-from kafkalog.spark.import_plan import ImportPlan, KeptTarget
-from kafkalog.spark.partition_logs import log_batches
-from kafkalog.spark.staging import StageReader
-from kafkalog.spark.topic_layout import partition_path, read_layout
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import Clock

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kafkalog.errors import FormatError, KafkalogError, StorageError
-from kafkalog.spark.ledger import numbers, partition_count, staged_file
-from kafkalog.spark.staging import Job, StagedFile, parse_job
+from kafkalog.landing.ledger import numbers, partition_count, staged_file
+from kafkalog.landing.staging import Job, StagedFile, parse_job
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem, atomic_write

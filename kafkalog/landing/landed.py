@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kafkalog.errors import IllegalState
-from kafkalog.spark.ledger import Producer, Target
+from kafkalog.landing.ledger import Producer, Target
 
 SEQUENCES: Final = 2**31
 """Number of sequences: they run from 0 to one less, then start again at 0."""
@@ -95,6 +95,6 @@ def _unknown(message: str, target: Target, path: str | None) -> IllegalState:
         message,
         path=path,
         offset=target.start_offset,
-        hint="kafkalog.spark.commit.give_up(directory) discards the batch; then run it again under another id, "
+        hint="kafkalog.landing.commit.give_up(directory) discards the batch; then run it again under another id, "
         "or abandon it, whichever loses less",
     )

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.dirs.create import make_data_directory
 from kafkalog.errors import DirectoryLocked, IllegalState, InconsistentTopicId, PartitionNotFound, StorageError
+from kafkalog.lake.load_state import LoadBatch, read_state, write_state
 from kafkalog.lake.records import RecordColumns
 from kafkalog.lake.targets import open_table, parse_target
+from kafkalog.landing.commit import Committer
+from kafkalog.landing.ledger import read_ledger
+from kafkalog.landing.rows import stage_rows
+from kafkalog.landing.staging import Job
+from kafkalog.landing.task_stage import Landing
 from kafkalog.manager.topics import check_partitions
-from kafkalog.records.packing import PLAIN, parse_compression
-from kafkalog.spark.commit import Committer
-from kafkalog.spark.ledger import read_ledger
-from kafkalog.spark.load_state import LoadBatch, read_state, write_state
-from kafkalog.spark.sink_options import SinkOptions
-from kafkalog.spark.sink_task import stage_rows
-from kafkalog.spark.staging import Job
+from kafkalog.records.packing import PLAIN, Compression, parse_compression
 from kafkalog.storage.names import validate_topic
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
@@ -89,37 +89,47 @@ def load_table(
     >>> [*load_table("delta:orders-table", "restored", "orders")]
     []
     """
-    sink = _sink_options(os.fspath(data), topic, partitions, compression)
+    destination = _LoadTarget.of(os.fspath(data), topic, partitions, compression)
     table = open_table(parse_target(source, options or {}), topic)
     if not table.load():
         raise PartitionNotFound("there is no such table", path=table.name, hint="check the name")
     record_columns = RecordColumns.of(table.schema, columns or {}, value_format, table.name)
-    return _Load(table, record_columns, sink, max(1, batch_bytes)).batches()
+    return _Load(table, record_columns, destination, max(1, batch_bytes)).batches()
 
 
-def _sink_options(data: str, topic: str, partitions: int, compression: str | None) -> SinkOptions:
-    validate_topic(topic)
-    check_partitions(partitions)
-    codec = PLAIN if compression is None else parse_compression(compression)
-    return SinkOptions(os.path.realpath(make_data_directory(data, OS)), topic, partitions, codec)
+class _LoadTarget(NamedTuple):
+    """Destination of a load: the data directory, the topic, and how it is created and written."""
+
+    path: str
+    topic: str
+    partitions: int
+    compression: Compression
+
+    @classmethod
+    def of(cls, data: str, topic: str, partitions: int, compression: str | None) -> _LoadTarget:
+        """Check the arguments of a load; create the directory if it is missing."""
+        validate_topic(topic)
+        check_partitions(partitions)
+        codec = PLAIN if compression is None else parse_compression(compression)
+        return cls(os.path.realpath(make_data_directory(data, OS)), topic, partitions, codec)
 
 
 class _Load:
     """A load of one table into one topic, of which there is one at a time."""
 
     def __init__(
-        self, table: LakeTable, columns: RecordColumns, sink: SinkOptions, batch_bytes: int
+        self, table: LakeTable, columns: RecordColumns, target: _LoadTarget, batch_bytes: int
     ) -> None:
         self._table = table
         self._changes = table.changes()
         self._columns = columns
-        self._sink = sink
+        self._target = target
         self._batch_bytes = batch_bytes
-        self._topic = str(sink.topic)
+        self._topic = target.topic
         text = f"{self._changes.identity} {self._topic}".encode()
-        self._path = os.path.join(sink.path, f"{STATE}{hashlib.sha256(text).hexdigest()[:32]}.json")
+        self._path = os.path.join(target.path, f"{STATE}{hashlib.sha256(text).hexdigest()[:32]}.json")
         self._id = uuid.uuid4().hex
-        self._committer = Committer(sink.path, lock_wait_ms=sink.lock_wait_ms, staging_age_ms=sink.staging_age_ms)
+        self._committer = Committer(target.path)
 
     def batches(self) -> Iterator[LoadedBatch]:
         """Land batches until the topic has all; the first may be one that a crash left undone."""
@@ -151,7 +161,7 @@ class _Load:
             )  # fmt: skip
 
     def _topic_id(self) -> str | None:
-        first = os.path.join(self._sink.path, str(TopicPartition(self._topic, 0)))
+        first = os.path.join(self._target.path, str(TopicPartition(self._topic, 0)))
         return read_partition_metadata(OS, first) if OS.exists(first) else None
 
     @contextmanager
@@ -174,7 +184,7 @@ class _Load:
     def _finished(self, last: LoadBatch) -> Iterator[LoadedBatch]:
         """Land the batch that was written down before a crash, unless it has landed."""
         self._committer.roll_forward()
-        if read_ledger(self._sink.path).landed(self._job(), last.batch):
+        if read_ledger(self._target.path).landed(self._job(), last.batch):
             write_state(self._path, last._replace(done=True, topic_id=self._topic_id()))
             return
         files = self._files(last.since, last.snapshot)
@@ -198,7 +208,8 @@ class _Load:
 
     def _land(self, batch: LoadBatch, files: list[TableFile]) -> LoadedBatch:
         part = files[batch.first : batch.stop]
-        staged = stage_rows(self._rows(part), self._sink, self._job(), batch.batch, 0, 0)
+        landing = Landing(self._target.path, self._job(), self._target.partitions, self._target.compression)
+        staged = stage_rows(self._rows(part), landing, self._topic, batch.batch, 0, 0)
         done = self._committer.commit(self._job(), batch.batch, [staged])
         write_state(self._path, batch._replace(done=True, topic_id=self._topic_id()))
         _LOG.info("%s: %d records of snapshot %s", self._table.name, done.records, batch.snapshot)

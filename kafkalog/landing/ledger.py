@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
+from kafkalog.landing.staging import Job, StagedFile, parse_job, parse_name
 from kafkalog.manager.topics import check_partitions
-from kafkalog.spark.staging import Job, StagedFile, parse_job, parse_name
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem, atomic_write

@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 
 from kafkalog.dirs.create import check_name_is_free
 from kafkalog.errors import CorruptStagedFile, DirectoryLocked, IllegalState, KafkalogError, StorageError
+from kafkalog.landing.import_plan import ImportPlan, KeptTarget, has_plans, read_plans, remove_plan, write_plan
+from kafkalog.landing.kept_offsets import check_targets, land_plan
+from kafkalog.landing.ledger import Intent, Ledger, Producer, Target, fresh_producer, read_ledger, write_ledger
+from kafkalog.landing.partition_logs import PartitionLogs
+from kafkalog.landing.staging import ONLY_BATCH, Job, StagedFile, StagedName, StageReader, sweep
+from kafkalog.landing.topic_layout import read_layout
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicStore
-from kafkalog.spark.import_plan import ImportPlan, KeptTarget, has_plans, read_plans, remove_plan, write_plan
-from kafkalog.spark.kept_offsets import check_targets, land_plan
-from kafkalog.spark.ledger import Intent, Ledger, Producer, Target, fresh_producer, read_ledger, write_ledger
-from kafkalog.spark.partition_logs import PartitionLogs
-from kafkalog.spark.staging import ONLY_BATCH, Job, StagedFile, StagedName, StageReader, sweep
-from kafkalog.spark.topic_layout import read_layout
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem

@@ -9,13 +9,13 @@ from typing import Final
 from kafkalog._core.batch.scan import BatchHeader, scan
 from kafkalog._core.batch.stamp import BadBatch, stamp_producer
 from kafkalog.errors import CorruptStagedFile
+from kafkalog.landing.landed import SEQUENCES, Found, LogBounds, landed_records
+from kafkalog.landing.ledger import Producer, Target
+from kafkalog.landing.topic_layout import partition_path
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.log.writable import WritableLog
 from kafkalog.manager.partition import holds_segments
 from kafkalog.reading.chunks import batch_chunks
-from kafkalog.spark.landed import SEQUENCES, Found, LogBounds, landed_records
-from kafkalog.spark.ledger import Producer, Target
-from kafkalog.spark.topic_layout import partition_path
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import Clock

@@ -1,0 +1,81 @@
+"""A topic into one Iceberg table by Spark's own writer: read by kafkalog's source, and by Spark's Kafka source.
+
+Spark with Iceberg is 4.1, in packages of its own (tests/interop/lakehouse.py), so the session is another process:
+
+    python -m asv_benchmarks.spark.tables ROOT DATA BOOTSTRAP TOPIC ROUNDS
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from asv_benchmarks.measure import Row
+from asv_benchmarks.spark import contest
+from asv_benchmarks.spark.queries import KAFKA, OURS
+from asv_benchmarks.spark.topics import Topic
+from tests.interop import toolchain
+from tests.trees import ROOT
+
+COLUMNS = ("partition", "offset", "key", "value", "timestamp")
+TABLE = "`default`.shop.rows"
+
+
+def table_bars(data: Path, bootstrap: str, topic: Topic, work: Path) -> list[Row]:
+    """Batches of all rows of a topic, each into a new table."""
+    python, _ = toolchain.lakehouse()
+    root = work / "tables"
+    for name in ("lake", "local"):
+        (root / name).mkdir(parents=True)
+    env = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    env |= {
+        "PYTHONPATH": os.pathsep.join(map(str, (python, ROOT))), "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }  # fmt: skip
+    given = (root, data, bootstrap, topic.name, contest.ROUNDS)
+    line = [sys.executable, "-m", "asv_benchmarks.spark.tables", *map(str, given)]
+    subprocess.run(line, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    found = json.loads((root / "spent.json").read_text())
+    spent = {name: contest.Spent(*found[name]) for name in (OURS, KAFKA)}
+    work_done = f"a topic of {topic.partitions} partitions to Iceberg"
+    return [contest.ratio_bar(work_done, spent, KAFKA, 2, topic.rows)]
+
+
+def main(root: Path, data: str, bootstrap: str, topic: str, rounds: int) -> None:
+    from pyspark.sql import SparkSession
+
+    from tests.interop.lakehouse_driver import settings
+
+    _, tables = toolchain.lakehouse()
+    jars = ",".join(map(str, (*tables, *toolchain.spark_jars())))
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings(root, jars, "").items():
+        builder = builder.config(name, value)
+    spark = builder.config("spark.driver.memory", "2g").getOrCreate()
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS `default`.shop")
+
+    def ours() -> None:
+        options = {"subscribe": topic, "columns": ",".join(COLUMNS)}
+        frame = spark.read.format("kafkalog").options(**options).load(data)
+        frame.select(*COLUMNS).writeTo(TABLE).using("iceberg").createOrReplace()
+
+    def kafka() -> None:
+        options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+        frame = spark.read.format("kafka").options(**options).load()
+        frame.select(*COLUMNS).writeTo(TABLE).using("iceberg").createOrReplace()
+
+    def count() -> int:
+        return spark.table(TABLE).count()
+
+    ours()
+    written = count()
+    kafka()
+    assert count() == written, "the two tables differ"
+    spent = contest.race({OURS: ours, KAFKA: kafka}, rounds)
+    (root / "spent.json").write_text(json.dumps({name: [one.wall, one.cpu] for name, one in spent.items()}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:5], int(sys.argv[5]))

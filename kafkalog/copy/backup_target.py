@@ -1,0 +1,117 @@
+"""Target in a directory of backups: a new backup of what its newest one has, with the records that the copy adds.
+
+    <backups>.kafkalog-copy/           data directory of a copy that is not complete; the next run continues it
+    <backups>.kafkalog-copy.restored/  the newest backup, which becomes that directory by a rename
+    <backups>.kafkalog-copy.stored/    the data directory once it is in a backup, while it is removed
+
+Only a copy that is complete, with the offsets of groups, becomes a backup. It links to the files that earlier ones
+have.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Final
+
+from kafkalog.backup.create import create_backup
+from kafkalog.backup.manifest import Manifest
+from kafkalog.backup.restore import restore_backup
+from kafkalog.backup.store import BackupStore, StoreLock
+from kafkalog.copy.directory_target import DirectoryTarget, topics_in
+from kafkalog.copy.facts import TargetTopic
+from kafkalog.copy.plan import TopicPlan
+from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
+from kafkalog.errors import IllegalArgument
+from kafkalog.server.groups.stored import whole_offsets
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, make_directories
+from kafkalog.util.os_errors import os_errors
+
+_STAGING: Final = ".kafkalog-copy"
+_RESTORED: Final = ".restored"
+_STORED: Final = ".stored"
+
+
+class BackupTarget:
+    """A directory of backups, which gets one more; it is created if missing."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        self._staging = self._path + _STAGING
+        self._directory = DirectoryTarget(self._staging)
+        self.traits = self._directory.traits._replace(name=path)
+
+    async def existing(self, names: Sequence[str]) -> dict[str, TargetTopic]:
+        """Return those of the topics that the copy in progress, or else the newest backup, has; nothing is written."""
+        if os.path.isdir(self._staging):
+            return await self._directory.existing(names)
+        newest = self._newest()
+        return {} if newest is None else topics_in(os.path.join(self._path, newest.id, "dir0"), names)
+
+    def _newest(self) -> Manifest | None:
+        """Return the manifest of the newest backup; IllegalArgument if the directory is none of backups."""
+        if not os.path.isdir(self._path) or not os.listdir(self._path):
+            return None
+        newest = BackupStore(self._path).newest()
+        if newest is not None and len(newest.directories) > 1:
+            raise IllegalArgument(
+                f"the newest backup has {len(newest.directories)} data directories", path=self._path,
+                hint="copy into another directory of backups",
+            )  # fmt: skip
+        return newest
+
+    async def check(self, plan: TopicPlan) -> None:
+        """Raise the errors of a directory's `check`."""
+        await self._directory.check(plan)
+
+    async def create(self, plan: TopicPlan) -> None:
+        """Create the topic in the data directory. Errors as for a directory, and as for `restore_backup`."""
+        if not os.path.isdir(self._staging):
+            self._prepare()
+        await self._directory.create(plan)
+
+    def _prepare(self) -> None:
+        """Create the data directory, from the newest backup if there is one."""
+        with StoreLock(self._path, create=True) as store, os_errors("prepare the copy", self._staging):
+            newest, restored = self._newest(), self._staging + _RESTORED
+            if os.path.isdir(self._staging):
+                return
+            if newest is None:
+                make_directories(OS, self._staging)
+                return
+            for left in (restored, self._staging + _STORED):
+                if os.path.isdir(left):
+                    shutil.rmtree(left)
+            restore_backup(store.path, restored, newest.id)
+            OS.rename(restored, self._staging)
+            OS.fsync_dir(os.path.dirname(self._staging))
+
+    async def copy(self, job: PartitionJob) -> Copied:
+        """Copy into the data directory, as a directory's `copy`."""
+        return await self._directory.copy(job)
+
+    async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
+        """Commit in the data directory, as a directory's `commit`."""
+        return await self._directory.commit(offsets)
+
+    async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has in the data directory."""
+        return await self._directory.committed(group, keys)
+
+    async def finish(self) -> None:
+        """Create the backup, and remove the data directory. Errors as for `create_backup`."""
+        await self._directory.close()
+        create_backup(self._staging, self._path, committed=whole_offsets)
+        with os_errors("remove the copy that is in a backup now", self._staging):
+            stored = self._staging + _STORED
+            if os.path.isdir(stored):
+                shutil.rmtree(stored)
+            OS.rename(self._staging, stored)  # a run after a kill must not continue a part of it
+            OS.fsync_dir(os.path.dirname(stored))
+            shutil.rmtree(stored)
+
+    async def close(self) -> None:
+        """Close the logs and release the lock."""
+        await self._directory.close()

@@ -1,0 +1,35 @@
+"""Checksum of what lies before a position of a sync: a log that was truncated and appended to has another one."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.bytes.crc import crc32c
+from kafkalog.cursors.place import record_checksum
+from kafkalog.errors import KafkalogError
+from kafkalog.reading.chunks import batch_chunks
+
+if TYPE_CHECKING:
+    from kafkalog.reading.source import LogSource
+
+_MARKER: Final = struct.Struct(">cqqh")
+
+
+def position_checksum(source: LogSource, position: int) -> int | None:
+    """Return a checksum of the record, or of the transaction marker, before `position`; None if neither is there.
+
+    A marker is known by its offset, its producer and that producer's epoch, which compaction does not change.
+    """
+    found = record_checksum(source, position)
+    if found is not None or not source.log_start_offset < position <= source.log_end_offset:
+        return found
+    try:
+        for chunk in batch_chunks(source, position - 1, position):
+            for row in range(chunk.first, chunk.last):
+                header = chunk.batches[row]
+                if header.is_control and header.base_offset <= position - 1 <= header.last_offset:
+                    return crc32c(_MARKER.pack(b"m", position - 1, header.producer_id, header.producer_epoch))
+    except KafkalogError:
+        return None  # damage: nothing to compare with
+    return None

@@ -1,0 +1,79 @@
+"""Copies into a directory of backups: one more backup, which links to earlier ones; whole or not there."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.backup import create_backup, restore_backup
+from kafkalog.backup.store import BackupStore
+from kafkalog.backup.verify import verify_backup
+from kafkalog.copy import copy_topics
+from kafkalog.errors import CorruptRecord, IllegalArgument
+from kafkalog.server.groups.stored import commit_all, committed_offsets
+from kafkalog.testing import kafka_server
+from tests.copy.test_runs_again import append, rows
+from tests.copy.topics import SERVER, records_in
+
+
+def test_a_cluster_into_backups(tmp_path: Path) -> None:
+    """The second copy adds what is new to the newest backup, and shares its other files."""
+    data, backups, restored = tmp_path / "data", tmp_path / "backups", tmp_path / "restored"
+    append(data, rows(0, 3))
+    commit_all(str(data), {"readers": {"t": {0: 2}}})
+    with kafka_server(directory=shutil.copytree(data, tmp_path / "served"), settings=SERVER) as server:
+        source = f"kafka://{server.bootstrap}"
+        assert copy_topics(source, f"backup:{backups}").partitions[0].stop == 3
+        assert not backups.exists()
+        report = copy_topics(source, f"backup:{backups}", apply=True)
+        assert report.records == 3 and report.target == str(backups)
+    append(data, rows(3, 2), topic="u")
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs["t", 0].roll()
+        dirs["t", 0].append([b"more"])
+    assert [one.before for one in copy_topics(str(data), str(backups)).partitions] == [3, 0]
+    assert copy_topics(str(data), str(backups), apply=True).records == 3
+    assert sorted(os.listdir(tmp_path)) == ["backups", "data", "served"]
+    older, newer = BackupStore(backups).ids()
+    assert verify_backup(backups, newer).ok
+    assert (backups / older / "dir0/t-0/00000000000000000000.log").stat().st_nlink == 2
+    restore_backup(backups, restored)
+    assert records_in(restored / "u-0") == records_in(data / "u-0")
+    assert records_in(restored / "t-0") == records_in(data / "t-0")
+    assert committed_offsets([str(restored)])["readers"]["t"] == {0: 2}
+
+
+def test_a_copy_that_failed_is_no_backup_and_is_continued(tmp_path: Path) -> None:
+    data, backups = tmp_path / "data", tmp_path / "backups"
+    append(data, rows(0, 3))
+    create_backup(data, backups, committed=committed_offsets)
+    (tmp_path / "backups.kafkalog-copy.stored").mkdir()  # a kill left it
+    append(data, rows(3, 3), rows(6, 3))
+    (segment,) = (data / "t-0").glob("*.log")
+    sound = segment.read_bytes()
+    segment.write_bytes(sound[:-5] + bytes(5))
+    with pytest.raises(CorruptRecord):
+        copy_topics(str(data), str(backups), apply=True)
+    assert len(BackupStore(backups).ids()) == 1
+    assert len(records_in(tmp_path / "backups.kafkalog-copy" / "t-0")) == 6
+    segment.write_bytes(sound)
+    assert copy_topics(str(data), str(backups), apply=True).records == 3
+    newest = BackupStore(backups).find()
+    assert records_in(Path(newest) / "dir0" / "t-0") == records_in(data / "t-0")
+    assert sorted(os.listdir(tmp_path)) == ["backups", "data"]
+
+
+def test_places_that_take_no_backup(tmp_path: Path) -> None:
+    one, two, backups = tmp_path / "one", tmp_path / "two", tmp_path / "backups"
+    append(one, rows(0, 3))
+    append(two, rows(0, 3), topic="u")
+    create_backup([one, two], backups)
+    cases = [
+        (two, str(backups), "has 2 data directories"), (two, f"backup:{one}", "not a directory of backups"),
+        (two, "backup:", "has no path"), (two, f"backup:{two}/inner", "overlap"),
+    ]  # fmt: skip
+    for source, target, message in cases:
+        with pytest.raises(IllegalArgument, match=message):
+            copy_topics(str(source), target, apply=True)
