@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Never
 
-from kafkalog.errors import IllegalArgument
+from kafkalog._core.keys.key_reader import UNDECIDED, Undecided
+from kafkalog.errors import IllegalArgument, LogClosed, StorageError
 from kafkalog.reading.source import isolation_of, refreshed, skipped_of
 from kafkalog.util.events import Event, add
 from kafkalog.util.keywords import unknown_keyword
@@ -72,10 +73,19 @@ def get(
     >>> log.get(b"u-1").value, log.get(b"nobody")
     (b'first', None)
     """
+    lookup = log._keys
+    if lookup is not None and type(key) is bytes and isolation is None and skipped is None and on_damage == "raise":
+        reader = lookup.parts.reader
+        if reader is not None and not unknown:
+            try:
+                found = reader.get(key)
+            except (IllegalArgument, LogClosed, StorageError):
+                found = UNDECIDED
+            if not isinstance(found, Undecided):
+                return found
     if unknown:
         raise unknown_keyword("get", unknown, ("key", *_OPTIONS))
-    lookup = log._keys or lookup_of(log)
-    return lookup.get(key, isolation_of(isolation), skipped_of(on_damage, skipped))
+    return lookup_of(log).get(key, isolation_of(isolation), skipped_of(on_damage, skipped))
 
 
 def get_many(
