@@ -307,7 +307,7 @@ class KeyLookup:
         found = picker.records
         for number in picker.missed:  # another key of the same hash, an aborted record, or a change of the log
             found[number] = self.get(keys[number], isolation, skipped, end)
-        if None in found and was_replaced(self._source, segments):
+        if (picker.absent or picker.missed) and was_replaced(self._source, segments):
             for number, record in enumerate(found):
                 if record is None:
                     found[number] = self.get(keys[number], isolation, skipped, end)
@@ -344,6 +344,7 @@ class KeyLookup:
             for table in record_tables(self._source, offset, stop, committed=committed, skipped=skipped):
                 picker.take(table)
             picker.pass_over(stop)
+        picker.finish()
 
 
 def _runs(offsets: list[int]) -> Iterator[tuple[int, int]]:

@@ -18,6 +18,8 @@ from kafkalog._core.keys.key_layout cimport (
 from kafkalog._core.keys.key_walk cimport NO_OFFSET
 
 cdef enum:
+    LINE_BYTES = 64
+    SMALL_BUCKET = 40               # bytes of the entries of a bucket, on average
     GROUP = 32                      # keys whose pages are on their way into the cache together
 
 IS_DAMAGED = DAMAGED_INDEX
@@ -334,6 +336,8 @@ cdef class KeyIndex:
             page = self.data[place // PAGE_BYTES]
             if page != NULL:
                 kl_prefetch_index(page + place % PAGE_BYTES)
+                if place % LINE_BYTES > LINE_BYTES - SMALL_BUCKET and (place + LINE_BYTES) % PAGE_BYTES > place % PAGE_BYTES:
+                    kl_prefetch_index(page + place % PAGE_BYTES + LINE_BYTES)
 
     def place(self, int64_t offset) -> tuple[int, int]:
         """(position, size) of the batches among which the one with this offset is; (-1, 0) where that is not known."""
