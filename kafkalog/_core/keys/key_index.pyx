@@ -335,9 +335,10 @@ cdef class KeyIndex:
             place = block.entries_at + 8 * <uint64_t>first
             page = self.data[place // PAGE_BYTES]
             if page != NULL:
-                kl_prefetch_index(page + place % PAGE_BYTES)
-                if place % LINE_BYTES > LINE_BYTES - SMALL_BUCKET and (place + LINE_BYTES) % PAGE_BYTES > place % PAGE_BYTES:
-                    kl_prefetch_index(page + place % PAGE_BYTES + LINE_BYTES)
+                page += place % PAGE_BYTES
+                kl_prefetch_index(page)
+                if <size_t>page % LINE_BYTES > LINE_BYTES - SMALL_BUCKET:
+                    kl_prefetch_index(page + LINE_BYTES)
 
     def place(self, int64_t offset) -> tuple[int, int]:
         """(position, size) of the batches among which the one with this offset is; (-1, 0) where that is not known."""

@@ -23,6 +23,10 @@ cdef extern from *:
     """
     void kl_prefetch_wanted(const void* p) noexcept nogil
 
+cdef extern from "Python.h":
+    int PyGC_Disable()
+    int PyGC_Enable()
+
 cdef enum:
     AHEAD = 16                      # keys whose copies are asked for so early
     LINE_BYTES = 64
@@ -225,11 +229,21 @@ cdef class KeyPicker:
         return 0
 
     def finish(self) -> None:
-        """Make the records of the copies."""
-        cdef Py_ssize_t i
-        cdef Py_ssize_t count = len(self.keys)
+        """Make the records of the copies, without the garbage collector, which would look at all keys again and again."""
+        cdef bint collects
         if self.copied_bytes == 0:
             return
+        collects = PyGC_Disable()
+        try:
+            self.make_all()
+        finally:
+            if collects:
+                PyGC_Enable()
+        self.copied_bytes = 0
+
+    cdef int make_all(self) except -1:
+        cdef Py_ssize_t i
+        cdef Py_ssize_t count = len(self.keys)
         for i in range(count):
             if i + AHEAD < count and self.places[i + AHEAD] != 0:
                 kl_prefetch_wanted(self.copies + self.places[i + AHEAD] - 1)
@@ -237,7 +251,7 @@ cdef class KeyPicker:
             if self.places[i] != 0:
                 self.make(i, <const Copied*>(self.copies + self.places[i] - 1))
                 self.places[i] = 0
-        self.copied_bytes = 0
+        return 0
 
     cdef int make(self, Py_ssize_t number, const Copied* copied) except -1:
         cdef bytes key = self.keys[number]
