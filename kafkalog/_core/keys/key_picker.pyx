@@ -84,7 +84,7 @@ cdef class KeyPicker:
 
     Tables are given with rising offsets; `finish` comes last. A record with another key than the one wanted is not
     taken: `missed` has the numbers of such keys, and of those that no table had; `absent` counts the keys without an
-    offset. One thread. MemoryError.
+    offset. Copies take up to about `most_bytes`, then they become records before the end. One thread. MemoryError.
     """
 
     cdef list keys
@@ -97,9 +97,10 @@ cdef class KeyPicker:
     cdef uint8_t* copies
     cdef int64_t copied_bytes
     cdef int64_t room
+    cdef int64_t most_bytes
     cdef int64_t* places            # of the copy for each key, counted from one
 
-    def __cinit__(self, list keys not None, offsets, int64_t start_offset):
+    def __cinit__(self, list keys not None, offsets, int64_t start_offset, int64_t most_bytes=MOST_COPIES):
         cdef Held given = hold(offsets)
         cdef const int64_t* found = <const int64_t*>given.data
         cdef int64_t most = -1
@@ -110,6 +111,7 @@ cdef class KeyPicker:
         self.keys = keys[:]             # nobody else changes this one
         if not are_bytes(self.keys) or len(self.keys) * 8 != given.size:
             raise TypeError("a key is no bytes object")
+        self.most_bytes = most_bytes
         self.records = [None] * len(keys)
         self.missed = []
         self.wanted = <Wanted*>malloc(<size_t>max(len(keys), 1) * sizeof(Wanted))
@@ -203,7 +205,7 @@ cdef class KeyPicker:
     cdef int make_room(self) except -1:
         cdef int64_t wanted = max(2 * self.room, <int64_t>FIRST_ROOM)
         cdef void* copies
-        if self.room >= MOST_COPIES:
+        if self.room >= self.most_bytes > 0 and self.copied_bytes > 0:
             self.finish()
             return 0
         copies = realloc(self.copies, <size_t>wanted)
