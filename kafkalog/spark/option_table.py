@@ -86,8 +86,8 @@ SOURCE_OPTIONS: Final = (
            "`auto` applies filters on topic, partition, offset and timestamp that Spark pushes down; `never` "
            "leaves all to Spark", False),
     Option("timeRanges", "none", BATCH,
-           "a directory of [time ranges](sql.md#upper-bounds-of-time), by which a plan leaves out what is behind an upper "
-           "bound of time", False),
+           "a directory for [time ranges](sql.md#upper-bounds-of-time), by which a plan leaves out offsets behind an "
+           "upper bound of time", False),
     Option("tiered", "none", BOTH,
            "a tiered store ([tiered topics](tiered.md)): its URL, or the path of its description on every node; topics "
            "are read whole", False),

@@ -43,9 +43,10 @@ def arrow_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range, in order, as record batches of bounded size with Spark's types for `columns`.
 
-    Batches whose header rules out `times` (ms) are left out. The ranges of a task, which are in the same data directories, share `checkpoints`. Raises as `Log.records` does,
-    with file, offset and position; options decide on missing records and damaged batches. What is left out is logged,
-    and written to `corrupt_report` when the range is finished.
+    Batches whose header rules out `times` (ms) are left out. The ranges of a task, which are in the same data
+    directories, share `checkpoints`. Raises as `Log.records` does, with file, offset and position; options decide on
+    missing records and damaged batches. What is left out for damage is logged, and written to `corrupt_report` when the
+    range is finished.
     """
     skipped: list[Skipped] = []
     try:

@@ -121,7 +121,8 @@ def test_times_that_fell_meanwhile_and_a_log_that_grows(tmp_path: Path) -> None:
 def test_a_query_of_spark(spark: "SparkSession", data: Path, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = spark.read.format("kafkalog").option("subscribe", "orders").option("columns", "partition,offset,timestamp")
+        columns = "partition,offset,timestamp"
+        frame = spark.read.format("kafkalog").option("subscribe", "orders").option("columns", columns)
         first = datetime.fromtimestamp(TIME / 1000, UTC) + timedelta(seconds=10)
         query = frame.option("timeRanges", str(tmp_path / "times")).option("maxPartitionBytes", 300_000).load(str(data))
         query = query.where((query.timestamp >= first) & (query.timestamp < first + timedelta(milliseconds=500)))
