@@ -126,6 +126,12 @@ class KeyLookup:
             found = self.read(key)
             if not isinstance(found, Undecided):
                 return found
+        return self.find(key, isolation, skipped, end)
+
+    def find(
+        self, key: bytes, isolation: Isolation, skipped: list[Skipped] | None, end: int | None = None
+    ) -> Record | None:
+        """Return what `get` returns; for what the compiled reader does not decide."""
         source = self._source
         for attempt in range(ATTEMPTS):
             is_last = attempt == ATTEMPTS - 1

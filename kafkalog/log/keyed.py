@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Never
 
-from kafkalog._core.keys.key_reader import UNDECIDED, Undecided
-from kafkalog.errors import IllegalArgument, LogClosed, StorageError
+from kafkalog._core.keys.key_reader import Undecided
+from kafkalog.errors import IllegalArgument
 from kafkalog.reading.source import isolation_of, refreshed, skipped_of
 from kafkalog.util.events import Event, add
 from kafkalog.util.keywords import unknown_keyword
@@ -73,18 +73,12 @@ def get(
     >>> log.get(b"u-1").value, log.get(b"nobody")
     (b'first', None)
     """
-    lookup = log._keys
-    if lookup is not None and type(key) is bytes and isolation is None and skipped is None and on_damage == "raise":
-        reader = lookup.parts.reader
-        if reader is not None and not unknown:
-            try:
-                found = reader.get(key)
-            except (IllegalArgument, LogClosed, StorageError):
-                found = UNDECIDED
-            if not isinstance(found, Undecided):
-                return found
     if unknown:
         raise unknown_keyword("get", unknown, ("key", *_OPTIONS))
+    lookup = log._keys
+    if lookup is not None and type(key) is bytes and isolation is None and skipped is None and on_damage == "raise":
+        found = lookup.read(key)
+        return lookup.find(key, "log_end", None) if isinstance(found, Undecided) else found
     return lookup_of(log).get(key, isolation_of(isolation), skipped_of(on_damage, skipped))
 
 
