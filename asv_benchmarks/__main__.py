@@ -5,7 +5,8 @@ those: commands, compress, append, scan, lookup, read, crc, verify, recover, ope
 serve, topics, replicate, strangers, typed, filter, keys, query, tables. VERIFY_MB sets the size of the log that is
 verified or cleaned (default 1000), SERVE_RECORDS the number of records of 1 KiB sent to the server (default 400,000),
 REPLICATE_S and REPLICATE_MB_S how long and how fast a replica set is written to (default 20 s, 100 MB/s: 6 GB of disk),
-KEYS the number of keys that are looked up (default 10,000,000).
+KEYS the number of keys that are looked up (default 10,000,000), QUERY_RECORDS that of the records of which queries read
+a range of time (default 3,000,000; 90,000,000 are 10 GB).
 """
 
 import os

@@ -134,7 +134,7 @@ def key_indexes() -> list[bytes]:
             builder.mark(table, 0, 1)
             builder.take(data, table, 0, 1)
         header = KeyIndexHeader(0, 5000, 9999, bytes(16), bytes(16), NO_STAMP, count)
-        index = packed(header, [Block(*builder.finish())])
+        index = b"".join(packed(header, [Block(*builder.finish())]))
         made.append(index)
         for at in range(0, len(index), max(len(index) // 8, 1)):
             made += [index[:at], index[:at] + bytes([index[at] ^ 0x40]) + index[at + 1 :]]

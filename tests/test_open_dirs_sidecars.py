@@ -46,7 +46,7 @@ def test_a_job_builds_the_key_indexes_of_all_logs(tmp_path: Path, place: str) ->
         next(job for job in dirs.jobs if job.name == "kafkalog-key-index").run()
         wait_for_indexes(dirs, "users")
         assert log.get(b"k3") == log[13] and log._keys is not None
-        assert [part.index is not None for part in log._keys._parts.current()] == [True] * 4
+        assert [part.index is not None for part in log._keys.parts.current()] == [True] * 4
     found = [*(tmp_path / ("data" if place == "beside" else "indexes")).rglob("*.keyindex")]
     assert len(found) == 12
     with kafkalog.open_dirs(tmp_path / "data", key_index=False if store is True else store) as view:

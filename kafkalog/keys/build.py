@@ -74,8 +74,8 @@ def build_segment(segment: Segment, bound: int, place: KeyIndexPlace, secret: by
     stamp = settled_stamp(after) if after.st_size == size else NO_STAMP
     header = KeyIndexHeader(base_offset, next_offset, size, digest.value, secret, stamp, builder.records)
     data = packed(header, blocks)
-    place.write(base_offset, data)
-    return header._replace(file_bytes=len(data))
+    place.write(base_offset, *data)
+    return header._replace(file_bytes=sum(map(len, data)))
 
 
 def open_index(segment: Segment, place: KeyIndexPlace) -> OpenedIndex | None:

@@ -23,6 +23,7 @@ from kafkalog.storage.lazy_file import DataFile
 
 MAGIC: Final = b"KLKEYIDX"
 VERSION: Final = 1
+MEMORY_PAGE_BYTES: Final = 4096
 _HEADER: Final = struct.Struct("<8sIIQQqqQ16s16sQQqqQII")
 _BLOCK: Final = struct.Struct("<QQQ")
 _CHECKED_FROM: Final = 16
@@ -56,8 +57,11 @@ class Block(NamedTuple):
     marks: int
 
 
-def packed(header: KeyIndexHeader, blocks: Sequence[Block]) -> bytes:
-    """Return the content of a key index file."""
+def packed(header: KeyIndexHeader, blocks: Sequence[Block]) -> tuple[bytes, memoryview]:
+    """Return the content of a key index file in two parts, of which the first is short and ends a page of memory.
+
+    So the pages, which are most of it, are neither copied here nor written across the system's pages.
+    """
     pages = blocks[0].data if len(blocks) == 1 else b"".join(block.data for block in blocks)
     view = memoryview(pages)
     starts = range(0, len(pages), INDEX_PAGE_BYTES)
@@ -70,7 +74,8 @@ def packed(header: KeyIndexHeader, blocks: Sequence[Block]) -> bytes:
     )  # fmt: skip
     checked = fields[_CHECKED_FROM:] + table + checksums
     start = MAGIC + struct.pack("<II", VERSION, crc32c(struct.pack("<I", VERSION) + checked))
-    return b"".join((start, checked, pages))
+    to_page = -(len(start) + len(checked)) % MEMORY_PAGE_BYTES
+    return b"".join((start, checked, view[:to_page])), view[to_page:]
 
 
 def read_header(file: DataFile) -> tuple[KeyIndexHeader, KeyIndex]:

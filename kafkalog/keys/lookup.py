@@ -107,12 +107,12 @@ class KeyLookup:
     ) -> None:
         self.place = place
         self._source = source
-        self._parts = Parts(source, place, tell, map_bytes=memory_bytes)
+        self.parts: Final = Parts(source, place, tell, map_bytes=memory_bytes)
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""
-        with self._parts.lock:
-            self._parts.forget()
+        with self.parts.lock:
+            self.parts.forget()
 
     def get(
         self, key: Buffer, isolation: Isolation, skipped: list[Skipped] | None, end: int | None = None
@@ -121,23 +121,24 @@ class KeyLookup:
 
         `end`: the last one below that offset. Raises TypeError for a key that is no bytes-like object.
         """
-        if type(key) is not bytes:
-            key = checked_key(key)
-        reader = self._parts.reader
-        if reader is not None and isolation == "log_end" and skipped is None and end is None:
-            try:
-                found = reader.get(key)
-            except (IllegalArgument, LogClosed, StorageError):
-                found = UNDECIDED
+        key = checked_key(key)
+        if isolation == "log_end" and skipped is None and end is None:
+            found = self.read(key)
             if not isinstance(found, Undecided):
                 return found
+        return self.find(key, isolation, skipped, end)
+
+    def find(
+        self, key: bytes, isolation: Isolation, skipped: list[Skipped] | None, end: int | None = None
+    ) -> Record | None:
+        """Return what `get` returns; for what the compiled reader does not decide."""
         source = self._source
         for attempt in range(ATTEMPTS):
             is_last = attempt == ATTEMPTS - 1
             refresh(source)
             segments = source.segments
             try:
-                with self._parts.lock:
+                with self.parts.lock:
                     record = self._get(key, isolation, skipped, end, is_last)
             except PASSING as error:
                 if is_last or not is_passing(error):
@@ -146,6 +147,16 @@ class KeyLookup:
             if record is not None or is_last or not was_replaced(source, segments):
                 return record
         raise AssertionError("the last attempt returns or raises")
+
+    def read(self, key: bytes) -> Record | None | Undecided:
+        """Return the last record with this key up to the log's end, by the compiled reader; UNDECIDED without one."""
+        reader = self.parts.reader
+        if reader is None:
+            return UNDECIDED
+        try:
+            return reader.get(key)
+        except (IllegalArgument, LogClosed, StorageError):
+            return UNDECIDED
 
     def _get(
         self, key: bytes, isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None, is_last: bool
@@ -159,7 +170,7 @@ class KeyLookup:
                 secret, hashed = part.secret, hash_key(part.secret, key)
             below = end
             while True:
-                offset = self._parts.find_last(part, hashed, below, start, skipped)
+                offset = self.parts.find_last(part, hashed, below, start, skipped)
                 if offset == NOT_FOUND:
                     break
                 record = self._read(part, offset, isolation, skipped)
@@ -168,7 +179,7 @@ class KeyLookup:
                 if record is not None and record.key == key:
                     return record
                 if isinstance(self._source, LogView) and isinstance(part.index, KeyMap) and not is_last:
-                    self._parts.distrust()  # the owner wrote the log again, or two keys have one hash
+                    self.parts.distrust()  # the owner wrote the log again, or two keys have one hash
                     raise _Changed
                 below = offset
             if part.base_offset <= start:
@@ -185,13 +196,13 @@ class KeyLookup:
         source = self._source
         state = source.state
         end = end_of(source, isolation)
-        parts = self._parts.current(skipped)
+        parts = self.parts.current(skipped)
         if below_end is not None and below_end < end:
             end = below_end
         elif end == source.log_end_offset:
             check_tail(source, end, skipped)
             if skipped is None:
-                self._parts.trust(state)
+                self.parts.trust(state)
         return end, parts, source.log_start_offset
 
     def _read(self, part: Part, offset: int, isolation: Isolation, skipped: list[Skipped] | None) -> Record | None:
@@ -266,11 +277,11 @@ class KeyLookup:
         for attempt in range(ATTEMPTS):
             refresh(self._source)
             try:
-                with self._parts.lock:
+                with self.parts.lock:
                     part = self._part_of(next_offset, skipped)
                     stop = min(end, part.bound)
                     hashed = hash_key(part.secret, key)
-                    return stop, self._parts.find_all(part, hashed, next_offset, stop, skipped)
+                    return stop, self.parts.find_all(part, hashed, next_offset, stop, skipped)
             except PASSING as error:
                 if attempt == ATTEMPTS - 1 or not is_passing(error):
                     raise
@@ -278,7 +289,7 @@ class KeyLookup:
 
     def _part_of(self, offset: int, skipped: list[Skipped] | None) -> Part:
         found = None
-        for part in self._parts.current(skipped):
+        for part in self.parts.current(skipped):
             if found is None or part.base_offset <= offset:
                 found = part
         assert found is not None
@@ -292,7 +303,7 @@ class KeyLookup:
         refresh(self._source)
         segments = self._source.segments
         try:
-            with self._parts.lock:
+            with self.parts.lock:
                 picker, parts = self._find_many(keys, isolation, skipped, end)
                 self._pick(picker, parts, isolation, skipped)
         except PASSING as error:
@@ -302,7 +313,7 @@ class KeyLookup:
         found = picker.records
         for number in picker.missed:  # another key of the same hash, an aborted record, or a change of the log
             found[number] = self.get(keys[number], isolation, skipped, end)
-        if None in found and was_replaced(self._source, segments):
+        if (picker.absent or picker.missed) and was_replaced(self._source, segments):
             for number, record in enumerate(found):
                 if record is None:
                     found[number] = self.get(keys[number], isolation, skipped, end)
@@ -319,7 +330,7 @@ class KeyLookup:
                 continue
             if part.secret != secret:
                 secret, hashes = part.secret, hash_keys(part.secret, keys)
-            self._parts.find_last_many(part, hashes, found, end, start, skipped)
+            self.parts.find_last_many(part, hashes, found, end, start, skipped)
             if part.base_offset <= start:
                 break
         return KeyPicker(keys, found, start), parts
@@ -339,6 +350,7 @@ class KeyLookup:
             for table in record_tables(self._source, offset, stop, committed=committed, skipped=skipped):
                 picker.take(table)
             picker.pass_over(stop)
+        picker.finish()
 
 
 def _runs(offsets: list[int]) -> Iterator[tuple[int, int]]:

@@ -111,7 +111,7 @@ class Parts:
             return
         if self.reader is None:
             parts = [_read_part(one, source.fs) for one in self._parts]
-            self.reader = KeyReader(source, parts, self._record_at_end, self._limit_memory)
+            self.reader = KeyReader(source.fields, parts, self._record_at_end, self._limit_memory)
         self.reader.start_offset = source.log_start_offset
         self.reader.state = state
 
@@ -255,4 +255,4 @@ class Parts:
 
 def _read_part(part: Part, fs: FileSystem) -> ReadPart:
     records = part.segment.records
-    return ReadPart(part.secret, part.base_offset, part.index, records.read, records.opened if fs is OS else None)
+    return ReadPart(part.secret, part.base_offset, part.index, records.read, records if fs is OS else None)

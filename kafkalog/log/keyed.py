@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Never
 
+from kafkalog._core.keys.key_reader import Undecided
 from kafkalog.errors import IllegalArgument
 from kafkalog.reading.source import isolation_of, refreshed, skipped_of
 from kafkalog.util.events import Event, add
@@ -74,8 +75,11 @@ def get(
     """
     if unknown:
         raise unknown_keyword("get", unknown, ("key", *_OPTIONS))
-    lookup = log._keys or lookup_of(log)
-    return lookup.get(key, isolation_of(isolation), skipped_of(on_damage, skipped))
+    lookup = log._keys
+    if lookup is not None and type(key) is bytes and isolation is None and skipped is None and on_damage == "raise":
+        found = lookup.read(key)
+        return lookup.find(key, "log_end", None) if isinstance(found, Undecided) else found
+    return lookup_of(log).get(key, isolation_of(isolation), skipped_of(on_damage, skipped))
 
 
 def get_many(

@@ -33,7 +33,7 @@ class PrunedScan(LogScan):
     def __init__(
         self, log: Log, start: int, stop: int, columns: Iterable[str] | None, bounds: Bounds, **options: Any
     ) -> None:
-        self._spans = narrowed(log, start, stop, bounds)
+        self._spans = narrowed(log._source, start, stop, bounds)
         self._times = bounds.times
         first, last = (self._spans[0][0], self._spans[-1][1]) if self._spans else (start, start)
         super().__init__(log, first, last, columns, **options)
@@ -43,7 +43,7 @@ class PrunedScan(LogScan):
         chunks = (
             _below(batch_chunks(source, start, stop, self.log, sequential=True, skipped=self._skipped), stop)
             for span in self._spans
-            for start, stop in possible_ranges(self.log, *span, self._times)
+            for start, stop in possible_ranges(time_ranges_of(self.log), *span, self._times)
         )
         found = chain.from_iterable(chunks)
         return found if self._times == EVERY else possible_chunks(found, self._times)
@@ -52,11 +52,11 @@ class PrunedScan(LogScan):
         return *super()._identity(), self._spans, self._times
 
 
-def possible_ranges(log: Log, start: int, stop: int, times: Spans) -> Iterator[tuple[int, int]]:
+def possible_ranges(ranges: TimeRanges, start: int, stop: int, times: Spans) -> Iterator[tuple[int, int]]:
     """Yield the parts of [start, stop) that may hold records with these times; only an upper bound rules out any."""
     if not times or times[-1][1] >= MAX:
         return iter(((start, stop),))
-    return time_ranges_of(log).possible(start, stop, times[0][0], times[-1][1])
+    return ranges.possible(start, stop, times[0][0], times[-1][1])
 
 
 def time_ranges_of(log: Log) -> TimeRanges:
@@ -89,17 +89,18 @@ def set_time_ranges(log: Log, store: bool | str | os.PathLike[str] | None) -> No
     log._time_ranges = TimeRanges(log._source, place)
 
 
-def narrowed(log: Log, start: int, stop: int, bounds: Bounds) -> Spans:
+def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds) -> Spans:
     """Return the parts of [start, stop) that may hold records within the bounds, by offset, partition and time index.
 
     Damage that keeps the index from being searched leaves the times alone: reading meets it.
     """
-    if start >= stop or bounds.nothing or not shared(bounds.partitions, ((log.partition, log.partition + 1),)):
+    partition = source.topic_partition.partition
+    if start >= stop or bounds.nothing or not shared(bounds.partitions, ((partition, partition + 1),)):
         return ()
     spans = shared(((start, stop),), bounds.offsets)
     since_ms = bounds.times[0][0]
     if spans and since_ms > 0:
-        first = _first_since(log._source, since_ms)
+        first = _first_since(source, since_ms)
         spans = shared(spans, ((first, MAX),)) if first is not None else ()
     return spans
 

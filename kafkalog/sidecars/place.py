@@ -8,13 +8,16 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.names import META_PROPERTIES, base_name, parse_base_offset
 from kafkalog.util.checkpoint import RECOVERY_POINT_FILE
 from kafkalog.util.fileio import FileSystem, atomic_write, make_directories
 from kafkalog.util.paths import real_path
+
+if TYPE_CHECKING:
+    from kafkalog.util.buffers import Data
 
 LEFTOVER_S: Final = 3600
 """Age in seconds from which on an unfinished file is a leftover of a crash."""
@@ -62,14 +65,14 @@ class SidecarPlace:
             if base is not None and name.startswith(self.file_name(base)):
                 yield name, base
 
-    def write(self, base_offset: int, data: bytes) -> str:
+    def write(self, base_offset: int, *data: Data) -> str:
         """Write a file, whole or not at all, and return its path. It is not synced: it can be built again."""
         path = self.path_of(base_offset)
         try:
             if not self.is_beside:
                 make_directories(self.fs, self.directory)
             own = f"{path}.{os.getpid()}-{threading.get_ident():x}"  # another thread or process may build it too
-            atomic_write(self.fs, own, data, sync=False)
+            atomic_write(self.fs, own, *data, sync=False)
             try:
                 self.fs.rename(own, path)
             except OSError:

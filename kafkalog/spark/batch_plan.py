@@ -14,7 +14,8 @@ from kafkalog.spark.filters import Pruning
 from kafkalog.spark.limits import check_order
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
-from kafkalog.spark.ranges import plan_ranges
+from kafkalog.spark.ranges import plan_ranges, whole_ranges
+from kafkalog.spark.time_pruning import ranges_in_time
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.types import TopicPartition
 from kafkalog.where import parse
@@ -43,10 +44,10 @@ def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[O
         if options.where is not None:
             pruning = Pruning() if pruning is None else pruning
             pruning.apply_condition(parse(options.where).bounds())
-        if pruning is not None:
-            starts, stops = pruning.narrowed(starts, stops, views)
-        return plan_ranges(views, starts, stops, options)
-
+        if pruning is None:
+            return plan_ranges(views, whole_ranges(views, starts, stops), options)
+        wholes = whole_ranges(views, *pruning.narrowed(starts, stops))
+        return plan_ranges(views, ranges_in_time(views, wholes, pruning.times, options.time_ranges), options)
 
 
 def within_bounds(

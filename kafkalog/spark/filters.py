@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from errno import ENOENT
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import StorageError
-from kafkalog.spark.partitions import PartitionViews
 from kafkalog.storage.names import MAX_OFFSET
 from kafkalog.types import TopicPartition
+from kafkalog.where.bounds import EVERY, MAX, MIN, NONE, Spans, joined, shared
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -25,6 +23,7 @@ __all__ = ["Pruning"]
 
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 _COMPARISONS: Final = frozenset({"GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual"})
+_OF_TIMES: Final = _COMPARISONS | {"EqualTo", "EqualNullSafe", "In"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -70,15 +69,15 @@ class Bounded:
 
 
 class Pruning:
-    """Topics (None for all), partitions and offsets that pass the filters so far, and the least time in ms."""
+    """Topics (None for all), partitions, offsets and times in ms that pass the filters so far."""
 
-    __slots__ = ("nothing", "offsets", "partitions", "since_ms", "topics")
+    __slots__ = ("nothing", "offsets", "partitions", "times", "topics")
 
     def __init__(self) -> None:
         self.topics: frozenset[str] | None = None
         self.partitions = Bounded()
         self.offsets = Bounded()
-        self.since_ms: int | None = None
+        self.times: Spans = EVERY
         self.nothing = False
 
     def apply_condition(self, bounds: Bounds) -> None:
@@ -89,15 +88,14 @@ class Pruning:
         for numbers, spans in ((self.offsets, bounds.offsets), (self.partitions, bounds.partitions)):
             numbers.first = max(numbers.first, spans[0][0])
             numbers.last = min(numbers.last, spans[-1][1] - 1)
-        since = bounds.times[0][0]
-        if since > 0:
-            self.since_ms = since if self.since_ms is None else max(self.since_ms, since)
+        self.times = shared(self.times, bounds.times)
 
     def apply(self, one: Filter) -> bool:
         """Apply a filter; return True if it is applied exactly here, so that Spark need not apply it again.
 
-        Filters on time skip segments that are too old but return False, since times need not increase with offsets. A
-        set of offsets also returns False, since its whole span is read, and so does any filter that is not understood.
+        Filters on time rule out ranges of offsets and batches, but return False, since what is left has other times
+        too. A set of offsets also returns False, since its whole span is read, and so does any filter that is not
+        understood.
         """
         kind = type(one).__name__
         column = ".".join(getattr(one, "attribute", ()))
@@ -114,7 +112,7 @@ class Pruning:
         if column == "offset":
             return self.offsets.apply(kind, value) and not (kind == "In" and len(set(value)) > 1)
         if column == "timestamp":
-            self._apply_time(kind, value)
+            self.times = shared(self.times, _times_of(kind, value) if kind in _OF_TIMES else EVERY)
         return False
 
     def _apply_topic(self, kind: str, value: Any) -> bool:
@@ -126,25 +124,14 @@ class Pruning:
         self.topics = values if self.topics is None else self.topics & values
         return True
 
-    def _apply_time(self, kind: str, value: object) -> None:
-        if not isinstance(value, datetime) or kind not in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
-            return
-        if value.tzinfo is None:
-            value = value.replace(tzinfo=UTC)
-        since = (value - _EPOCH) // _MILLISECOND
-        self.since_ms = since if self.since_ms is None else max(self.since_ms, since)
-
     def narrowed(
-        self, starts: Mapping[TopicPartition, int], stops: Mapping[TopicPartition, int], views: PartitionViews
+        self, starts: Mapping[TopicPartition, int], stops: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return the bounds of the partitions that pass, narrowed to the smallest span of the offsets that pass."""
         first, stop = self.offsets.span()
         passing = [one for one in starts if self._contains(one)]
         begins = {one: max(starts[one], first) for one in passing}
-        ends = {one: max(begins[one], min(stops[one], stop)) for one in passing}
-        if self.since_ms is not None:
-            begins = {one: min(max(begins[one], first_since(views, one, self.since_ms)), ends[one]) for one in passing}
-        return begins, ends
+        return begins, {one: max(begins[one], min(stops[one], stop)) for one in passing}
 
     def _contains(self, one: TopicPartition) -> bool:
         if self.nothing or not self.partitions.contains(one.partition):
@@ -152,19 +139,25 @@ class Pruning:
         return self.topics is None or one.topic in self.topics
 
 
-def first_since(views: PartitionViews, partition: TopicPartition, since_ms: int) -> int:
-    """Return the base offset of the first segment with a time at or after `since_ms`; the log end without one."""
-    view = views[partition]
-    for segment in view.segments:
-        try:
-            hides_more = segment is view.active_segment and view.damage is not None
-            if hides_more or segment.largest_timestamp >= since_ms:
-                return segment.base_offset
-        except StorageError as error:
-            if error.errno != ENOENT:
-                raise
-            return segment.base_offset  # deleted meanwhile: reading reports it
-    return views.latest(partition)
+def _times_of(kind: str, value: object) -> Spans:
+    """Return the times in ms that a filter on the column `timestamp` leaves; EVERY for one that is not understood."""
+    if kind == "In" and isinstance(value, tuple):
+        found = NONE
+        for one in value:
+            if one is not None:  # nothing equals null
+                found = joined(found, _times_of("EqualTo", one))
+        return found
+    if not isinstance(value, datetime):
+        return EVERY
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    low, rest = divmod(value - _EPOCH, _MILLISECOND)
+    high = low + 1 if rest else low
+    if kind in ("EqualTo", "EqualNullSafe"):
+        return NONE if rest else ((low, low + 1),)
+    if kind.startswith("Greater"):
+        return ((high if kind == "GreaterThanOrEqual" else low + 1, MAX),)
+    return ((MIN, high if kind == "LessThan" else low + 1),)
 
 
 def _is_number(value: object) -> bool:

@@ -85,6 +85,9 @@ SOURCE_OPTIONS: Final = (
     Option("pushFilters", "auto", BATCH,
            "`auto` applies filters on topic, partition, offset and timestamp that Spark pushes down; `never` "
            "leaves all to Spark", False),
+    Option("timeRanges", "none", BATCH,
+           "a directory for [time ranges](sql.md#upper-bounds-of-time), by which a plan leaves out offsets behind an "
+           "upper bound of time", False),
     Option("tiered", "none", BOTH,
            "a tiered store ([tiered topics](tiered.md)): its URL, or the path of its description on every node; topics "
            "are read whole", False),

@@ -58,6 +58,7 @@ class SourceOptions:
     on_damage: str = "raise"
     corrupt_report: str | None = None
     push_filters: bool = True
+    time_ranges: str | None = None
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = _TRIGGER_DELAY_MS
@@ -106,6 +107,7 @@ class SourceOptions:
             on_damage=_on_damage(given),
             corrupt_report=local_path(given["corruptreport"]) if given.get("corruptreport") else None,
             push_filters=_one_of("pushFilters", given.get("pushfilters", "auto"), ("auto", "never")) == "auto",
+            time_ranges=local_path(given["timeranges"]) if given.get("timeranges") else None,
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=least,
             max_trigger_delay_ms=_duration(given, "maxTriggerDelay", _TRIGGER_DELAY_MS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Final
 
@@ -11,7 +11,7 @@ from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews
 from kafkalog.types import TopicPartition
 
-__all__ = ["at_least", "bundled", "divided", "plan_ranges"]
+__all__ = ["at_least", "bundled", "divided", "plan_ranges", "whole_ranges"]
 
 FEW: Final = 16
 """Number of ranges up to which only tiny ones share a task, so that a batch of few rows may still use all cores."""
@@ -21,26 +21,30 @@ BUNDLE_BYTES: Final = 4 << 20
 """Bytes of log read in about the time it takes to start a task; Spark counts a small file as this many."""
 
 
-def plan_ranges(
-    views: PartitionViews,
-    starts: Mapping[TopicPartition, int],
-    stops: Mapping[TopicPartition, int],
-    options: SourceOptions,
+def whole_ranges(
+    views: PartitionViews, starts: Mapping[TopicPartition, int], stops: Mapping[TopicPartition, int]
 ) -> list[OffsetRange]:
-    """Return the non-empty ranges, in order, that cover [start, stop) of each partition.
+    """Return the range [start, stop) of each partition in which there are offsets."""
+    return [
+        OffsetRange(one.topic, one.partition, views.directories[one], starts[one], stops[one])
+        for one in starts
+        if starts[one] < stops[one]
+    ]
+
+
+def plan_ranges(views: PartitionViews, wholes: Sequence[OffsetRange], options: SourceOptions) -> list[OffsetRange]:
+    """Return the ranges, in order, cut for the tasks of a job.
 
     They are cut at batch boundaries, at about `max_partition_bytes` or at fewer bytes to reach `min_partitions`. If
     there are too few batches for that, and for `max_records_per_partition`, they are cut at any offset.
     """
-    wanted = [one for one in starts if starts[one] < stops[one]]
     most_bytes = options.max_partition_bytes
     if options.min_partitions:
-        total = sum(bytes_between(views[one], starts[one], stops[one]) for one in wanted)
+        total = sum(bytes_between(views[one.topic_partition], one.start, one.stop) for one in wholes)
         most_bytes = max(1, min(most_bytes, total // options.min_partitions))
     found = []
-    for one in wanted:
-        whole = OffsetRange(one.topic, one.partition, views.directories[one], starts[one], stops[one])
-        found += cut(whole, boundaries(views[one], starts[one], stops[one], most_bytes))
+    for one in wholes:
+        found += cut(one, boundaries(views[one.topic_partition], one.start, one.stop, most_bytes))
     if options.max_records_per_partition:
         most = options.max_records_per_partition
         found = [part for one in found for part in divided(one, ceil(len(one) / most))]

@@ -17,7 +17,7 @@ from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, warn_of_loss
 from kafkalog.spark.row_schema import arrow_schema
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.where.bounds import EVERY, Spans
+from kafkalog.where.bounds import EVERY, Spans, shared
 
 if TYPE_CHECKING:
     from kafkalog.exchange.ranges import OffsetRange
@@ -39,17 +39,19 @@ def arrow_batches(
     options: SourceOptions,
     *,
     checkpoints: CheckpointCache | None = None,
+    times: Spans = EVERY,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range, in order, as record batches of bounded size with Spark's types for `columns`.
 
-    The ranges of a task, which are in the same data directories, share `checkpoints`. Raises as `Log.records` does,
-    with file, offset and position; options decide on missing records and damaged batches. What is left out is logged,
-    and written to `corrupt_report` when the range is finished.
+    Batches whose header rules out `times` (ms) are left out. The ranges of a task, which are in the same data
+    directories, share `checkpoints`. Raises as `Log.records` does, with file, offset and position; options decide on
+    missing records and damaged batches. What is left out for damage is logged, and written to `corrupt_report` when the
+    range is finished.
     """
     skipped: list[Skipped] = []
     try:
         with Log(LogView(part.directory, fs=file_system(options), checkpoints=checkpoints), None) as log:
-            yield from _batches_of_log(log, part, columns, options, skipped)
+            yield from _batches_of_log(log, part, columns, options, skipped, times)
     except KafkalogError as error:
         if not is_loss(error):
             raise
@@ -62,16 +64,21 @@ def arrow_batches(
 
 
 def _batches_of_log(
-    log: Log, part: OffsetRange, columns: tuple[str, ...], options: SourceOptions, skipped: list[Skipped]
+    log: Log,
+    part: OffsetRange,
+    columns: tuple[str, ...],
+    options: SourceOptions,
+    skipped: list[Skipped],
+    times: Spans,
 ) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(columns)
     selection = condition_of(log, options)
     if selection is None:
-        for piece in _pieces(log, part, columns, EVERY, options, skipped):
+        for piece in _pieces(log, part, columns, times, options, skipped):
             yield _as_arrow(piece, schema, part)
         return
     scanned = tuple(dict.fromkeys(("offset", *columns, *selection.columns)))
-    for piece in _pieces(log, part, scanned, selection.bounds.times, options, skipped):
+    for piece in _pieces(log, part, scanned, shared(times, selection.bounds.times), options, skipped):
         batch = pa.record_batch(piece)
         mask = selection.mask(batch)
         matching = batch if mask is None else batch.filter(mask)

@@ -116,7 +116,9 @@ class BatchReader(DataSourceReader):
             return iter(())
         from kafkalog.spark.reading import arrow_batches
 
-        return arrow_batches(partition.value, self.columns, self.options)
+        if self.pruning is None:
+            return arrow_batches(partition.value, self.columns, self.options)
+        return arrow_batches(partition.value, self.columns, self.options, times=self.pruning.times)
 
 
 class _PushingReader(BatchReader):

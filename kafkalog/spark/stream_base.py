@@ -21,7 +21,7 @@ from kafkalog.spark.offsets import offsets_from_dict, offsets_to_dict
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import find_partitions
 from kafkalog.spark.range_scan import LOST_HINT
-from kafkalog.spark.ranges import bundled, plan_ranges
+from kafkalog.spark.ranges import bundled, plan_ranges, whole_ranges
 from kafkalog.spark.reach import Loss, Reach, Standing, reachable, replayed
 from kafkalog.spark.reading import arrow_batches
 from kafkalog.types import TopicPartition
@@ -114,7 +114,7 @@ class BaseStreamReader(DataSourceStreamReader):
         begin, until = offsets_from_dict(start), offsets_from_dict(end)
         _, found = self._checked(lambda standings: replayed(begin, until, standings), {**begin, **until}, look=False)
         views, options = self._partitions().views, self.options
-        ranges = plan_ranges(views, found.begins, found.ends, options)
+        ranges = plan_ranges(views, whole_ranges(views, found.begins, found.ends), options)
         if options.min_partitions or options.max_records_per_partition:
             return [InputPartition((one,)) for one in ranges]  # as many tasks as requested
         return [

@@ -46,6 +46,7 @@ from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.scheduler import Schedules
 
 if TYPE_CHECKING:
+    from kafkalog._core.log.log_fields import LogFields
     from kafkalog.storage.log_state import State
 
 
@@ -266,6 +267,11 @@ class UnifiedLog:
     def state(self) -> State:
         """Immutable snapshot of all offsets and segments."""
         return self._core.state
+
+    @property
+    def fields(self) -> LogFields:
+        """The fields that compiled code reads: state and health."""
+        return self._core
 
     @property
     def log_start_offset(self) -> int:

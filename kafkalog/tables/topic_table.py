@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.dirs.scan import schema_of_scan, with_decoders
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, MissingPackage
-from kafkalog.log.pruning import possible_ranges
+from kafkalog.log.pruning import possible_ranges, time_ranges_of
 from kafkalog.tables.pruning import Limits, columns_to_read, limits_of
 from kafkalog.where.bounds import EVERY, MIN, Spans
 
@@ -141,7 +141,7 @@ class TopicTable:
 
     def _scans(self, part: _Range, columns: list[str]) -> Iterator[Any]:
         """Yield the record batches of a range, without the parts whose times the query cannot match."""
-        for start, stop in possible_ranges(part.log, part.start, part.stop, part.times):
+        for start, stop in possible_ranges(time_ranges_of(part.log), part.start, part.stop, part.times):
             yield from part.log.scan(columns, **self._decoded, start=start, stop=stop)
 
     def _ranges(self, filter: pyarrow.compute.Expression | None) -> Iterator[_Range]:

@@ -312,13 +312,12 @@ def make_directories(fs: FileSystem, path: str) -> None:
 def atomic_write(
     fs: FileSystem,
     path: str | os.PathLike[str],
-    data: bytes,
-    *,
+    *data: Data,
     sync: bool = True,
     sync_entry: bool = True,
     private: bool = False,
 ) -> None:
-    """Replace the content of `path` with `data`; a reader, or a crash, sees either the old content or the new.
+    """Replace the content of `path` with all `data`; a reader, or a crash, sees either the old content or the new.
 
     `private`: only the owner may read and write the file, set before the first byte is written. Without `sync_entry` a
     power loss may leave the old content until the directory is synced.
@@ -332,7 +331,9 @@ def atomic_write(
         with _new_file(fs, temporary) as file:
             if private:
                 os.fchmod(file.fileno(), 0o600)
-            file.pwrite(data, 0)
+            position = 0
+            for part in data:
+                position += file.pwrite(part, position)
             if sync:
                 file.sync()
         fs.rename(temporary, name)

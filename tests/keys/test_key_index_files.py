@@ -210,7 +210,7 @@ def test_a_reader_notices_what_another_process_builds(path: Path) -> None:
         owner.roll()
         assert log.get(KEYS[0]) == log[0]
         assert log._keys is not None
-        assert [part.index is not None for part in log._keys._parts.current()] == [True, True, False, True]
+        assert [part.index is not None for part in log._keys.parts.current()] == [True, True, False, True]
 
 
 def test_a_log_behind_a_url_has_its_indexes_here(path: Path, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_log_behind_a_url_has_its_indexes_here(path: Path, tmp_path: Path) -> 
         assert [log.get(key) for key in KEYS] == log.get_many(KEYS)
         assert [record.offset for record in log.history(KEYS[1])] == [1, 5]
         assert log._keys is not None
-        assert all(part.index is not None for part in log._keys._parts.current())
+        assert all(part.index is not None for part in log._keys.parts.current())
 
 
 def test_threads_build_together(path: Path) -> None:

@@ -274,14 +274,14 @@ def test_what_lies_behind_the_memory_for_keys_is_searched(tmp_path: Path) -> Non
                 assert log.get(key) == log[own[-1]] and [one.offset for one in log.history(key)] == own
             assert {key: one.offset for key, one in log.latest().items()} == {k: own[-1] for k, own in model.items()}
             assert log._keys is not None
-            mapped, behind = log._keys._parts.current()
+            mapped, behind = log._keys.parts.current()
             assert isinstance(mapped.index, KeyMap) and mapped.index.memory_bytes <= limit
             assert mapped.bound == behind.base_offset == 120 and behind.index is None
             writer.append([(b"k7", b"again"), (b"another", b"-")])
         writer.truncate_to(100)
         for log in (writer, reader):
             last = [one for one in log if one.key == b"k7"][-1]
-            assert log.get(b"k7") == last and len(log._keys._parts.current()) == 1
+            assert log.get(b"k7") == last and len(log._keys.parts.current()) == 1
 
 
 def test_a_wrong_memory_for_keys(tmp_path: Path) -> None:
@@ -298,4 +298,4 @@ def test_a_map_without_room_leaves_one_part_behind(tmp_path: Path) -> None:
             assert log.get(b"b") == log[1]
             log.truncate_to(0)
             assert log.get(b"b") is None
-        assert len(log._keys._parts.current()) == 1  # type: ignore[union-attr]
+        assert len(log._keys.parts.current()) == 1  # type: ignore[union-attr]

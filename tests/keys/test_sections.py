@@ -40,7 +40,7 @@ def log(tmp_path: Path) -> Iterator[kafkalog.Log]:
 
 
 def reader_of(log: kafkalog.Log) -> KeyReader:
-    reader = log._keys._parts.reader  # type: ignore[union-attr]
+    reader = log._keys.parts.reader  # type: ignore[union-attr]
     assert reader is not None
     return reader
 
@@ -169,7 +169,7 @@ def test_copies_belong_to_their_own_batches(tmp_path: Path) -> None:
 def test_memory_is_given_back(log: kafkalog.Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sections count as the pages do, and go with them."""
     assert [log.get(key(n)) for n in range(COUNT)] == list(log)
-    index = log._keys._parts._parts[0].index  # type: ignore[union-attr]
+    index = log._keys.parts._parts[0].index  # type: ignore[union-attr]
     most = index.held_bytes  # type: ignore[union-attr]
     monkeypatch.setattr(parts, "PAGES_BYTES", 1)
     assert [log.get(key(1)) for _ in range(300)] == [log[1]] * 300

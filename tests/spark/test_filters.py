@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.filters import Pruning
+from kafkalog.where.bounds import EVERY
 from tests.spark.topics import TIME, batch_positions, first_segment, flip, make_topic, source_options
 
 
@@ -33,6 +34,7 @@ class Not(NamedTuple):
     child: Any
 
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOLDS: dict[type, Callable[[int, Any], bool]] = {
     EqualTo: lambda a, b: a == b,
     GreaterThan: lambda a, b: a > b,
@@ -74,7 +76,7 @@ def test_what_is_not_understood_is_left_to_spark() -> None:
         GreaterThan(("timestamp",), 5),
     ]  # fmt: skip
     assert not any(pruning.apply(one) for one in others)
-    assert pruning.topics is None and pruning.since_ms is None and pruning.offsets.span() == Pruning().offsets.span()
+    assert pruning.topics is None and pruning.times == EVERY and pruning.offsets.span() == Pruning().offsets.span()
 
 
 def test_columns_that_are_never_null() -> None:
@@ -84,14 +86,34 @@ def test_columns_that_are_never_null() -> None:
     assert pruning.apply(IsNull(("offset",))) and pruning.nothing
 
 
-def test_a_time_leaves_out_segments_that_are_too_old(tmp_path: Path) -> None:
+moments = st.integers(-3, 12).map(lambda half: EPOCH + timedelta(microseconds=500 * half))
+at_times = st.builds(lambda kind, one: kind(("timestamp",), one), st.sampled_from(list(HOLDS)[:-1]), moments)
+in_times = st.lists(moments | st.none(), max_size=4).map(lambda values: In(("timestamp",), tuple(values)))
+
+
+@given(st.lists(at_times | in_times, max_size=4))
+def test_times_are_left_exactly(filters: list[Any]) -> None:
+    """Kafka's times are whole milliseconds, Spark's are microseconds."""
+    pruning = Pruning()
+    assert not any(pruning.apply(one) for one in filters)
+    contains = [
+        n for n in range(-5, 15)
+        if all(HOLDS[type(one)](EPOCH + timedelta(milliseconds=n), one.value) for one in filters)
+    ]  # fmt: skip
+    assert [n for n in range(-5, 15) if any(first <= n < stop for first, stop in pruning.times)] == contains
+
+
+def test_a_time_leaves_out_offsets_that_are_too_old(tmp_path: Path) -> None:
     make_topic(tmp_path, batches=12, internal_segment_bytes=2000)
     bases = sorted(int(path.name[:20]) for path in (tmp_path / "orders-0").glob("*.log"))
-    since = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=TIME + bases[1] + 3)
+    first = bases[1] + 3
+    since = EPOCH + timedelta(milliseconds=TIME + first)
     for one, start in (
-        (GreaterThanOrEqual(("timestamp",), since), bases[1]),
-        (EqualTo(("timestamp",), since), bases[1]),
+        (GreaterThanOrEqual(("timestamp",), since), first),
+        (EqualTo(("timestamp",), since), first),
+        (GreaterThan(("timestamp",), since), first + 1),
         (GreaterThan(("timestamp",), since + timedelta(days=1)), 300),
+        (EqualTo(("timestamp",), since + timedelta(microseconds=1)), 300),
         (LessThan(("timestamp",), since), 0),
     ):
         pruning = Pruning()

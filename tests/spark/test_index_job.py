@@ -42,8 +42,8 @@ def test_look_ups_use_what_the_job_built(spark: "SparkSession", tree: Path, tmp_
             assert log.key_index() == tuple(info for path, info in report.indexes if path == str(tree / name))
             assert log.get_many(KEYS) == [[one for one in log if one.key == key][-1] for key in KEYS]
             assert log._keys is not None
-            assert [part.index is not None for part in log._keys._parts.current()] == [True] * 4
-            assert len({part.secret for part in log._keys._parts.current()[:-1]}) == 1
+            assert [part.index is not None for part in log._keys.parts.current()] == [True] * 4
+            assert len({part.secret for part in log._keys.parts.current()[:-1]}) == 1
 
 
 def test_what_fits_is_kept_and_what_does_not_is_built(spark: "SparkSession", tree: Path, tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def test_every_option_of_the_table_is_one_that_is_parsed() -> None:
         "subject": "s", "message": "m", "framing": "raw", "onUndecodable": "null",
         "isolationLevel": "read_committed", "verifyCrc": "false", "onDamage": "skip", "corruptReport": "/r",
         "pushFilters": "never", "maxPartitionBytes": "5", "corruptBatches": "skip", "tiered": "s3://bucket",
+        "timeRanges": "/t",
     }  # fmt: skip
     assert set(values) == {option.name for option in SOURCE_OPTIONS}
     without_effect = {"groupIdPrefix", "startingOffsetsByTimestampStrategy"}

@@ -184,7 +184,7 @@ def test_exists_does_not_hide_missing_permission() -> None:
 def test_atomic_write_replaces_all(tmp_path: Path) -> None:
     path = tmp_path / "f"
     atomic_write(OS, path, b"a long first content")
-    atomic_write(OS, path, b"short")
+    atomic_write(OS, path, b"sh", b"", memoryview(b"ort"))
     assert path.read_bytes() == b"short"
     assert os.listdir(tmp_path) == ["f"]
 

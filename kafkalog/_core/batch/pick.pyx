@@ -79,12 +79,6 @@ cdef inline int64_t offset_of(const BatchRow* row, const Fields* f) noexcept nog
     return added(row.base_offset, f.offset_delta)
 
 
-cdef inline int64_t timestamp_of(const BatchRow* row, const Fields* f) noexcept nogil:
-    if row.attributes & TIMESTAMP_TYPE_BIT:
-        return row.max_timestamp
-    return added(row.base_timestamp, f.timestamp_delta)
-
-
 cdef const uint8_t* find_record(
     const uint8_t* p, const uint8_t* end, int64_t offset, BatchRow* row, Fields* f, bint at_end
 ) noexcept nogil:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from kafkalog._core.batch.decode cimport RecordTable
 
@@ -9,7 +9,7 @@ cdef extern from "Python.h":
 
 cdef class Record:
     cdef RecordTable table
-    cdef Py_ssize_t row
+    cdef Py_ssize_t row             # without a table: 0 for a record made by hand, or what `lone_record` packs
     cdef readonly int64_t offset
     cdef readonly int64_t timestamp
     cdef object own_key
@@ -30,4 +30,20 @@ cdef inline Record record_of(RecordTable table, Py_ssize_t row):
     r.row = row
     r.offset = table.offset_column[row]
     r.timestamp = table.timestamp_column[row]
+    return r
+
+
+cdef inline Record lone_record(bytes key, bytes value, int64_t offset, int64_t timestamp, bint appended, int32_t epoch):
+    """A record without headers that has its key and value as objects, and no table.
+
+    appended: its time is that of the append. epoch: of the leader. The key is of no derived class: it is in no cycle.
+    """
+    cdef Record r = Record.__new__(Record)
+    PyObject_GC_UnTrack(r)
+    r.own_key = key
+    r.own_value = value
+    r.own_headers = ()
+    r.offset = offset
+    r.timestamp = timestamp
+    r.row = <Py_ssize_t>epoch * 4 + (2 if appended else 0) + 1
     return r

@@ -36,6 +36,7 @@ cdef class Record:
 
     def __init__(self, value=None, key=None, timestamp: int = -1, headers=(), offset: int = -1):
         self.table = None
+        self.row = 0
         self.own_value = plain(value, "value")
         self.own_key = plain(key, "key")
         self.timestamp = timestamp
@@ -98,7 +99,7 @@ cdef class Record:
     @property
     def timestamp_type(self) -> int:
         """0 CreateTime (also for a record made by hand), 1 LogAppendTime, -1 for a v0 message, which has no time."""
-        return 0 if self.table is None else self.table.timestamp_type(self.row)
+        return (self.row >> 1) & 1 if self.table is None else self.table.timestamp_type(self.row)
 
     @property
     def is_control(self) -> bool:
@@ -108,7 +109,9 @@ cdef class Record:
     @property
     def leader_epoch(self) -> int:
         """The epoch of the leader that appended the batch; -1 where it is not known: formats v0 and v1, own records."""
-        return -1 if self.table is None else self.table.leader_epoch(self.row)
+        if self.table is not None:
+            return self.table.leader_epoch(self.row)
+        return self.row >> 2 if self.row & 1 else -1
 
     def _fields(self):
         return (self.offset, self.timestamp, self.key, self.value, self.headers)

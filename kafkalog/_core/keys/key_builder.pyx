@@ -2,7 +2,7 @@
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, qsort, realloc
+from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memset
 
 from kafkalog._core.batch.layout cimport ERR_MEMORY, OK
@@ -12,8 +12,26 @@ from kafkalog._core.keys.key_layout cimport (
 )
 from kafkalog._core.keys.key_walk cimport KeyWalk
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <sys/mman.h>
+    /* asks for large pages for memory that is about to be written from one end to the other */
+    static inline void kl_want_huge(void *address, size_t size) {
+    #if defined(__linux__) && defined(MADV_HUGEPAGE) && !defined(KAFKALOG_PORTABLE)
+        uintptr_t first = ((uintptr_t)address + 4095) & ~(uintptr_t)4095;
+        if (size >= 4 << 20)
+            (void)madvise((void *)first, size - (first - (uintptr_t)address), MADV_HUGEPAGE);
+    #endif
+    }
+    """
+    void kl_want_huge(void* address, size_t size) noexcept nogil
+
 cdef enum:
-    FIRST_ROOM = 64
+    FIRST_ROOM = 64                 # keys in the first chunk of a stream; each is twice as large as the one before
+    MOST_ROOM = 5400                # ... up to these
+    FIRST_SLAB = 64 << 10
+    LARGEST_SLAB = 8 << 20
     FIRST_MARKS = 1024
     STREAMS = 256                   # by the first byte of the hash, so that each one's part of a block fits the cache
     STREAM_BITS = 8
@@ -23,10 +41,19 @@ cdef struct Gathered:
     uint32_t tag
     uint32_t relative
 
-cdef struct Stream:
-    Gathered* items
+cdef struct Chunk:                  # the keys follow
+    Chunk* next
     int64_t count
     int64_t room
+
+cdef struct Stream:
+    Chunk* first
+    Chunk* last
+
+cdef struct Slab:                   # memory for chunks, which follow
+    Slab* before
+    int64_t used
+    int64_t size
 
 INDEX_PAGE_BYTES = PAGE_BYTES
 
@@ -59,14 +86,8 @@ cdef void sort_entries(uint64_t* entries, int64_t count) noexcept nogil:
             return
 
 
-cdef bint grow(Stream* stream) noexcept nogil:
-    cdef int64_t wanted = max(2 * stream.room, <int64_t>FIRST_ROOM)
-    cdef void* items = realloc(stream.items, <size_t>wanted * sizeof(Gathered))
-    if items == NULL:
-        return False
-    stream.items = <Gathered*>items
-    stream.room = wanted
-    return True
+cdef inline Gathered* items_of(Chunk* chunk) noexcept nogil:
+    return <Gathered*>(chunk + 1)
 
 
 @cython.final
@@ -78,6 +99,7 @@ cdef class KeyBuilder(KeyWalk):
     """
 
     cdef Stream streams[STREAMS]
+    cdef Slab* slab
     cdef uint64_t* marks
     cdef int64_t mark_room
     cdef readonly int64_t count
@@ -100,18 +122,49 @@ cdef class KeyBuilder(KeyWalk):
     cdef int put(self, const uint64_t* hashes, const int64_t* offsets, Py_ssize_t count) noexcept nogil:
         cdef Py_ssize_t i
         cdef Stream* stream
+        cdef Chunk* chunk
         cdef Gathered* item
         for i in range(count):
             stream = &self.streams[hashes[i] >> (64 - STREAM_BITS)]
-            if stream.count == stream.room and not grow(stream):
-                return ERR_MEMORY
-            item = &stream.items[stream.count]
+            chunk = stream.last
+            if chunk == NULL or chunk.count == chunk.room:
+                chunk = self.add_chunk(stream)
+                if chunk == NULL:
+                    return ERR_MEMORY
+            item = items_of(chunk) + chunk.count
             item.high = <uint32_t>(hashes[i] >> 32)
             item.tag = tag_of(hashes[i])
             item.relative = <uint32_t>(offsets[i] - self.base_offset)
-            stream.count += 1
+            chunk.count += 1
         self.count += count
         return OK
+
+    cdef Chunk* add_chunk(self, Stream* stream) noexcept nogil:
+        """Give a stream its next chunk; NULL without memory."""
+        cdef int64_t room = FIRST_ROOM if stream.last == NULL else min(2 * stream.last.room, <int64_t>MOST_ROOM)
+        cdef int64_t size = sizeof(Chunk) + (room * <int64_t>sizeof(Gathered) + 7) // 8 * 8
+        cdef Chunk* chunk
+        if (self.slab == NULL or self.slab.used + size > self.slab.size) and not self.add_slab():
+            return NULL
+        chunk = <Chunk*>(<char*>self.slab + self.slab.used)
+        self.slab.used += size
+        chunk.next, chunk.count, chunk.room = NULL, 0, room
+        if stream.last == NULL:
+            stream.first = chunk
+        else:
+            stream.last.next = chunk
+        stream.last = chunk
+        return chunk
+
+    cdef bint add_slab(self) noexcept nogil:
+        cdef int64_t size = FIRST_SLAB if self.slab == NULL else min(2 * self.slab.size, <int64_t>LARGEST_SLAB)
+        cdef Slab* slab = <Slab*>malloc(<size_t>size)
+        if slab == NULL:
+            return False
+        kl_want_huge(slab, <size_t>size)
+        slab.before, slab.used, slab.size = self.slab, sizeof(Slab), size
+        self.slab = slab
+        return True
 
     def mark(self, BatchTable batches not None, Py_ssize_t first, Py_ssize_t last) -> None:
         """Notes where rows `first` up to `last` of a table of the segment lie; their positions are those in the file."""
@@ -152,6 +205,7 @@ cdef class KeyBuilder(KeyWalk):
         self.busy = True
         cdef bytes out = PyBytes_FromStringAndSize(NULL, size)
         cdef char* block = PyBytes_AS_STRING(out)
+        kl_want_huge(block, <size_t>size)
         with nogil:
             self.fill(<uint32_t*>block, <uint64_t*>(block + directory), bits, directory)
         cdef tuple made = (out, self.count, bits, self.mark_count)
@@ -161,11 +215,12 @@ cdef class KeyBuilder(KeyWalk):
 
     cdef void forget(self) noexcept:
         """Begins the next block: its first batch has a mark."""
-        cdef int i
-        for i in range(STREAMS):
-            free(self.streams[i].items)
-            self.streams[i].items = NULL
-            self.streams[i].count = self.streams[i].room = 0
+        cdef Slab* before
+        while self.slab != NULL:
+            before = self.slab.before
+            free(self.slab)
+            self.slab = before
+        memset(self.streams, 0, sizeof(self.streams))
         self.count = self.mark_count = 0
         self.unmarked = MARK_RECORDS
 
@@ -200,14 +255,24 @@ cdef class KeyBuilder(KeyWalk):
             entries[self.count + n] = self.marks[n]
 
     cdef void count_entries(self, const Stream* stream, uint32_t* counts, int bits) noexcept nogil:
+        cdef Chunk* chunk = stream.first
+        cdef const Gathered* items
         cdef int64_t n
-        for n in range(stream.count):
-            counts[bucket_of_high(stream.items[n].high, bits)] += 1
+        while chunk != NULL:
+            items = items_of(chunk)
+            for n in range(chunk.count):
+                counts[bucket_of_high(items[n].high, bits)] += 1
+            chunk = chunk.next
 
     cdef void place_entries(self, const Stream* stream, uint32_t* ends, uint64_t* entries, int bits) noexcept nogil:
+        cdef Chunk* chunk = stream.first
+        cdef const Gathered* items
         cdef int64_t n
         cdef uint64_t at
-        for n in range(stream.count):
-            at = bucket_of_high(stream.items[n].high, bits)
-            entries[ends[at]] = entry_of(stream.items[n].tag, stream.items[n].relative)
-            ends[at] += 1
+        while chunk != NULL:
+            items = items_of(chunk)
+            for n in range(chunk.count):
+                at = bucket_of_high(items[n].high, bits)
+                entries[ends[at]] = entry_of(items[n].tag, items[n].relative)
+                ends[at] += 1
+            chunk = chunk.next

@@ -56,4 +56,5 @@ cdef class KeyIndex:
     cdef bint find_group(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef void prefetch(self, const Block* block, const uint64_t* hashes, const int64_t* found, int64_t n) noexcept nogil
     cdef int64_t mark_of(self, int64_t offset, MarkedRange* found) noexcept nogil
+    cdef bint marks_below(self, const Block* block, uint64_t limit, uint64_t* number) noexcept nogil
     cdef bint mark(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil

@@ -18,6 +18,8 @@ from kafkalog._core.keys.key_layout cimport (
 from kafkalog._core.keys.key_walk cimport NO_OFFSET
 
 cdef enum:
+    LINE_BYTES = 64
+    SMALL_BUCKET = 40               # bytes of the entries of a bucket, on average
     GROUP = 32                      # keys whose pages are on their way into the cache together
 
 IS_DAMAGED = DAMAGED_INDEX
@@ -333,7 +335,10 @@ cdef class KeyIndex:
             place = block.entries_at + 8 * <uint64_t>first
             page = self.data[place // PAGE_BYTES]
             if page != NULL:
-                kl_prefetch_index(page + place % PAGE_BYTES)
+                page += place % PAGE_BYTES
+                kl_prefetch_index(page)
+                if <size_t>page % LINE_BYTES > LINE_BYTES - SMALL_BUCKET:
+                    kl_prefetch_index(page + LINE_BYTES)
 
     def place(self, int64_t offset) -> tuple[int, int]:
         """(position, size) of the batches among which the one with this offset is; (-1, 0) where that is not known."""
@@ -346,7 +351,7 @@ cdef class KeyIndex:
         """The number of the mark of the batches among which the one with this offset is, with their place; or -1."""
         cdef Py_ssize_t i = self.block_count
         cdef int64_t marks = self.sections.room
-        cdef uint64_t low, high, middle, mark, behind
+        cdef uint64_t low, mark, behind
         cdef uint64_t limit
         cdef Block* block
         if not self.base_offset <= offset < self.base_offset + self.span:
@@ -356,15 +361,8 @@ cdef class KeyIndex:
             i -= 1
             block = &self.blocks[i]
             marks -= block.marks
-            low, high = 0, block.marks
-            while low < high:
-                middle = (low + high) >> 1
-                if not self.mark(block, middle, &mark):
-                    return -1
-                if mark < limit:
-                    low = middle + 1
-                else:
-                    high = middle
+            if not self.marks_below(block, limit, &low):
+                return -1
             if low == 0:
                 continue
             behind = <uint64_t>self.segment_bytes
@@ -381,6 +379,40 @@ cdef class KeyIndex:
             found.is_last = behind == <uint64_t>self.segment_bytes
             return marks + <int64_t>low - 1
         return -1
+
+    cdef bint marks_below(self, const Block* block, uint64_t limit, uint64_t* number) noexcept nogil:
+        """The number of marks below `limit`, which rise; False where a page is damaged.
+
+        Batches have about as many records each, so the search begins where the mark would be if all had the same.
+        """
+        cdef uint64_t low = 0
+        cdef uint64_t high = block.marks
+        cdef uint64_t step = 1
+        cdef uint64_t middle, mark, first
+        number[0] = 0
+        if high == 0:
+            return True
+        if not self.mark(block, 0, &first) or not self.mark(block, high - 1, &mark):
+            return False
+        if first >= limit:
+            return True
+        middle = 0
+        if mark >> 32 > first >> 32 and limit >> 32 <= mark >> 32:
+            middle = ((limit >> 32) - (first >> 32)) * (high - 1) // ((mark >> 32) - (first >> 32))
+        elif limit > mark:
+            middle = high - 1
+        while low < high:
+            if not self.mark(block, middle, &mark):
+                return False
+            if mark < limit:
+                low = middle + 1
+                middle = low + step if low + step < high and step < high else (low + high) >> 1
+            else:
+                high = middle
+                middle = high - step if high > low + step else (low + high) >> 1
+            step = 4 * step if step < block.marks else step
+        number[0] = low
+        return True
 
     cdef bint mark(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil:
         cdef const uint8_t* p = self.at(block.marks_at + 8 * number)

@@ -18,7 +18,7 @@ class ReadPart:
         base_offset: int,
         index: KeyIndex | KeyMap | None,
         read: Callable[[int, int], bytes],
-        opened: Callable[[], Any] | None,
+        records: Any,
     ) -> None: ...
 
 @final

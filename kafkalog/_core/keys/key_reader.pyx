@@ -4,24 +4,36 @@ What this cannot decide, the look-up in `keys/lookup.py` does: a change of the l
 hash, a record that is not where the index says.
 """
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memset
 from posix.types cimport off_t
 
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport Fields
-from kafkalog._core.batch.pick cimport copied_out, find_record
+from kafkalog._core.batch.layout cimport TIMESTAMP_TYPE_BIT
+from kafkalog._core.batch.pick cimport copied_out, find_record, timestamp_of
+from kafkalog._core.batch.record cimport lone_record
 from kafkalog._core.batch.sections cimport Section, Sections, record_in_section, section_with
 from kafkalog._core.bytes.siphash cimport SipKey
 from kafkalog._core.keys.key_index cimport DAMAGED_INDEX, KeyIndex, MarkedRange
 from kafkalog._core.keys.key_map cimport KeyMap
 from kafkalog._core.keys.key_walk cimport NO_OFFSET, hash_of_key, take_secret
+from kafkalog._core.log.log_fields cimport LogFields
+from kafkalog._core.log.slots cimport Slot, slot_get, slot_set
 
 cdef extern from "<unistd.h>" nogil:
     Py_ssize_t pread(int fd, void* into, size_t size, off_t position)
 
+cdef extern from *:
+    """
+    #define kl_prefetch_sections(p) __builtin_prefetch(p)
+    """
+    void kl_prefetch_sections(const void* p) noexcept nogil
+
 cdef enum:
+    LINE_BYTES = 64
+    FETCHED_BYTES = 448             # of a batch's sections, which are about as long: all lines come at once
     CALLS_BETWEEN_CHECKS = 255      # a mask
     LARGEST_SECTION = 4096          # that is read on the stack
     LARGEST_READ = 80 << 10         # a larger range may be many batches
@@ -38,13 +50,16 @@ cdef class Undecided:
 
 UNDECIDED = Undecided()
 
+cdef Slot CLOSED, LAZY, FILE, USED, FD
+CLOSED.name, LAZY.name, FILE.name, USED.name, FD.name = b"closed", b"_file", b"file", b"used", b"_fd"
+
 
 @cython.final
 cdef class ReadPart:
     """One part of a log: a segment with its index, or the log's end with its map.
 
-    read: returns `size` bytes of the segment's file from a position. opened: returns the open file, which has a
-    `fileno()`; None for a file without a descriptor of the system.
+    read: returns `size` bytes of the segment's file from a position. records: the FileRecords of the segment, which
+    may change its file; None for one without a descriptor of the system.
     """
 
     cdef SipKey secret
@@ -52,13 +67,13 @@ cdef class ReadPart:
     cdef KeyIndex index
     cdef KeyMap map
     cdef object read
-    cdef object opened
+    cdef object records
 
-    def __cinit__(self, secret, int64_t base_offset, index, read, opened):
+    def __cinit__(self, secret, int64_t base_offset, index, read, records):
         take_secret(secret, &self.secret)
         self.base_offset = base_offset
         self.read = read
-        self.opened = opened
+        self.records = records
         if isinstance(index, KeyIndex):
             self.index = index
         else:
@@ -69,11 +84,13 @@ cdef class ReadPart:
 cdef class KeyReader:
     """Look-ups in `parts`, the last one first, for as long as `source.state` is the `state` that they were made for.
 
-    `state` is None until they are right. read_at_end: returns the record at an offset of the log's end, or None.
-    limit: called now and then, to limit the memory of the indexes. Threads: safe under the GIL.
+    `state` is None until they are right. `source` is a log's LogFields, or has a `state` and `closed`. read_at_end:
+    returns the record at an offset of the log's end, or None. limit: called now and then, to limit the memory of the
+    indexes. Threads: safe under the GIL.
     """
 
     cdef object source
+    cdef LogFields fields
     cdef object read_at_end
     cdef object limit
     cdef list parts
@@ -83,9 +100,16 @@ cdef class KeyReader:
 
     def __cinit__(self, source, list parts not None, read_at_end, limit):
         self.source = source
+        self.fields = source if isinstance(source, LogFields) else None
         self.parts = [<ReadPart?>part for part in parts]
         self.read_at_end = read_at_end
         self.limit = limit
+
+    cdef bint is_current(self, object state) except -1:
+        """True while the log is open and has this state."""
+        if self.fields is not None:
+            return self.fields.state is state and not slot_get(self.fields.health, &CLOSED)
+        return self.source.state is state and not self.source.closed
 
     def get(self, bytes key not None):
         """The last record with this key, None if there is none, UNDECIDED if that is not for this class to say."""
@@ -97,7 +121,7 @@ cdef class KeyReader:
         self.calls += 1
         if not self.calls & CALLS_BETWEEN_CHECKS:
             self.limit()
-        if state is None or self.source.state is not state or self.source.closed:
+        if state is None or not self.is_current(state):
             return UNDECIDED
         for i in range(len(self.parts) - 1, -1, -1):
             part = <ReadPart>self.parts[i]
@@ -122,7 +146,7 @@ cdef class KeyReader:
                 return UNDECIDED
             if part.base_offset <= self.start_offset:
                 break
-        return None if self.source.state is state else UNDECIDED
+        return None if self.is_current(state) else UNDECIDED
 
     cdef object at_end(self, int64_t offset, bytes key):
         record = self.read_at_end(offset)
@@ -153,14 +177,15 @@ cdef class KeyReader:
                 if row.base_offset < marked.base_offset:
                     return UNDECIDED
                 part.index.sections.learn(number, begin_of(data), &row)
-            return copied_out(start, &row, &fields, offset)
+            return record_in(start, &row, &fields, offset, key)
+        fetch_sections(batch)
         section = section_with(batch, offset)
         if section == NULL:
             return UNDECIDED
         position = marked.position + section.at
         size = section[1].at - section.at
-        if size <= LARGEST_SECTION and part.opened is not None:
-            if not read_into(part.opened(), small, size, position):
+        if size <= LARGEST_SECTION and part.records is not None:
+            if not read_into(part.records, small, size, position):
                 return UNDECIDED
             start = record_in_section(batch, section, small, offset, &fields)
         else:
@@ -170,13 +195,39 @@ cdef class KeyReader:
             start = record_in_section(batch, section, begin_of(data), offset, &fields)
         if start == NULL or not is_key(&fields, key):
             return UNDECIDED
-        return copied_out(start, &batch.row, &fields, offset)
+        return record_in(start, &batch.row, &fields, offset, key)
 
 
-cdef bint read_into(object file, uint8_t* into, int64_t size, int64_t position) except -1:
-    """Read `size` bytes of a file; False if that takes more than one call. The file stays open: it is held."""
-    cdef int fd = file.fileno()
+cdef inline void fetch_sections(const Sections* batch) noexcept:
+    cdef int at = 0
+    while at < FETCHED_BYTES:
+        kl_prefetch_sections(<const uint8_t*>batch + at)
+        at += LINE_BYTES
+
+
+cdef object record_in(const uint8_t* start, const BatchRow* row, const Fields* f, int64_t offset, bytes key):
+    """The record with this key: with `key` itself where that is a plain bytes object, and a copy of its value."""
+    cdef bytes value = None
+    if f.header_count or not PyBytes_CheckExact(key):
+        return copied_out(start, row, f, offset)
+    if f.value_size >= 0:
+        value = PyBytes_FromStringAndSize(<const char*>f.value, f.value_size)
+    return lone_record(
+        key, value, offset, timestamp_of(row, f), row.attributes & TIMESTAMP_TYPE_BIT != 0, row.leader_epoch
+    )
+
+
+cdef bint read_into(object records, uint8_t* into, int64_t size, int64_t position) except -1:
+    """Read `size` bytes of FileRecords; False if that takes more than one call. The file stays open: it is held."""
+    cdef object lazy = slot_get(records, &LAZY)
+    cdef object file = slot_get(lazy, &FILE)
     cdef Py_ssize_t done
+    cdef int fd
+    if file is None:
+        file = lazy.opened()
+    else:
+        slot_set(lazy, &USED, True)
+    fd = slot_get(file, &FD)
     with nogil:
         done = pread(fd, into, <size_t>size, <off_t>position)
     return done == size

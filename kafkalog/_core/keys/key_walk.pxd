@@ -41,6 +41,5 @@ cdef class KeyWalk:
     cdef int take_messages(self, const uint8_t* batch, const BatchRow* row) noexcept nogil
     cdef int wait(self, const uint8_t* key, Py_ssize_t size, int64_t offset) noexcept nogil
     cdef int settle(self) noexcept nogil
-    cdef void hash_waiting(self, uint64_t* hashes) noexcept nogil
     cdef int damaged(self, int status, int64_t position, int64_t record) noexcept nogil
     cdef int put(self, const uint64_t* hashes, const int64_t* offsets, Py_ssize_t count) noexcept nogil

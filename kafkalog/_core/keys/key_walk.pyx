@@ -37,6 +37,26 @@ cdef int take_secret(object secret, SipKey* into) except -1:
     return 0
 
 
+cdef void hash_together(
+    const SipKey* secret, const uint8_t** keys, const Py_ssize_t* sizes, Py_ssize_t count, uint64_t* hashes
+) noexcept nogil:
+    """The hashes of up to HASHED_TOGETHER keys, four at a time where they are alike."""
+    cdef uint64_t second[4]
+    cdef Py_ssize_t i = 0
+    cdef Py_ssize_t words
+    while i < count:
+        words = sizes[i] >> 3
+        if (
+            i + 4 <= count and words < FOUR_WORDS and KL_HAS_FOUR()
+            and sizes[i + 1] >> 3 == words and sizes[i + 2] >> 3 == words and sizes[i + 3] >> 3 == words
+        ):
+            siphash_four(secret, keys + i, sizes + i, hashes + i, second)
+            i += 4
+        else:
+            hashes[i] = hash_of_key(secret, keys[i], sizes[i])
+            i += 1
+
+
 cdef class KeyWalk:
     """The state of a walk over the records with offsets in a range; `records` counts those with a key that it met.
 
@@ -166,29 +186,10 @@ cdef class KeyWalk:
         """Puts the keys that wait, since their bytes go."""
         cdef uint64_t hashes[HASHED_TOGETHER]
         cdef Py_ssize_t count = self.waits
-        self.hash_waiting(hashes)
+        hash_together(&self.secret, self.keys, self.sizes, count, hashes)
         self.waits = 0
         self.records += count
         return self.put(hashes, self.offsets, count)
-
-    cdef void hash_waiting(self, uint64_t* hashes) noexcept nogil:
-        """The hashes of all keys that wait, four at a time where they are alike."""
-        cdef uint64_t second[4]
-        cdef Py_ssize_t i = 0
-        cdef Py_ssize_t words
-        cdef const Py_ssize_t* sizes
-        while i < self.waits:
-            sizes = self.sizes + i
-            words = sizes[0] >> 3
-            if (
-                i + 4 <= self.waits and words < FOUR_WORDS and KL_HAS_FOUR()
-                and sizes[1] >> 3 == words and sizes[2] >> 3 == words and sizes[3] >> 3 == words
-            ):
-                siphash_four(&self.secret, self.keys + i, sizes, hashes + i, second)
-                i += 4
-            else:
-                hashes[i] = hash_of_key(&self.secret, self.keys[i], sizes[0])
-                i += 1
 
     cdef int put(self, const uint64_t* hashes, const int64_t* offsets, Py_ssize_t count) noexcept nogil:
         """Takes hashes and offsets of keys, in rising order of the offsets; OK or ERR_MEMORY."""
@@ -217,16 +218,23 @@ def are_bytes(list keys not None) -> bool:
 def hash_keys(secret, list keys not None) -> bytes:
     """The hashes of a list of bytes objects, eight bytes each; TypeError for anything else in it."""
     cdef SipKey own
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, n
+    cdef Py_ssize_t done = 0
     cdef Py_ssize_t count = len(keys)
+    cdef const uint8_t* data[HASHED_TOGETHER]
+    cdef Py_ssize_t sizes[HASHED_TOGETHER]
     take_secret(secret, &own)
     cdef bytes out = PyBytes_FromStringAndSize(NULL, 8 * count)
     cdef uint64_t* hashes = <uint64_t*>PyBytes_AS_STRING(out)
-    for i in range(count):
-        key = keys[i]
-        if not PyBytes_Check(key):
-            raise TypeError(f"key {i} is {type(key).__name__}, not bytes")
-        hashes[i] = hash_of_key(&own, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+    while done < count:
+        n = min(count - done, <Py_ssize_t>HASHED_TOGETHER)
+        for i in range(n):
+            key = keys[done + i]
+            if not PyBytes_Check(key):
+                raise TypeError(f"key {done + i} is {type(key).__name__}, not bytes")
+            data[i], sizes[i] = <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)
+        hash_together(&own, data, sizes, n, hashes + done)
+        done += n
     return out
 
 

@@ -1,0 +1,151 @@
+"""Arrays of keys, and what look-ups share with them: records of every kind, the order of memory, hashes, marks."""
+
+import pickle
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.keys.key_builder import KeyBuilder
+from kafkalog._core.keys.key_index import KeyIndex
+from kafkalog._core.keys.key_picker import KeyPicker
+from kafkalog._core.keys.key_walk import hash_key, hash_keys
+from tests.builder import R, batch
+from tests.keys.test_key_lookups import SECRET, built
+from tests.keys.test_sections import same
+
+SIZES = st.sampled_from([None, 0, 1, 90, 1000, 1023, 1024, 1025, 5000])
+Rows = st.lists(st.tuples(st.integers(0, 25), SIZES, st.booleans()), min_size=1, max_size=30)
+
+
+@given(batches=st.lists(Rows, min_size=1, max_size=4), stamped=st.booleans(), seed=st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_records_of_every_kind(
+    new_path: Callable[[str], Path], batches: list[list[tuple[int, int | None, bool]]], stamped: bool, seed: int
+) -> None:
+    """Tombstones, empty, large, with headers, stamped on append; keys asked for twice, and keys that are nowhere."""
+    rng = random.Random(seed)
+    kind = "LogAppendTime" if stamped else "CreateTime"
+    with kafkalog.open(new_path("many") / "t-0", "a", message_timestamp_type=kind) as log:
+        for rows in batches:
+            log.append([
+                kafkalog.Record(None if size is None else rng.randbytes(size), b"k%d" % n, headers=[("h", b"x")] * more)
+                for n, size, more in rows
+            ])  # fmt: skip
+            if rng.random() < 0.5:
+                log.roll()
+        log.build_key_index()
+        last = {record.key: record for record in log}
+        asked = [b"k%d" % rng.randrange(28) for _ in range(60)]
+        for key, found in zip(asked, log.get_many(asked), strict=True):
+            assert found is None if key not in last else same(found, last[key])
+            assert log.get(key) == found
+
+
+def test_copies_beyond_the_memory_for_them_become_records_at_once() -> None:
+    keys = [b"key-%d" % n for n in range(500)]
+    data = batch([R(b"v" * (n % 7 * 200), key) for n, key in enumerate(keys)], base_offset=100)
+    records = list(decode(data, scan(data)))
+    numbers = random.Random(3).sample(range(500), 500) + [7, 7]
+    offsets = b"".join((100 + n).to_bytes(8, "little") for n in numbers)
+    asked = [keys[n] for n in numbers]
+    wrong = asked.index(keys[9])
+    asked[wrong] = b"another"
+    for most_bytes in (1, 1 << 30):
+        picker = KeyPicker(asked, offsets, 100, most_bytes)
+        picker.take(decode(data, scan(data)))
+        picker.finish()
+        assert picker.missed == [wrong] and picker.absent == 0 and picker.offset == -1
+        expected = [None if at == wrong else records[n] for at, n in enumerate(numbers)]
+        assert picker.records == expected
+        picker.finish()
+        assert picker.records == expected
+
+
+@given(st.lists(st.integers(-5, 2**62), max_size=300), st.integers(0, 2**62))
+def test_offsets_are_wanted_in_their_order(offsets: list[int], start: int) -> None:
+    keys = [b"k"] * len(offsets)
+    picker = KeyPicker(keys, b"".join(one.to_bytes(8, "little", signed=True) for one in offsets), start)
+    found = []
+    while picker.offset >= 0:
+        found.append(picker.offset)
+        picker.take_one(None)
+    assert found == sorted({one for one in offsets if one >= start})
+    assert picker.missed == sorted(
+        (at for at, one in enumerate(offsets) if one >= start), key=lambda at: (offsets[at], at)
+    )  # fmt: skip
+    assert picker.absent == sum(one < start for one in offsets)
+
+
+@given(st.lists(st.binary(max_size=80), max_size=80))
+def test_hashes_of_many_keys_are_those_of_each(keys: list[bytes]) -> None:
+    together = hash_keys(SECRET, keys)
+    assert [together[8 * i : 8 * i + 8] for i in range(len(keys))] == [
+        hash_key(SECRET, key).to_bytes(8, "little") for key in keys
+    ]
+
+
+@pytest.mark.parametrize("keys", [[b"k"] * 20_000, [b"a", b"b"] * 6000, [b"%d" % (n * n) for n in range(30_000)]])
+def test_streams_of_any_length(keys: list[bytes | None]) -> None:
+    """One key again and again fills one stream of the builder; many keys fill all."""
+    index, _, model = built(keys)
+    for key in dict.fromkeys(keys[:: len(keys) // 50]):
+        assert key is not None and index.find_all(hash_key(SECRET, key), 0, 1 << 40) == model[key]
+        assert index.find_last(hash_key(SECRET, key), 1 << 40) == model[key][-1]
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 40)), min_size=1, max_size=120), st.randoms())
+@settings(max_examples=60)
+def test_the_batch_of_an_offset_is_found(batches: list[tuple[int, int]], rng: random.Random) -> None:
+    """Batches of one record to nine, with gaps of any size between them."""
+    data, spans, offset = b"", [], 50
+    for count, gap in batches:
+        if rng.random() < 0.05:
+            offset += gap * 100_000
+        offset += gap
+        spans.append((offset, offset + count, len(data)))
+        data += batch([R(b"v", b"k")] * count, base_offset=offset)
+        offset += count
+    builder, table = KeyBuilder(SECRET, 50, offset), scan(data)
+    builder.mark(table, 0, len(batches))
+    assert builder.take(data, table, 0, len(batches))
+    block, entries, bits, marks = builder.finish()
+    index = KeyIndex(
+        lambda size, at: block[at : at + size], pages_at=0, pages_bytes=len(block), blocks=[(entries, bits, marks)],
+        checksums=b"".join(_checksum(block[at : at + 16384]) for at in range(0, len(block), 16384)),
+        base_offset=50, next_offset=offset, segment_bytes=len(data),
+    )  # fmt: skip
+    for first, stop, position in spans:
+        for wanted in (first, stop - 1):
+            begin, size = index.place(wanted)
+            assert begin <= position < begin + size
+            within = [place for *_, place in spans if begin <= place < begin + size]
+            assert len(within) <= 4
+
+
+def _checksum(page: bytes) -> bytes:
+    from kafkalog._core.bytes.crc import crc32c
+
+    return crc32c(page).to_bytes(4, "little")
+
+
+def test_a_record_without_a_table_is_like_any_other(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"k", b"v"), (b"n", None), (b"e", b"")])
+        log.roll()
+        log.build_key_index()
+        for key, value in ((b"k", b"v"), (b"n", None), (b"e", b"")):
+            for _ in range(2):
+                found = log.get(key)
+                assert found is not None and (found.key, found.value, found.headers) == (key, value, ())
+                assert found.key_view == key and found.value_view == value and not found.is_control
+                assert pickle.loads(pickle.dumps(found)) == found
+                assert found.leader_epoch == log[found.offset].leader_epoch
+        found.__init__(b"x")  # type: ignore[misc]
+        assert found.leader_epoch == -1 and found.timestamp_type == 0
