@@ -177,6 +177,9 @@ def _settings(port: int, controller: int, own: Mapping[str, str]) -> str:
         "num.network.threads": "1",
         "num.io.threads": "2",
         "background.threads": "2",
+        # a broker that was killed, or begins with an older copy of its metadata, waits until its last session is over
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
         "log.cleaner.dedupe.buffer.size": "4194304",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
