@@ -33,7 +33,9 @@ STOPPERS = {"interrupted_at", "CtrlC"}
 """Names that a test has in it which does so in another file."""
 QUIET = {"capfd", "capfdbinary"}
 """Fixtures of tests that look at what the process writes."""
-IN_MEMORY = {Path(__file__).parent / name for name in ("backup", "keys", "lake", "manager", "storage", "tools")}
+IN_MEMORY = {
+    Path(__file__).parent / name for name in ("backup", "keys", "lake", "manager", "redact", "storage", "tools")
+}
 """Folders whose tests sync many small files, those with the mark `on_disk` left out."""
 ROOM_BYTES = 256 << 20
 """What has to be free in memory for all of these."""
@@ -79,7 +81,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before each file, collect what is left in cycles, so that the tests that collect need not go through all the rest.
+    """Before each file, collect what is left in cycles and freeze the rest: tests that collect do not go through it.
 
     Clients of librdkafka that earlier tests left in cycles go before a test that looks at the process's stderr.
     """
