@@ -33,10 +33,13 @@ STOPPERS = {"interrupted_at", "CtrlC"}
 """Names that a test has in it which does so in another file."""
 QUIET = {"capfd", "capfdbinary"}
 """Fixtures of tests that look at what the process writes."""
-IN_MEMORY = {Path(__file__).parent / name for name in ("backup", "keys", "lake", "manager", "storage", "tools")}
+IN_MEMORY = {
+    Path(__file__).parent / name for name in ("backup", "keys", "lake", "manager", "redact", "storage", "tools")
+}
 """Folders whose tests sync many small files, those with the mark `on_disk` left out."""
 ROOM_BYTES = 256 << 20
 """What has to be free in memory for all of these."""
+LAST_FILE = pytest.StashKey[Path]()
 LAST_QUIET = pytest.StashKey[Path]()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for whatever a shell starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -78,7 +81,14 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let clients of librdkafka go that earlier tests left in cycles: they write to the process's stderr."""
+    """Before each file, collect what is left in cycles and freeze the rest: tests that collect do not go through it.
+
+    Clients of librdkafka that earlier tests left in cycles go before a test that looks at the process's stderr.
+    """
+    if item.session.stash.get(LAST_FILE, None) != item.path:
+        item.session.stash[LAST_FILE] = item.path
+        gc.collect()
+        gc.freeze()
     is_first = item.session.stash.get(LAST_QUIET, None) != item.path
     if is_first and "confluent_kafka" in sys.modules and QUIET & set(getattr(item, "fixturenames", ())):
         item.session.stash[LAST_QUIET] = item.path

@@ -135,11 +135,22 @@ def test_in_a_browser(browser: Browser, site: Path, scheme: str, width: int) -> 
         assert browser.complaints == [], page
 
 
+def write_small_site(tree: Path) -> None:
+    """Write a tree with this site's settings, two pages of docs/ and what its hook brings in."""
+    settings, _, _ = (SOURCES / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")
+    shutil.copytree(SOURCES / "ci", tree / "ci", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCES / "docs" / "assets", tree / "docs" / "assets")
+    (tree / "examples").mkdir()
+    brought = ("CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
+    for name in ("docs/index.md", "docs/api.md", *brought):
+        (tree / name).write_text("# A page\n\n[Reading](api.md#a-page)\n" if name == "docs/index.md" else "# A page\n")
+    (tree / "mkdocs.yml").write_text(f"{settings}\nnav: [index.md, api.md, {', '.join(brought)}]\n")
+
+
 def test_a_link_that_leads_nowhere_and_a_page_in_no_menu_fail_the_build(tmp_path: Path) -> None:
-    for name in ("docs", "ci", "examples"):
-        shutil.copytree(SOURCES / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("mkdocs.yml", "CONTRIBUTING.md", "CHANGELOG.md"):
-        shutil.copy(SOURCES / name, tmp_path)
+    write_small_site(tmp_path)
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode == 0, done.stderr
     (tmp_path / "docs" / "lost.md").write_text("[away](nowhere.md) and [into nothing](api.md#no-such-heading)\n")
     done = build(tmp_path, tmp_path / "site")
     assert done.returncode != 0

@@ -19,7 +19,7 @@ from tests.memory import memory
 
 NAMES = st.sampled_from(["a", "b", "c-d"])
 WHERE = st.floats(0, 0.999)
-SMALL = {"internal_segment_bytes": 300, "retention_ms": "-1"}
+SMALL = {"internal_segment_bytes": 300, "retention_ms": "-1", "segment_index_bytes": 1200}
 
 
 class StoreBesideADict(RuleBasedStateMachine):

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.in_memory
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "durability.md"
-SMALL = {"internal_segment_bytes": 400, "index_interval_bytes": 100}
+SMALL = {"internal_segment_bytes": 400, "index_interval_bytes": 100, "segment_index_bytes": 1024}
 
 
 @pytest.fixture(autouse=True)

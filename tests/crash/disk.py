@@ -67,7 +67,8 @@ class FileNode:
 
     def sync(self) -> None:
         """All that is pending is on disk now; not what an earlier, failed sync gave up, which is lost for good."""
-        self.synced = _applied(self.synced, self.pending)
+        if self.pending:  # else megabytes of an index would be copied
+            self.synced = _applied(self.synced, self.pending)
         self.pending.clear()
         self.lost.clear()
 

@@ -32,7 +32,9 @@ from tests.server.nodes import SMALL, call
 from tests.server.txns import calls
 
 STATES = 24
-FLUSHED = ServerConfig({**SMALL, "log.flush.interval.messages": 1, "log.segment.bytes": 1 << 20})
+FLUSHED = ServerConfig({
+    **SMALL, "log.flush.interval.messages": 1, "log.segment.bytes": 1 << 20, "log.index.size.max.bytes": 1 << 12,
+})  # fmt: skip
 
 
 class Acknowledged(NamedTuple):

@@ -17,6 +17,7 @@ import kafkalog
 from tests.commands import environment
 from tests.examples.programs import EXAMPLES
 from tests.spark.conftest import why_not
+from tests.spark.quick_java import quick_java
 
 REASON = why_not()
 EVENTS = 6000
@@ -33,19 +34,15 @@ def run(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     A busy machine starts a Python process slowly.
     """
     begun: list[subprocess.Popen[str]] = []
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.python.authenticate.socketTimeout 120s\n")
+    submitted = "--conf spark.python.authenticate.socketTimeout=120s pyspark-shell"
 
     def start(*arguments: str | Path) -> "subprocess.Popen[str]":
         program = [sys.executable, str(EXAMPLES / "spark_pipeline.py"), "--data", str(tmp_path / "shop")]
-        quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         begun.append(
             subprocess.Popen(
                 [*program, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                 stderr=subprocess.STDOUT, start_new_session=True,
-                env=environment(
-                    JDK_JAVA_OPTIONS=quick, TMPDIR=str(tmp_path), SPARK_CONF_DIR=str(tmp_path / "conf")
-                ),
+                env=environment(JDK_JAVA_OPTIONS=quick_java(), TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=submitted),
             )  # fmt: skip
         )
         return begun[-1]

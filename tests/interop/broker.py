@@ -1,10 +1,13 @@
 """A real broker on a data directory: one node, broker and controller in one, on two free ports."""
 
+import base64
 import functools
+import re
 import signal
 import subprocess
 import tempfile
 import time
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +22,17 @@ STOP_S = 60
 ATTEMPTS = 3  # to start on ports that nobody else takes meanwhile
 STARTED, PORT_TAKEN = "Kafka Server started", "Address already in use"
 CLUSTER_ID = "a2Fma2Fsb2ctaW50ZXJvcA"  # 16 bytes in base64
+META = "meta.properties"
+_formatted: dict[Any, dict[str, bytes]] = {}
+"""What Kafka's own tool has made of one data directory, by version and settings: it takes a JVM each time."""
+
+
+def _write_formatted(data: Path, files: Mapping[str, bytes]) -> None:
+    """Write what the tool made of another directory, with an id of its own."""
+    data.mkdir(parents=True, exist_ok=True)
+    own_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=")
+    for name, content in files.items():
+        (data / name).write_bytes(re.sub(rb"(?m)^directory\.id=.*$", b"directory.id=" + own_id, content))
 
 
 class Broker:
@@ -66,7 +80,7 @@ class Broker:
         """Whether it has come up; False where another program was first to take a port that was free."""
         self.bootstrap = f"localhost:{port}"
         properties = self._properties(port, controller)
-        if not (self._data / "meta.properties").exists():
+        if not (self._data / META).exists():
             self._format(properties)
         options = (*self._options, "-Dinterop.level=info")
         with self.log_file.open("wb") as log:
@@ -83,6 +97,16 @@ class Broker:
         self._format(self._properties(*(self._ports or (1, 2))), *options)
 
     def _format(self, properties: Path, *options: str) -> None:
+        kind = self._version, frozenset(item for item in self._own.items() if item[0] != "log.dirs")
+        is_plain = not options and not self._has_voters and self._own["log.dirs"] == str(self._data)
+        if is_plain and kind in _formatted and not (self._data / META).exists():
+            _write_formatted(self._data, _formatted[kind])
+            return
+        self._run_format(properties, *options)
+        if is_plain:
+            _formatted[kind] = {name: (self._data / name).read_bytes() for name in (META, "bootstrap.checkpoint")}
+
+    def _run_format(self, properties: Path, *options: str) -> None:
         how = (*options, "--standalone") if self._has_voters else options
         format_ = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties), *how)
         command = toolchain.broker_command(self._version, *format_, options=self._quick_start)
@@ -177,6 +201,9 @@ def _settings(port: int, controller: int, own: Mapping[str, str]) -> str:
         "num.network.threads": "1",
         "num.io.threads": "2",
         "background.threads": "2",
+        # a broker that was killed, or begins with an older copy of its metadata, waits until its last session is over
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
         "log.cleaner.dedupe.buffer.size": "4194304",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",

@@ -12,10 +12,9 @@ from kafkalog.server.running import NEW_LOGS, FrozenLogs
 from tests.server.nodes import node_for
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _frozen_before() -> Iterator[None]:
-    """Leave nothing frozen that was not before."""
-    gc.collect()
+    """Leave nothing frozen that was not before; that costs seconds, so it is done once."""
     yield
     gc.unfreeze()
     gc.collect()

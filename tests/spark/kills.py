@@ -28,6 +28,7 @@ from kafkalog.errors import NotAPartition
 from kafkalog.landing.ledger import LEDGER_FILE, read_ledger
 from kafkalog.landing.staging import parse_name
 from kafkalog.tools.verify.directories import verify
+from tests.spark.quick_java import quick_java
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "KAFKALOG_KILLS"
@@ -44,7 +45,7 @@ def drive(root: Path) -> None:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
-    quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    quick = quick_java()
     for name, value in {
         "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN",
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "512m",

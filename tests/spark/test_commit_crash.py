@@ -21,6 +21,7 @@ from tests.crash.disk import MODES, DiskFS, write_image
 from tests.faults import WRITING_CALLS, FaultFS
 from tests.spark.sink_cases import OTHER, QUERY, Records, flat, found, key, stage, values
 
+pytestmark = [pytest.mark.slow, pytest.mark.in_memory]  # each copy of a topic is synced many times
 KILLED = 77
 SMALL = {"segment_index_bytes": 1024}
 """Keeps the images of disks small."""
@@ -125,20 +126,18 @@ def check(directory: Path, case: Case) -> None:
 
 
 def kill_points(step: int) -> Iterator[int]:
-    """Calls to die at: some for every run, all of them where there is time."""
+    """Return the calls to die at."""
     yield from range(1, 1000, step)
     raise AssertionError("it is still killed")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_at_any_call(tmp_path: Path, name: str, step: int) -> None:
+def test_killed_at_any_call(tmp_path: Path, name: str) -> None:
     case, rng = CASES[name], Random(name)
     kills = 0
-    for nth in kill_points(step):
+    for nth in kill_points(1):
         directory = prepare(tmp_path / str(nth), case)
-        killed = kill_at(directory, case, nth + rng.randrange(step))
+        killed = kill_at(directory, case, nth)
         kills += killed
         resume(directory, case, rng)
         check(directory, case)
@@ -147,7 +146,6 @@ def test_killed_at_any_call(tmp_path: Path, name: str, step: int) -> None:
     assert kills >= 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_killed_again_while_it_is_rolled_forward(tmp_path: Path, name: str) -> None:
     case, rng = CASES[name], Random(name)
@@ -164,9 +162,8 @@ def test_killed_again_while_it_is_rolled_forward(tmp_path: Path, name: str) -> N
     assert twice >= 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("share", [0.2, pytest.param(0.8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("share", [0.2, 0.8])
 def test_power_cut_at_any_call(tmp_path: Path, name: str, share: float) -> None:
     case, rng = CASES[name], Random(name)
     root = prepare(tmp_path / "data", case)
@@ -206,9 +203,8 @@ def die_at(fs: DiskFS, nth: int) -> None:
     fs.on_change = on_change
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["one", "new topics", "small segments"])
-@pytest.mark.parametrize("step", [19, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [19, 3])
 def test_killed_and_then_the_power_cut_while_it_is_rolled_forward(tmp_path: Path, name: str, step: int) -> None:
     case, rng = CASES[name], Random(name)
     share = step / 50 / (1 if case.settings else 10)  # images of topics with indexes of the usual size are large

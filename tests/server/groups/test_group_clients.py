@@ -24,9 +24,10 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "100",
 }
 QUIET = {"log_level": 0, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+SHORT = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200}  # a member hears of a rebalance at a heartbeat
 PROTOCOLS = {
-    "classic": {"session.timeout.ms": 6000, "partition.assignment.strategy": "range"},
-    "cooperative": {"session.timeout.ms": 6000, "partition.assignment.strategy": "cooperative-sticky"},
+    "classic": {**SHORT, "partition.assignment.strategy": "range"},
+    "cooperative": {**SHORT, "partition.assignment.strategy": "cooperative-sticky"},
     "consumer": {"group.protocol": "consumer"},
 }
 

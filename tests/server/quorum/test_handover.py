@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog.errors import NotLeaderOrFollower
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.quorum import handover
 from kafkalog.server.quorum.errors import ElectionFailed, NotController
 from kafkalog.server.quorum.handover import NotCaughtUp
 from kafkalog.server.quorum.messages import VOTE, end_request
@@ -20,6 +21,12 @@ from tests.server.nodes import call
 from tests.server.quorum.sets import T0, Peers, Set, fetch, set_of, wait_until
 from tests.server.quorum.test_leading import append, with_topic
 from tests.server.replica.partitions import make_batch
+
+
+@pytest.fixture
+def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader holds appends for a moment only where its successor does nothing."""
+    monkeypatch.setattr(handover, "HOLD_SECONDS", 0.3)
 
 
 async def with_leader(nodes: Set) -> int:
@@ -77,6 +84,7 @@ async def test_no_topic_setting_or_user_changes_while_another_node_is_about_to_l
         assert node.dynamic.of_group("g") == {}
 
 
+@pytest.mark.usefixtures("soon_over")
 @in_loop
 async def test_a_leader_whose_successor_does_not_ask_for_votes_leads_on(tmp_path: Path) -> None:
     async with set_of(tmp_path) as nodes:
@@ -111,6 +119,7 @@ class WithoutVotes(Peers):
         return answer
 
 
+@pytest.mark.usefixtures("soon_over")
 @in_loop
 async def test_a_leader_that_stepped_down_for_nobody_takes_a_new_term(tmp_path: Path) -> None:
     async with set_of(tmp_path) as nodes:
