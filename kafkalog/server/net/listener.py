@@ -23,6 +23,7 @@ from kafkalog.server.net.unfinished import UnfinishedRequests
 from kafkalog.server.net.unread import UnreadAnswers
 from kafkalog.server.node.pool import CallPool
 from kafkalog.server.requests.context import Connection
+from kafkalog.server.requests.refusals import RefusalLog
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.status.metrics import NetworkCounts
 from kafkalog.util.descriptors import DESCRIPTORS
@@ -59,6 +60,7 @@ class Network:
         self.loop = asyncio.get_running_loop()
         self.dispatch = dispatch
         self.counts = counts
+        self.refusals = RefusalLog()
         self.pool = pool
         self.run = pool.run
         self.monotonic_ms = monotonic_ms

@@ -16,6 +16,7 @@ from kafkalog.server.node.parts import OF_THE_LEADER, make_parts
 from kafkalog.server.node.pool import CallPool, Run
 from kafkalog.server.node.store import Store
 from kafkalog.server.requests.patterns import TopicPatterns
+from kafkalog.server.requests.refusals import RefusalLog
 from kafkalog.server.settings.config import STORE_NAMES, ServerConfig
 from kafkalog.server.status.metrics import ServerMetrics
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -90,6 +91,7 @@ class Node:
         self.on_config_change: list[Callable[[ServerConfig], object]] = []
         self.logged_refusals: set[str | None] = set()
         """Mechanisms whose first rejected client has been logged; None for a rejection outside of an exchange."""
+        self.refusals = RefusalLog()
         self.leaders_calls: Mapping[str, type[KafkalogError]] = {}
         """Calls that only a replica set's leader answers, with the error to return; empty while this node leads."""
         self.before_answers: Mapping[str, Callable[[object], Awaitable[None]]] = {}
