@@ -88,7 +88,7 @@ class Node:
         """Positions (offsets of groups) that readers of the directories keep by name; set by the layer above."""
         self.is_ready = False
         self.is_read_only = is_read_only
-        self.on_config_change: list[Callable[[ServerConfig], object]] = []
+        self.on_config_change: list[Callable[[ServerConfig], object]] = [self._resize_pool]
         self.logged_refusals: set[str | None] = set()
         """Mechanisms whose first rejected client has been logged; None for a rejection outside of an exchange."""
         self.refusals = RefusalLog()
@@ -141,6 +141,9 @@ class Node:
         self.config = changed
         for callback in self.on_config_change:
             callback(changed)
+
+    def _resize_pool(self, config: ServerConfig) -> None:
+        self.pool.resize(config["num.io.threads"])
 
     async def start(self) -> None:
         """Start the parts in order."""
