@@ -119,6 +119,10 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     except MalformedRequest as error:
         return _refuse(node, connection, name, "malformed", f"{name} version {version}: {error}", client_id)
     context = RequestContext(api_key, version, correlation_id, client_id or "", connection, len(frame))
+    if node.leaders_calls and name in node.forwards:
+        pieces = await node.forwards[name](context, frame)
+        if pieces is not None:
+            return pieces
     del frame  # a waiting handler may release the frame's memory
     connection.may_cancel = api_key == FETCH  # other calls change state and must run to completion
     began = perf_counter()

@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from kafkalog.server.node.topics import Topics
     from kafkalog.server.quorum.quorum import Quorum
     from kafkalog.server.replica.replica_manager import ReplicaManager
+    from kafkalog.server.requests.context import RequestContext
     from kafkalog.server.security.authorizer import Authorizer
     from kafkalog.server.security.credentials import Credentials
     from kafkalog.server.security.quotas import Quotas
     from kafkalog.server.settings.dynamic import DynamicSettings
     from kafkalog.server.txns.coordinator import TransactionCoordinator
     from kafkalog.server.txns.producer_ids import ProducerIds
+    from kafkalog.server.wire.ranges import Pieces
 
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -97,6 +99,9 @@ class Node:
         self.before_answers: Mapping[str, Callable[[object], Awaitable[None]]] = {}
         """Callbacks by call, awaited with the request before the response, until the change is replicated. An error
         becomes the response. Empty if no other node has to agree."""
+        self.forwards: Mapping[str, Callable[[RequestContext, bytearray], Awaitable[Pieces | None]]] = {}
+        """Callbacks by call, awaited with the request while another node leads. They return the leader's response, or
+        None if it has not answered."""
         self.producer_ids: asyncio.Future[ProducerIds] | None = None
         """Source of producer ids on a node of a replica set; set on first use."""
         self._started: list[str] = []
