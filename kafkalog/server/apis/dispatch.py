@@ -15,7 +15,7 @@ from kafkalog.errors import MalformedRequest, PolicyViolation
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.requests.context import CLOSE, Answer, Close, Connection, RequestContext
 from kafkalog.server.requests.refusals import call_name
-from kafkalog.server.wire.header import read_header
+from kafkalog.server.wire.header import RequestHeader, read_header
 from kafkalog.server.wire.ranges import Pieces
 from kafkalog.server.wire.versions import ALONE, API_VERSIONS, APIS, FETCH, PRODUCE, Api
 
@@ -100,9 +100,7 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     api = (ALONE if node.quorum.replica_set is None else APIS).get(api_key)
     call = _CALLS.get((api_key, version))
     if api is None or (call is None and not api.serves(version) and api_key != API_VERSIONS):
-        label = call_name(api_key) if api is None else api.name
-        reason = f"{label} version {version} is not served"
-        return _refuse(node, connection, label, f"version {version}", reason, client_id)
+        return _not_served(node, connection, header, api)
     name = api.name
     if not (connection.is_authenticated or api_key in BEFORE_AUTHENTICATION):
         return _refuse(node, connection, name, "before login", f"{name} before authentication", client_id)
@@ -119,15 +117,11 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     except MalformedRequest as error:
         return _refuse(node, connection, name, "malformed", f"{name} version {version}: {error}", client_id)
     context = RequestContext(api_key, version, correlation_id, client_id or "", connection, len(frame))
-    if node.leaders_calls and name in node.forwards:
-        pieces = await node.forwards[name](context, frame)
-        if pieces is not None:
-            return pieces
+    if node.leaders_calls and name in node.forwards and (sent := await node.forwards[name](context, frame)) is not None:
+        return sent
     del frame  # a waiting handler may release the frame's memory
     connection.may_cancel = api_key == FETCH  # other calls change state and must run to completion
-    began = perf_counter()
-    busy = [0.0]
-    error_code = 0
+    began, busy, error_code = perf_counter(), [0.0], 0
     try:
         if node.is_read_only and name in WRITING:
             raise PolicyViolation("this server is read-only")
@@ -233,6 +227,12 @@ def _error_response(
     except Exception as second_error:
         _LOG.error("cannot build the error response to %s", name, exc_info=second_error)
         return CLOSE
+
+
+def _not_served(node: Node, connection: Connection, header: RequestHeader, api: Api | None) -> Close:
+    label = call_name(header.api_key) if api is None else api.name
+    reason = f"{label} version {header.api_version} is not served"
+    return _refuse(node, connection, label, f"version {header.api_version}", reason, header.client_id)
 
 
 def _refuse(

@@ -33,7 +33,7 @@ async def handle(node: Node, context: RequestContext, request: EnvelopeRequest) 
     pieces = await dispatch(node, _client(context, request), frame)
     if pieces is None or isinstance(pieces, Close):
         raise InvalidRequest("the forwarded request has no response")
-    return {"response_data": b"".join(map(bytes, pieces)), "error_code": ErrorCode.NONE}
+    return {"response_data": b"".join(piece for piece in pieces if isinstance(piece, bytes)), "error_code": 0}
 
 
 def _check_call(frame: bytearray) -> None:

@@ -30,6 +30,7 @@ from kafkalog.server.quorum.decisions import (
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NO_NODE, QuorumFile, QuorumState
 from kafkalog.server.quorum.handover import HOLD_SECONDS, TIMEOUT, HandOver, NotCaughtUp
+from kafkalog.server.quorum.known_nodes import KnownNodes
 from kafkalog.server.quorum.log_copy_grant import LogCopyGrant
 from kafkalog.server.quorum.metadata_version import MetadataVersion
 from kafkalog.server.quorum.poll import ASK_SECONDS, LastEpochs, NoPeers, Peers, Poll
@@ -55,11 +56,14 @@ class Quorum:
     leading.
     """
 
-    def __init__(self, node: Node, replicas: ReplicaSet | None, peers: Peers | None = None, forwards: Peers | None = None) -> None:
+    def __init__(
+        self, node: Node, replicas: ReplicaSet | None, peers: Peers | None = None, forwards: Peers | None = None
+    ) -> None:
         self.replica_set = replicas
         self.peers: Peers = NoPeers() if peers is None else peers
         self.forwards: Peers = NoPeers() if forwards is None else forwards
         """Connections for clients' requests, which may wait longer than the set's own."""
+        self.nodes = KnownNodes()
         self.state = QuorumState(0)
         self.leads = replicas is None
         self.alive: tuple[int, ...] = (node.node_id,)

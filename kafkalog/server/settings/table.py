@@ -26,6 +26,12 @@ def parse_overrides(items: Iterable[str]) -> dict[str, int]:
     return {host: int(count) for host, _, count in (item.rpartition(":") for item in items)}
 
 
+_POLICIES: Final = Check(
+    "one of disabled, upgrade, downgrade, bidirectional",
+    lambda value: value.lower() in ("disabled", "upgrade", "downgrade", "bidirectional"),
+)
+
+
 def _is_override(item: str) -> bool:
     host, _, count = item.rpartition(":")
     return bool(host) and count.isascii() and count.isdecimal()
@@ -70,7 +76,7 @@ _TLS: Final = (
     Key("ssl.keystore.location", "string", None, None, "a PEM file with the private key and the certificates"),
     Key("ssl.keystore.password", "string", None, None, "not used with PEM"),
     Key("ssl.keystore.type", "string", "PEM", one_of("PEM"), "format of the key store"),
-    _start("ssl.principal.mapping.rules", "string", "DEFAULT", None, "rules that map certificates' names to principals"),
+    _start("ssl.principal.mapping.rules", "string", "DEFAULT", None, "rules for a certificate's principal"),
     Key("ssl.protocol", "string", "TLSv1.3", None, "no effect: see ssl.enabled.protocols"),
     Key("ssl.truststore.certificates", "string", None, None, "trusted certificates, as PEM text"),
     Key("ssl.truststore.location", "string", None, None, "a PEM file with the trusted certificates"),
@@ -121,7 +127,8 @@ _GROUPS: Final = (
     _start("group.consumer.max.heartbeat.interval.ms", "int", 15_000, at_least(1), "upper limit of a group's setting"),
     _start("group.consumer.max.session.timeout.ms", "int", 60_000, at_least(1), "upper limit of a group's setting"),
     _start("group.consumer.max.size", "int", MAX_INT, at_least(1), "members of a consumer group"),
-    _start("group.consumer.migration.policy", "string", "bidirectional", None, "no effect: only empty groups change"),
+    _start("group.consumer.migration.policy", "string", "bidirectional", _POLICIES,
+           "ways in which a group with members may change: upgrade from the classic protocol, downgrade to it"),
     _start("group.consumer.min.heartbeat.interval.ms", "int", 5000, at_least(1), "lower limit of a group's setting"),
     _start("group.consumer.min.session.timeout.ms", "int", 45_000, at_least(1), "lower limit of a group's setting"),
     Key("group.consumer.regex.refresh.interval.ms", "int", 600_000, at_least(10_000), "no effect"),

@@ -17,10 +17,11 @@ from kafkalog.server.requests.context import Connection
 from kafkalog.server.security.acls import Operation
 from tests.server.apis.test_setting_calls import SET, TOPIC, alter
 from tests.server.apis.test_topic_calls import allow
+from tests.server.client.peers import HOST
 from tests.server.looping import in_loop
 from tests.server.nodes import call, connection_for, request_bytes
 from tests.server.replica.copies import until
-from tests.server.replicated.servers import Servers
+from tests.server.replicated.servers import Servers, servers_of
 from tests.server.replicated.test_following_leader import set_of_three
 
 ACL = {
@@ -182,3 +183,37 @@ async def test_a_deleted_topic_makes_no_warnings(tmp_path: Path, caplog: pytest.
                     one.topics.get(name) for one in nodes.values() for name in names))  # fmt: skip
         loud = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
         assert not loud
+
+
+@in_loop
+async def test_addresses_and_racks_are_the_same_whoever_is_asked(tmp_path: Path) -> None:
+    listener = "OUT"
+    async with servers_of(tmp_path, 2, 3, settings={"broker.rack": "away"}) as servers:
+        for number in (2, 3):
+            servers[number].node.endpoints[listener] = (f"node{number}.example", 900 + number)
+        servers.settings["broker.rack"] = "home"
+        servers.settings["advertised.listeners"] = f"PLAINTEXT://localhost:{servers.ports[1]}"
+        first = (await servers.start(1)).node
+        first.endpoints[listener] = ("::1", 901)
+        nodes = await led_by_first(servers)
+        tree = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False,
+                "include_cluster_authorized_operations": False}  # fmt: skip
+
+        async def told(node: Node, listener: str) -> set[tuple[Any, ...]]:
+            connection = Connection(1, listener)
+            metadata = (await call(node, "metadata", 12, tree, connection=connection)).brokers
+            cluster = {"include_cluster_authorized_operations": False, "endpoint_type": 1,
+                       "include_fenced_brokers": False}  # fmt: skip
+            brokers = (await call(node, "describe_cluster", 2, cluster, connection=connection)).brokers
+            found = {(one.broker_id, one.host, one.port, one.rack) for one in brokers}
+            assert found == {(one.node_id, one.host, one.port, one.rack) for one in metadata}
+            return found
+
+        expected = {
+            "PLAINTEXT": {(1, "localhost", servers.ports[1], "home"), (2, HOST, servers.ports[2], "away"),
+                          (3, HOST, servers.ports[3], "away")},
+            listener: {(1, "::1", 901, "home"), (2, "node2.example", 902, "away"), (3, "node3.example", 903, "away")},
+        }  # fmt: skip
+        await until(lambda: {len(one.quorum.nodes) for one in nodes.values()} == {2})
+        for name, addresses in expected.items():
+            assert [await told(node, name) for node in nodes.values()] == [addresses] * 3
