@@ -101,7 +101,7 @@ class ConsumerMember(NamedTuple):
             "clientId": self.client_id,
             "clientHost": self.client_host,
             "subscribedTopicNames": sorted(self.topics),
-            "subscribedTopicRegex": self.regex,
+            "subscribedTopicRegex": self.regex or "",
             "rebalanceTimeoutMs": self.rebalance_timeout_ms,
             "serverAssignor": self.assignor,
             "classicMemberMetadata": None if self.classic is None else {  # if omitted, it would mean a classic member

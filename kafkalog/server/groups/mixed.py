@@ -85,7 +85,7 @@ def upgraded(
     draft.put(records.CONSUMER_GROUP, (), epoch)
     for one in members:
         draft.put(records.TARGET_MEMBER, (one.id,), {"topicPartitions": records.partition_rows(one.assigned)})
-    draft.put(records.TARGET, (), {"assignmentEpoch": group.generation, "assignmentTimestamp": rules.now_ms})
+    draft.put(records.TARGET, (), {"assignmentEpoch": group.generation})  # no assignor has run
     for one in members:
         draft.put(records.CURRENT_MEMBER, (one.id,), one.assignment_fields())
     return draft.group, (tombstone(records.CLASSIC_GROUP, group.id), *draft.records)
@@ -130,6 +130,7 @@ def downgraded(
             )  # fmt: skip
             if one.instance_id is not None:
                 classic.instances[one.instance_id] = one.id
+    classic.leader = next(iter(classic.members))
     classic.protocol = classic.select_protocol()
     for member in classic.members.values():
         target = group.targets.get(member.id, NO_PARTITIONS)
