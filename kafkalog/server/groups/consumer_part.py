@@ -30,7 +30,7 @@ from kafkalog.server.settings.groups import group_setting
 from kafkalog.util.safe_pattern import PatternError
 
 _LOG: Final = logging.getLogger(__name__)
-_POLICY: Final = "group.consumer.migration.policy"
+POLICY: Final = "group.consumer.migration.policy"
 _REVOKE_TIMER: Final = "revoke "
 REJOIN_TIMER: Final = "rejoin "
 CLASSIC_SYNC_TIMER: Final = "sync "
@@ -91,8 +91,7 @@ class ConsumerPart(GroupBase):
         if isinstance(group, ClassicGroup) and event.epoch == 0:
             if group.is_empty:
                 return ConsumerGroup(group_id), (records.tombstone(records.CLASSIC_GROUP, group_id),)
-            if self._node.config[_POLICY].lower() in mixed.UPGRADES:
-                return mixed.upgraded(group, topics, self._id_of, rules)
+            return mixed.upgraded(group, topics, self._id_of, rules, self._node.config[POLICY])
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
     def _end_classic(self, group: ClassicGroup) -> None:
@@ -116,7 +115,7 @@ class ConsumerPart(GroupBase):
 
     def _may_downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
         config = self._node.config
-        return mixed.may_downgrade(group, leaving, config[_POLICY], config["group.max.size"])
+        return mixed.may_downgrade(group, leaving, config[POLICY], config["group.max.size"])
 
     def _downgrade(self, group: ConsumerGroup, leaving: Collection[str], *, rebalances: bool = True) -> None:
         """Make the group a classic one of the members that stay. Refused, without a change, if it cannot be written."""

@@ -49,6 +49,7 @@ from kafkalog.server.groups.values import Joining, Synced, Syncing
 if TYPE_CHECKING:
     from kafkalog.records.schema import Message
 
+DISABLED: Final = "disabled"
 UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
 DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})
 
@@ -57,13 +58,15 @@ DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})
 
 
 def upgraded(
-    group: ClassicGroup, topics: VisibleTopics, id_of: IdOf, rules: Rules
+    group: ClassicGroup, topics: VisibleTopics, id_of: IdOf, rules: Rules, policy: str
 ) -> tuple[ConsumerGroup, tuple[Record, ...]]:
     """Return the consumer group with the same members, and the records of the change.
 
     Its epoch is the generation. Every member has what it was assigned, also as its target. Raise Refused.
     """
     name = f"Cannot upgrade classic group {group.id} to consumer group because"
+    if policy.lower() not in UPGRADES:
+        raise _refused(f"{name} online upgrade is disabled.")
     if group.protocol_type != CONSUMER:
         raise _refused(f"{name} the group does not use the consumer embedded protocol.")
     if len(group.members) > rules.max_size:
@@ -142,12 +145,14 @@ def downgraded(
 # Requests of classic members
 
 
-def join_refusal(group: ConsumerGroup, event: Joining, max_size: int) -> int:
+def join_refusal(group: ConsumerGroup, event: Joining, policy: str, max_size: int) -> int:
     """Return the error code if a client of the classic protocol cannot join, else 0."""
-    if event.member_id not in group.members and len(group.members) >= max_size:
+    if event.member_id not in group.members:
         is_returning = event.instance_id is not None and event.instance_id in group.instances
-        if not is_returning:
+        if len(group.members) >= max_size and not is_returning:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
+        if policy.lower() == DISABLED:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if event.protocol_type != CONSUMER or not event.protocols:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     common = {name for name, _ in event.protocols}

@@ -6,7 +6,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import mixed
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.consumer_heartbeat import HeartbeatResult, Refused, VisibleTopics
-from kafkalog.server.groups.consumer_part import CLASSIC_SYNC_TIMER, REJOIN_TIMER, ConsumerPart
+from kafkalog.server.groups.consumer_part import CLASSIC_SYNC_TIMER, POLICY, REJOIN_TIMER, ConsumerPart
 from kafkalog.server.groups.values import Joined, Joining, Synced, Syncing
 
 
@@ -19,7 +19,8 @@ class MixedPart(ConsumerPart):
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):  # it has become a classic group meanwhile
             return Joined(ErrorCode.REBALANCE_IN_PROGRESS, event.member_id)
-        refused = mixed.join_refusal(group, event, self._node.config["group.consumer.max.size"])
+        config = self._node.config
+        refused = mixed.join_refusal(group, event, config[POLICY], config["group.consumer.max.size"])
         if refused:
             return Joined(refused, event.member_id)
         if event.is_id_required and not event.member_id and event.instance_id is None:

@@ -15,6 +15,7 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.node.parts import OF_THE_LEADER, make_parts
 from kafkalog.server.node.pool import CallPool, Run
 from kafkalog.server.node.store import Store
+from kafkalog.server.requests.creations import TopicCreations
 from kafkalog.server.requests.patterns import TopicPatterns
 from kafkalog.server.requests.refusals import RefusalLog
 from kafkalog.server.settings.config import STORE_NAMES, ServerConfig
@@ -94,6 +95,7 @@ class Node:
         self.logged_refusals: set[str | None] = set()
         """Mechanisms whose first rejected client has been logged; None for a rejection outside of an exchange."""
         self.refusals = RefusalLog()
+        self.creations = TopicCreations(self)
         self.leaders_calls: Mapping[str, type[KafkalogError]] = {}
         """Calls that only a replica set's leader answers, with the error to return; empty while this node leads."""
         self.before_answers: Mapping[str, Callable[[object], Awaitable[None]]] = {}
@@ -160,6 +162,7 @@ class Node:
 
     async def stop_parts(self) -> None:
         """Stop all parts, the last one first, even if some fail; then raise the first error."""
+        await self.creations.stop()
         failures: list[Exception] = []
         while self._started:
             name = self._started.pop()
