@@ -13,7 +13,7 @@ from kafkalog.testing import kafka_server
 ck = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
 PARTITIONS = 4
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000", "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1",
     "group.consumer.min.heartbeat.interval.ms": "50", "group.consumer.heartbeat.interval.ms": "50",
     "log.cleaner.dedupe.buffer.size": "4194304",
 }  # fmt: skip
