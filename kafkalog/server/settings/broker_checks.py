@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from kafkalog.config.keys import Key
@@ -41,10 +41,13 @@ def defined_key(config: ServerConfig, name: str) -> Key | None:
     return config.key(name) if name in config else NO_EFFECT.get(name)
 
 
-def check_broker_changes(config: ServerConfig, changes: Mapping[str, str | None], resource: str) -> None:
+def check_broker_changes(
+    config: ServerConfig, changes: Mapping[str, str | None], resource: str, overridden: Collection[str] = ()
+) -> None:
     """Raise InvalidRequest unless the node whose settings are `config` can set all values at run time.
 
-    A setting can always be removed, and unknown names are kept. `resource` is "" for the settings of all nodes.
+    A setting can always be removed, and unknown names are kept. `resource` is "" for the settings of all nodes;
+    `overridden` are those that do not reach this node, because it has its own.
     """
     given = {name: value for name, value in changes.items() if value is not None}
     _refuse("Cannot update these configs dynamically", [name for name in given if _is_fixed(config, name)])
@@ -55,7 +58,7 @@ def check_broker_changes(config: ServerConfig, changes: Mapping[str, str | None]
         key = defined_key(config, name)
         if key is not None:
             _check_value(key, value)
-            if name in _THREADS and resource:
+            if name in _THREADS and name not in overridden:
                 _check_step(name, int(value), config[name])
     if not resource:
         words = "Cannot update these configs at default cluster level, broker id must be specified"

@@ -106,7 +106,8 @@ class DynamicSettings(Part):
             raise ConfigError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
         self._check_cordoned(changes.get(_CORDONED))
         try:
-            check_broker_changes(self._node.config, changes, resource)
+            overridden = () if resource else self.of(str(self._node.node_id))
+            check_broker_changes(self._node.config, changes, resource, overridden)
             given = {name: value for name, value in changes.items() if value is not None and self._has_effect(name)}
             self._node.config.store.changed({name: given[name] for name in given if name in STORE_NAMES})
         except ConfigError as error:

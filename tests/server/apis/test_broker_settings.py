@@ -199,6 +199,8 @@ def test_settings_of_threads_are_accepted_and_those_of_calls_take_effect(tmp_pat
     }  # fmt: skip
 
     async def first(node: Node) -> None:
+        words = STEP.format("num.io.threads=99", "not be greater than double", 8)
+        assert await alter(node, BROKER, "", ("num.io.threads", SET, "99")) == (42, words)
         for name, value in accepted.items():
             assert await alter(node, BROKER, "1", (name, SET, value)) == (0, None)
         assert await alter(node, BROKER, "", ("num.io.threads", SET, "99")) == (0, None)  # as the node's own is first
