@@ -192,9 +192,9 @@ class ConsumerPart(GroupBase):
 
     def on_consumer_timer(self, group: ConsumerGroup, name: str) -> None:
         """Remove a member whose session timed out, or that did not revoke, join again or ask for partitions in time."""
-        prefix = next(one for one in _TIMERS if name.startswith(one))
+        prefix = next((one for one in _TIMERS if name.startswith(one)), name)
         member_id = name.removeprefix(prefix)  # only once: a member's id may be "revoke m"
-        if member_id in group.members:
+        if prefix in _TIMERS and member_id in group.members:
             _LOG.info("group %s: removing member %s: its %s timed out", group.id, member_id, _TIMERS[prefix])
             self._fence(group, member_id)
 
