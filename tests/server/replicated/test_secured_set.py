@@ -111,7 +111,7 @@ async def test_a_node_with_another_password_is_none_of_the_set(tmp_path: Path) -
     authority(tmp_path)
     certificate(tmp_path, "server", "/CN=localhost")
     async with servers_of(tmp_path, 1, 2, listener="SASL_SSL", settings=secured_settings(tmp_path)) as servers:
-        servers._settings = secured_settings(tmp_path, "guessed")
+        servers.settings = secured_settings(tmp_path, "guessed")
         third = (await servers.start(3)).node
         await servers[1].node.quorum.promote()
         await servers[1].node.topics.create("t", 1)
