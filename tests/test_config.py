@@ -188,7 +188,7 @@ def test_replace_changes_a_copy_and_none_goes_back_to_the_default() -> None:
 def test_overrides_round_trip() -> None:
     config = LogConfig(cleanup_policy=["delete", "compact"], preallocate=True, min_cleanable_dirty_ratio=0.25)
     assert config.overrides() == {
-        "cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.25", "preallocate": "true",
+        "cleanup.policy": "delete,compact", "min.cleanable.dirty.ratio": "0.25", "preallocate": "true",
     }  # fmt: skip
     assert LogConfig.from_mapping(config.overrides()) == config
     assert pickle.loads(pickle.dumps(config)) == config

@@ -155,6 +155,23 @@ class Settings:
         return f"{type(self).__name__}({settings})"
 
 
+class OrderedNames(frozenset[str]):
+    """A set of names that keeps the order in which they were given, for its text."""
+
+    __slots__ = ("order",)
+    order: tuple[str, ...]
+
+    def __new__(cls, names: Iterable[str]) -> Self:
+        """Create the set; names given twice count once."""
+        order = tuple(dict.fromkeys(names))
+        created = super().__new__(cls, order)
+        created.order = order
+        return created
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.order,)
+
+
 def parse_value(key: Key, value: object) -> Any:
     """Return the value, parsed if it is text, and checked against its type, range and rule.
 
@@ -165,7 +182,7 @@ def parse_value(key: Key, value: object) -> Any:
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{key.name}={value!r} is not {_TYPE_NAMES[key.kind]}: {error}") from None
     if isinstance(key.default, frozenset):
-        parsed = frozenset(parsed)
+        parsed = OrderedNames(parsed)
     limit = _LIMITS.get(key.kind)
     if limit is not None and not -limit - 1 <= parsed <= limit:
         raise ConfigError(f"{key.name}={value!r} does not fit the type {key.kind}")
@@ -178,6 +195,8 @@ def value_text(value: object) -> str:
     """Return a value as text for a properties file: true/false, items joined by commas, None as empty text."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, OrderedNames):
+        return ",".join(value.order)
     if isinstance(value, frozenset):
         return ",".join(sorted(value))
     if isinstance(value, tuple):
@@ -218,6 +237,8 @@ def _parse_list(value: Any) -> tuple[str, ...]:
     items: Iterable[Any] = value
     if isinstance(value, str):
         items = [item.strip() for item in value.split(",")] if value else []
+    elif isinstance(value, frozenset):
+        items = value.order if isinstance(value, OrderedNames) else sorted(value)
     listed = tuple(dict.fromkeys(items))
     if not all(isinstance(item, str) for item in listed):
         raise ValueError("a list of give text")

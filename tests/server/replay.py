@@ -23,7 +23,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.wire.definitions import FieldPlan, StructPlan, request_plan, response_plan
 from kafkalog.server.wire.header import read_header, response_header
 from kafkalog.server.wire.reader import read_request, read_response
-from kafkalog.server.wire.versions import API_VERSIONS, APIS
+from kafkalog.server.wire.versions import API_VERSIONS, APIS, METADATA
 from kafkalog.server.wire.writer import write_request
 from tests.raw_batches import batch
 from tests.wire_cases import Frame, as_tree, frames
@@ -227,11 +227,15 @@ class Replay:
             self.differences.append(Difference(frame, where, our_value, their_value))
 
     async def _answer(self, frame: Frame) -> bytes | None:
-        """The answer; a coordinator that is still loading is asked again, as clients do, where the broker's was not."""
+        """The answer; a coordinator that is still loading is asked again, as clients do, where the broker's was not.
+
+        So is whoever still makes a topic that the broker had made.
+        """
         link, until = self._links[self._recorded.connections[frame.seq]], time.monotonic() + ANSWER_S
         while True:
             answer = await link.answer(frame.correlation_id)
-            if not _is_loading(frame, answer) or _is_loading(frame, frame.response) or time.monotonic() > until:
+            is_early = any(one(frame, answer) and not one(frame, frame.response) for one in (_is_loading, _is_making))
+            if not is_early or time.monotonic() > until:
                 return answer
             await asyncio.sleep(0.05)
             link.send(frame.correlation_id, rewrite_request(frame, self._chosen))
@@ -258,6 +262,15 @@ def _is_loading(frame: Frame, answer: bytes | None) -> bool:
     with contextlib.suppress(Exception):  # one that cannot be read is compared, and told of there
         read = read_response(frame.key, frame.version, answer, frame.response_start)
         return getattr(read, "error_code", 0) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return False
+
+
+def _is_making(frame: Frame, answer: bytes | None) -> bool:
+    if answer is None or not frame.is_served or frame.key != METADATA:
+        return False
+    with contextlib.suppress(Exception):
+        topics = read_response(frame.key, frame.version, answer, frame.response_start).topics
+        return any(one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in topics)
     return False
 
 

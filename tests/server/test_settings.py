@@ -32,8 +32,6 @@ ROWS = [Row(**line) for line in csv.DictReader(TABLE.read_text(encoding="utf-8")
 KEYS = {key.name: key for key in (*SERVER_CONFIGS, *(one.key for one in GROUP_SETTINGS.values()))}
 OTHER_DEFAULTS = {
     "group.coordinator.rebalance.protocols": ("classic", "consumer"),
-    "listener.security.protocol.map": (),
-    "listeners": ("PLAINTEXT://localhost:9092",),
     "queued.max.request.bytes": 256 << 20,
     "replica.socket.receive.buffer.bytes": -1,
     "sasl.enabled.mechanisms": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
@@ -77,8 +75,8 @@ def default_of(row: Row) -> Any:
             return tuple(row.default.split(", ")) if row.default not in ("", "REQUIRED") else ()
         case "int" | "long":
             return int(row.default)
-    if row.name == "max.connections.per.ip.overrides":  # a text of the reference, of parts here
-        return ()
+    if row.name in ("listener.security.protocol.map", "max.connections.per.ip.overrides"):  # of parts here
+        return tuple(filter(None, row.default.split(",")))
     return None if row.default == "null" else row.default
 
 

@@ -60,7 +60,7 @@ def _member(node: Node, group: ConsumerGroup, one: ConsumerMember) -> dict[str, 
         "client_host": one.client_host,
         "subscribed_topic_names": sorted(one.topics),
         "subscribed_topic_regex": one.regex or "",
-        "assignment": _assignment(node, one.assigned),
+        "assignment": _assignment(node, one.held),  # as in a broker, with what it must still revoke
         "target_assignment": _assignment(node, group.targets.get(one.id, NO_PARTITIONS)),
         "member_type": _CLASSIC if one.is_classic else _CONSUMER,
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import InvalidReplicaAssignment, KafkalogError
 from kafkalog.server.error_codes import ErrorCode, code_of
-from kafkalog.server.requests.assignments import check_replica_list
+from kafkalog.server.requests.assignments import check_replica_list, nodes_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -58,7 +58,7 @@ async def _add_partitions(
                     "assignment(s) were specified."
                 )
             for assignment in requested.assignments:
-                check_replica_list(node.node_id, assignment.broker_ids)
+                check_replica_list(nodes_of(node), assignment.broker_ids)
         if not validate_only:
             node.quotas.record_mutations(context, added, is_strict=context.api_version >= _STRICT_FROM)
             await node.topics.add_partitions(requested.name, requested.count)

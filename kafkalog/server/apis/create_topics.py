@@ -14,7 +14,7 @@ from kafkalog.errors import (
 )
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.node.topics import METADATA_TOPIC, Topic, TopicPlan, check_partition_count
-from kafkalog.server.requests.assignments import check_factor, check_replicas
+from kafkalog.server.requests.assignments import check_factor, check_replicas, nodes_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -112,20 +112,15 @@ def _row(node: Node, context: RequestContext, topic: Topic, configs: list[Tree])
     return {
         **row,
         "num_partitions": topic.partitions,
-        "replication_factor": _replication_factor(node),
+        "replication_factor": len(nodes_of(node)),
         "configs": configs,
     }
-
-
-def _replication_factor(node: Node) -> int:
-    """Return the number of replicas of every partition."""
-    return 1 if node.quorum.replica_set is None else len(node.quorum.replica_set)
 
 
 def _partitions(node: Node, requested: CreatableTopic) -> int:
     """Return the number of partitions for a new topic; -1 means the node's default."""
     if not requested.assignments:
-        check_factor(requested.replication_factor, _replication_factor(node))
+        check_factor(requested.replication_factor, len(nodes_of(node)))
         if requested.num_partitions < -1 or requested.num_partitions == 0:
             raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
         return requested.num_partitions
@@ -135,7 +130,7 @@ def _partitions(node: Node, requested: CreatableTopic) -> int:
     if requested.num_partitions != -1:
         raise InvalidRequest(f"{prefix} numPartitions was not set to -1.")
     by_partition: dict[int, Sequence[int]] = {one.partition_index: one.broker_ids for one in requested.assignments}
-    check_replicas(node.node_id, by_partition, requested.assignments)
+    check_replicas(nodes_of(node), by_partition, requested.assignments)
     return len(requested.assignments)
 
 

@@ -10,9 +10,10 @@ from kafkalog.server.node.topics import check_name
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import in_turns
 from kafkalog.server.security.acls import Operation
+from kafkalog.server.settings.broker_rows import broker_rows
 from kafkalog.server.settings.changes import check_broker, denied
 from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, KINDS, TOPIC
-from kafkalog.server.settings.rows import broker_rows, client_metrics_rows, group_rows, logger_rows, topic_rows
+from kafkalog.server.settings.rows import client_metrics_rows, group_rows, logger_rows, topic_rows
 
 if TYPE_CHECKING:
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node.addresses import own_node
+from kafkalog.server.quorum.known_nodes import node_rows
 from kafkalog.server.quorum.messages import WHOLE, describe_row
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -34,10 +36,7 @@ async def handle(node: Node, context: RequestContext, request: DescribeQuorumReq
             else:
                 rows.append(_unknown(one.partition_index))
         topics.append({"topic_name": topic.topic_name, "partitions": rows})
-    nodes = [
-        {"node_id": one.node_id, "listeners": [{"name": "REPLICAS", "host": one.host, "port": one.port}]}
-        for one in quorum.own_set.members
-    ]
+    nodes = node_rows(quorum.own_set, {**quorum.nodes, node.node_id: own_node(node)})
     return {"error_code": 0, "error_message": None, "topics": topics, "nodes": nodes}
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog.errors import MalformedRequest, PolicyViolation
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.requests.context import CLOSE, Answer, Close, Connection, RequestContext
-from kafkalog.server.wire.header import read_header
+from kafkalog.server.requests.refusals import call_name
+from kafkalog.server.wire.header import RequestHeader, read_header
 from kafkalog.server.wire.ranges import Pieces
 from kafkalog.server.wire.versions import ALONE, API_VERSIONS, APIS, FETCH, PRODUCE, Api
 
@@ -94,16 +95,15 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     try:
         header = read_header(frame)
     except MalformedRequest as error:
-        return _refuse(connection, error)
+        return _refuse(node, connection, "a request", "malformed", f"no request of Kafka's: {error}")
     api_key, version, correlation_id, client_id, position = header
     api = (ALONE if node.quorum.replica_set is None else APIS).get(api_key)
     call = _CALLS.get((api_key, version))
     if api is None or (call is None and not api.serves(version) and api_key != API_VERSIONS):
-        label = f"call {api_key}" if api is None else api.name
-        return _refuse(connection, f"{label} version {version} is not served")
+        return _not_served(node, connection, header, api)
     name = api.name
     if not (connection.is_authenticated or api_key in BEFORE_AUTHENTICATION):
-        return _refuse(connection, f"{name} before authentication")
+        return _refuse(node, connection, name, "before login", f"{name} before authentication", client_id)
     if call is None:
         call = _new_call(api, version)
     request = None
@@ -115,13 +115,13 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
             else:
                 request = call.read(frame, position)
     except MalformedRequest as error:
-        return _refuse(connection, f"{name} version {version}: {error}")
+        return _refuse(node, connection, name, "malformed", f"{name} version {version}: {error}", client_id)
     context = RequestContext(api_key, version, correlation_id, client_id or "", connection, len(frame))
+    if node.leaders_calls and name in node.forwards and (sent := await node.forwards[name](context, frame)) is not None:
+        return sent
     del frame  # a waiting handler may release the frame's memory
     connection.may_cancel = api_key == FETCH  # other calls change state and must run to completion
-    began = perf_counter()
-    busy = [0.0]
-    error_code = 0
+    began, busy, error_code = perf_counter(), [0.0], 0
     try:
         if node.is_read_only and name in WRITING:
             raise PolicyViolation("this server is read-only")
@@ -219,7 +219,7 @@ def _error_response(
     if code == ErrorCode.UNKNOWN_SERVER_ERROR:
         _LOG.error("%s version %d from client %r failed", name, context.api_version, context.client_id, exc_info=error)
     else:
-        _LOG.debug("%s version %d from client %r: %s", name, context.api_version, context.client_id, error)
+        node.refusals.answered(context.connection, name, code, error, context.client_id)
         message = getattr(error, "message", None) or None
     try:
         answer = call.module.refused(node, context, request, code, message)
@@ -229,6 +229,15 @@ def _error_response(
         return CLOSE
 
 
-def _refuse(connection: Connection, reason: object) -> Close:
-    _LOG.debug("closing connection %d from %s: %s", connection.id, connection.peer_host, reason)
+def _not_served(node: Node, connection: Connection, header: RequestHeader, api: Api | None) -> Close:
+    label = call_name(header.api_key) if api is None else api.name
+    reason = f"{label} version {header.api_version} is not served"
+    return _refuse(node, connection, label, f"version {header.api_version}", reason, header.client_id)
+
+
+def _refuse(
+    node: Node, connection: Connection, call: str, verdict: str, reason: str, client_id: str | None = None
+) -> Close:
+    """Log the first of these refusals, and return CLOSE."""
+    node.refusals.closed(connection, call, verdict, reason, client_id or "")
     return CLOSE

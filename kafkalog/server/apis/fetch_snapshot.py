@@ -4,14 +4,13 @@ It asks the leader, or a voter that has newer ones and lends them before it vote
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum.messages import WHOLE
 from kafkalog.server.quorum.metadata import NeedsTls, content_of, part_of
-from kafkalog.server.requests.context import Answer, Connection, RequestContext
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ async def handle(node: Node, context: RequestContext, request: FetchSnapshotRequ
     quorum = node.quorum
     if not quorum.leads and not quorum.copy_grant.is_granted_to(request.replica_id):
         return refused(node, context, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-    if node.credentials.file.state.users and not is_private(context.connection):
+    if node.credentials.file.state.users and not context.connection.is_private:
         return refused(node, context, request, NeedsTls.code, None)
     snapshot = (quorum.metadata.changes, quorum.state.term)
     requested = (rows[0].snapshot_id.end_offset, rows[0].snapshot_id.epoch)
@@ -38,17 +37,6 @@ async def handle(node: Node, context: RequestContext, request: FetchSnapshotRequ
     row = part_of(content_of(node), snapshot, position, request.max_bytes, (quorum.leader, quorum.state.term))
     topics = [{"name": WHOLE.topic, "partitions": [row]}]
     return {"throttle_time": context.throttle_ms, "error_code": 0, "topics": topics, "node_endpoints": ()}
-
-
-def is_private(connection: Connection) -> bool:
-    """Return True if the connection uses TLS or the loopback interface; password keys are sent over no other."""
-    if connection.security_protocol.endswith("SSL"):
-        return True
-    try:
-        address = ip_address(connection.peer_host.partition("%")[0])
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:

@@ -1,6 +1,6 @@
 """Metadata: the brokers and topics. A request for a missing topic may create it.
 
-As in the reference, the response that creates a topic still reports it as unknown, and the client asks again.
+As in the reference, a topic is reported as unknown until it is created, and the client asks again.
 """
 
 from __future__ import annotations
@@ -183,8 +183,11 @@ def _is_node(node: Node, context: RequestContext) -> bool:
 
 
 async def _create(node: Node, context: RequestContext, name: str) -> None:
-    try:
-        topic = await node.topics.create_on_use(name)
-        node.quotas.record_mutations(context, topic.partitions, is_strict=False)
-    except KafkalogError as error:
-        _LOG.warning("cannot create topic %s for a client: %s", name, error)
+    """Create a missing topic. Internal ones are waited for, the others are still reported as unknown meanwhile."""
+    if name in INTERNAL:
+        try:
+            await node.topics.create_on_use(name)
+        except KafkalogError as error:
+            _LOG.warning("cannot create topic %s for a client: %s", name, error)
+    elif node.creations.begin(name):
+        node.quotas.record_mutations(context, node.config["num.partitions"], is_strict=False)

@@ -44,6 +44,16 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
 
+class ClassicMetadata(NamedTuple):
+    """Session and protocols of a member that uses the classic protocol in a consumer group.
+
+    `protocols` are names with metadata, the preferred one first.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...] = ()
+
+
 class ConsumerMember(NamedTuple):
     """A member: its subscription, its epoch, its assigned partitions and those it must revoke."""
 
@@ -61,13 +71,27 @@ class ConsumerMember(NamedTuple):
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
-    is_classic: bool = False
+    classic: ClassicMetadata | None = None  # None for a member that uses the consumer protocol
     epochs: Mapping[tuple[UUID, int], int] = NO_EPOCHS  # epoch in which it got each partition (KIP-1251)
+
+    @property
+    def is_classic(self) -> bool:
+        """True if the member uses the classic protocol."""
+        return self.classic is not None
+
+    @property
+    def held(self) -> Partitions:
+        """Partitions that the member has: those assigned, and those that it must still revoke."""
+        none: frozenset[int] = frozenset()
+        topics = {**self.assigned, **self.revoking}
+        return {one: self.assigned.get(one, none) | self.revoking.get(one, none) for one in topics}
 
     @property
     def held_bytes(self) -> int:
         """Estimated memory of the subscription, in bytes."""
-        return MEMBER_BYTES + len(self.regex or "") + sum(NAME_BYTES + len(topic) for topic in self.topics)
+        protocols = () if self.classic is None else self.classic.protocols
+        texts = sum(NAME_BYTES + len(name) + len(data) for name, data in protocols)
+        return texts + MEMBER_BYTES + len(self.regex or "") + sum(NAME_BYTES + len(topic) for topic in self.topics)
 
     def subscription_fields(self) -> Message:
         """Return the fields of the member's subscription record."""
@@ -77,10 +101,13 @@ class ConsumerMember(NamedTuple):
             "clientId": self.client_id,
             "clientHost": self.client_host,
             "subscribedTopicNames": sorted(self.topics),
-            "subscribedTopicRegex": self.regex,
+            "subscribedTopicRegex": self.regex or "",
             "rebalanceTimeoutMs": self.rebalance_timeout_ms,
             "serverAssignor": self.assignor,
-            "classicMemberMetadata": None,  # if omitted, it would mean a classic member
+            "classicMemberMetadata": None if self.classic is None else {  # if omitted, it would mean a classic member
+                "sessionTimeoutMs": self.classic.session_timeout_ms,
+                "supportedProtocols": [{"name": name, "metadata": data} for name, data in self.classic.protocols],
+            },
         }
 
     def assignment_fields(self) -> Message:
@@ -139,6 +166,10 @@ class ConsumerGroup:
     def is_empty(self) -> bool:
         """True if the group has no members."""
         return not self.members
+
+    def classic_members(self) -> list[ConsumerMember]:
+        """Return the members that use the classic protocol."""
+        return [member for member in self.members.values() if member.is_classic]
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Return the topics that a member is subscribed to by name and by pattern."""
@@ -200,7 +231,7 @@ class ConsumerGroup:
             regex=value["subscribedTopicRegex"] or None,
             rebalance_timeout_ms=value["rebalanceTimeoutMs"],
             assignor=value["serverAssignor"],
-            is_classic=value.get("classicMemberMetadata", "default") is not None,
+            classic=_classic_metadata(value.get("classicMemberMetadata", _NO_SESSION)),
         )
         self.members[member_id] = member
         self.held_bytes += member.held_bytes
@@ -237,6 +268,17 @@ class ConsumerGroup:
                 del self.owners[place]
         for place in _places(new):
             self.owners[place] = new.id
+
+
+_NO_SESSION: Final[Message] = {"sessionTimeoutMs": 0, "supportedProtocols": []}
+"""What an omitted field means."""
+
+
+def _classic_metadata(fields: Message | None) -> ClassicMetadata | None:
+    if fields is None:
+        return None
+    protocols = tuple((one["name"], bytes(one["metadata"])) for one in fields["supportedProtocols"])
+    return ClassicMetadata(fields["sessionTimeoutMs"], protocols)
 
 
 def _places(member: ConsumerMember) -> list[tuple[UUID, int]]:

@@ -109,7 +109,7 @@ class HeartbeatResult(NamedTuple):
     replaced: str | None = None  # id of the static member that it replaced
 
 
-class _Draft:
+class Draft:
     """A group being changed, and the records of the change; each is applied when created."""
 
     def __init__(self, group: ConsumerGroup) -> None:
@@ -154,26 +154,35 @@ class _Draft:
 
 def heartbeat(group: ConsumerGroup, event: Heartbeat, topics: VisibleTopics, rules: Rules) -> HeartbeatResult:
     """Apply a heartbeat of a member or of a client that joins. Refused with the broker's error code."""
-    draft = _Draft(group)
+    draft = Draft(group)
     if event.epoch in (LEFT, LEFT_FOR_A_WHILE):
         return _leave(draft, event)
     old, replaced = _find_member(group, event, rules)
     if replaced is not None:
-        _replace_static(draft, replaced, event)
+        replace_static(draft, replaced, event.member_id)
         old = draft.group.members[event.member_id]
-    is_bumped = _update_subscription(draft, old, event, topics, rules)
-    if is_bumped or not group.has_current_topics:
-        is_bumped = _update_topics(draft, topics) or is_bumped
-        draft.group.has_current_topics = True
-    if is_bumped:
-        draft.bump(_hash(draft.group, topics))
-    if draft.group.epoch > draft.group.target_epoch:
-        _assign(draft, topics, rules)
-    before = draft.group.members[event.member_id]
-    after = _reconcile(draft, before, event)
+    is_bumped = subscribe(draft, old, _subscribed(old, event), topics, rules.now_ms)
+    after = advance(draft, event.member_id, is_bumped, event.owned, topics, rules)
     is_full = event.topics is not None and event.rebalance_timeout_ms >= 0 and event.owned is not None
     sends_assignment = event.epoch == 0 or is_full or after.assigned != (old or after).assigned
     return draft.result(after, after.epoch, sends_assignment, None if replaced is None else replaced.id)
+
+
+def advance(
+    draft: Draft, member_id: str, is_bumped: bool, owned: Partitions | None, topics: VisibleTopics, rules: Rules
+) -> ConsumerMember:
+    """Bring the group and a member up to date after it has subscribed, and return the member.
+
+    A new epoch begins if `is_bumped`, or if topics have changed. `owned` are the partitions that the member reports.
+    """
+    if is_bumped or not draft.group.has_current_topics:
+        is_bumped = _update_topics(draft, topics) or is_bumped
+        draft.group.has_current_topics = True
+    if is_bumped:
+        draft.bump(topics_hash(draft.group, topics))
+    if draft.group.epoch > draft.group.target_epoch:
+        _assign(draft, topics, rules)
+    return _reconcile(draft, draft.group.members[member_id], owned)
 
 
 def _find_member(
@@ -187,7 +196,7 @@ def _find_member(
         if event.epoch > 0:
             _check_instance(group, event)
         elif holder is not None and holder.id != event.member_id:
-            if holder.epoch != LEFT_FOR_A_WHILE:
+            if holder.epoch != LEFT_FOR_A_WHILE and not holder.is_classic:  # a classic one has no way to leave so
                 raise Refused(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {event.member_id} with instance id {event.instance_id} cannot join the group "
@@ -238,22 +247,20 @@ def _is_within(owned: Partitions, assigned: Partitions) -> bool:
     return all(numbers <= assigned.get(topic_id, frozenset()) for topic_id, numbers in owned.items())
 
 
-def _replace_static(draft: _Draft, old: ConsumerMember, event: Heartbeat) -> None:
+def replace_static(draft: Draft, old: ConsumerMember, member_id: str) -> None:
     """Replace a static member that returns under another id; the new member keeps its assignment."""
     target = draft.group.targets.get(old.id, NO_PARTITIONS)
-    new = old._replace(id=event.member_id, epoch=0, previous_epoch=0)
+    new = old._replace(id=member_id, epoch=0, previous_epoch=0)
     draft.remove(old.id)
     draft.put(records.CONSUMER_MEMBER, (new.id,), new.subscription_fields())
     draft.put(records.TARGET_MEMBER, (new.id,), {"topicPartitions": records.partition_rows(target)})
     draft.put(records.CURRENT_MEMBER, (new.id,), new.assignment_fields())
 
 
-def _update_subscription(
-    draft: _Draft, old: ConsumerMember | None, event: Heartbeat, topics: VisibleTopics, rules: Rules
-) -> bool:
-    """Update the member's subscription. Return True if the group needs a new assignment for it."""
+def _subscribed(old: ConsumerMember | None, event: Heartbeat) -> ConsumerMember:
+    """Return the member with what its heartbeat says."""
     known = old or ConsumerMember(event.member_id)
-    new = known._replace(
+    return known._replace(
         instance_id=event.instance_id if event.instance_id is not None else known.instance_id,
         rack_id=known.rack_id if event.rack_id is None else event.rack_id,
         client_id=event.client_id,
@@ -263,8 +270,14 @@ def _update_subscription(
         rebalance_timeout_ms=event.rebalance_timeout_ms if event.rebalance_timeout_ms >= 0
         else known.rebalance_timeout_ms,
         assignor=known.assignor if event.assignor is None else event.assignor,
-        is_classic=False,
+        classic=None,
     )  # fmt: skip
+
+
+def subscribe(
+    draft: Draft, old: ConsumerMember | None, new: ConsumerMember, topics: VisibleTopics, now_ms: int
+) -> bool:
+    """Record a member's subscription. Return True if the group needs a new assignment for it."""
     is_pattern_new = new.regex is not None and new.regex not in draft.group.regexes
     if is_pattern_new:
         assert new.regex is not None
@@ -273,7 +286,7 @@ def _update_subscription(
         draft.put(records.CONSUMER_MEMBER, (new.id,), new.subscription_fields())
     if is_pattern_new:
         assert new.regex is not None
-        _put_pattern(draft, new.regex, found, rules.now_ms)
+        _put_pattern(draft, new.regex, found, now_ms)
     draft.remove_unused_patterns()
     return (
         old is None or new.topics != old.topics or new.regex != old.regex or new.assignor != old.assignor
@@ -281,13 +294,13 @@ def _update_subscription(
     )  # fmt: skip
 
 
-def _put_pattern(draft: _Draft, pattern: str, found: frozenset[str], now_ms: int) -> None:
+def _put_pattern(draft: Draft, pattern: str, found: frozenset[str], now_ms: int) -> None:
     known = draft.group.regexes.get(pattern)
     fields = {"topics": sorted(found), "version": 0 if known is None else known.version + 1, "timestamp": now_ms}
     draft.put(records.REGULAR_EXPRESSION, (pattern,), fields)
 
 
-def _update_topics(draft: _Draft, topics: VisibleTopics) -> bool:
+def _update_topics(draft: Draft, topics: VisibleTopics) -> bool:
     """Match the patterns again. Return True if the subscribed topics changed since the last assignment."""
     for pattern in sorted(draft.group.patterns()):
         known = draft.group.regexes.get(pattern)
@@ -297,10 +310,10 @@ def _update_topics(draft: _Draft, topics: VisibleTopics) -> bool:
             continue  # with the present topics it would cost too much: its previous topics stay
         if known is None or found != known.topics:
             _put_pattern(draft, pattern, found, 0 if known is None else known.timestamp_ms)
-    return _hash(draft.group, topics) != draft.group.metadata_hash
+    return topics_hash(draft.group, topics) != draft.group.metadata_hash
 
 
-def _hash(group: ConsumerGroup, topics: VisibleTopics) -> int:
+def topics_hash(group: ConsumerGroup, topics: VisibleTopics) -> int:
     """Return a hash of the group's topics and their partition counts; 0 without topics."""
     import hashlib  # the import takes milliseconds, so not at startup
 
@@ -312,7 +325,7 @@ def _hash(group: ConsumerGroup, topics: VisibleTopics) -> int:
     return int.from_bytes(digest[:8], "big", signed=True) or 1
 
 
-def _assign(draft: _Draft, topics: VisibleTopics, rules: Rules) -> None:
+def _assign(draft: Draft, topics: VisibleTopics, rules: Rules) -> None:
     """Compute the target assignment and record the changes."""
     group = draft.group
     ids: dict[frozenset[str], frozenset[UUID]] = {}  # most members read the same topics
@@ -335,13 +348,13 @@ def _assignor(group: ConsumerGroup, rules: Rules) -> str:
     return votes.most_common(1)[0][0] or rules.assignors[0] if votes else rules.assignors[0]
 
 
-def _reconcile(draft: _Draft, member: ConsumerMember, event: Heartbeat) -> ConsumerMember:
+def _reconcile(draft: Draft, member: ConsumerMember, owned: Partitions | None) -> ConsumerMember:
     group = draft.group
     after = reconcile(
         member,
         group.target_epoch,
         group.targets.get(member.id, NO_PARTITIONS),
-        event.owned,
+        owned,
         lambda topic_id, partition: group.owners.get((topic_id, partition)) in (None, member.id),
     )
     if after is None:
@@ -351,7 +364,7 @@ def _reconcile(draft: _Draft, member: ConsumerMember, event: Heartbeat) -> Consu
     return after
 
 
-def _leave(draft: _Draft, event: Heartbeat) -> HeartbeatResult:
+def _leave(draft: Draft, event: Heartbeat) -> HeartbeatResult:
     group = draft.group
     member = group.members.get(event.member_id)
     if event.instance_id is not None:
@@ -367,7 +380,7 @@ def _leave(draft: _Draft, event: Heartbeat) -> HeartbeatResult:
 
 def fence(group: ConsumerGroup, member_id: str) -> HeartbeatResult:
     """Remove a member that left or timed out, and start an epoch that reassigns its partitions."""
-    draft = _Draft(group)
+    draft = Draft(group)
     draft.remove(member_id)
     draft.remove_unused_patterns()
     draft.bump(group.metadata_hash if draft.group.members else 0)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
+from uuid import UUID
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups import records
+from kafkalog.server.groups import mixed, records
 from kafkalog.server.groups.classic_group import ClassicGroup
-from kafkalog.server.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
+from kafkalog.server.groups.consumer_group import LEFT, ConsumerGroup, ConsumerMember, MemberState
 from kafkalog.server.groups.consumer_heartbeat import (
     Heartbeat,
     HeartbeatResult,
@@ -21,15 +22,22 @@ from kafkalog.server.groups.consumer_heartbeat import (
     fence,
     heartbeat,
 )
-from kafkalog.server.groups.effects import MEMBER_TIMER
-from kafkalog.server.groups.group_base import GroupBase
+from kafkalog.server.groups.effects import MEMBER_TIMER, Effect, Reply
+from kafkalog.server.groups.group_base import Group, GroupBase
 from kafkalog.server.groups.group_log import group_error_code
-from kafkalog.server.groups.other_group import OtherGroup
+from kafkalog.server.groups.rebalance import begin, disband, session
 from kafkalog.server.settings.groups import group_setting
 from kafkalog.util.safe_pattern import PatternError
 
 _LOG: Final = logging.getLogger(__name__)
+POLICY: Final = "group.consumer.migration.policy"
 _REVOKE_TIMER: Final = "revoke "
+REJOIN_TIMER: Final = "rejoin "
+CLASSIC_SYNC_TIMER: Final = "sync "
+_TIMERS: Final = {
+    MEMBER_TIMER: "session", _REVOKE_TIMER: "revocation", REJOIN_TIMER: "join", CLASSIC_SYNC_TIMER: "sync",
+}  # fmt: skip
+"""Prefixes of the names of a member's timers, with what they limit."""
 
 
 class ConsumerPart(GroupBase):
@@ -46,31 +54,78 @@ class ConsumerPart(GroupBase):
         if error:
             raise Refused(error, ErrorCode(error).message or "")
         found = await self._match_patterns(group_id, event.regex)
-        group = self.groups.get(group_id)
-        tombstones: tuple[records.Record, ...] = ()
-        if isinstance(group, ClassicGroup) and event.epoch == 0 and group.is_empty and not group.pending:
-            tombstones = (records.tombstone(records.CLASSIC_GROUP, group_id),)
-            group = None
-        elif isinstance(group, ClassicGroup | OtherGroup):
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        if group is None:
-            if event.epoch != 0:
-                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-            group = ConsumerGroup(group_id)
-        config = self._node.config
-        rules = Rules(config["group.consumer.assignors"], config["group.consumer.max.size"], self._node.clock())
-        done = heartbeat(group, event, VisibleTopics(self._node.topics, may_see, found), rules)
-        before = group.members.get(event.member_id)
-        if not self.memory.has_room(done.group.held_bytes - self.memory.of(group_id)):
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The memory limit for group members is reached.")
-        self._store(done._replace(records=(*tombstones, *done.records)))
+        topics, rules = VisibleTopics(self._node.topics, may_see, found), self._consumer_rules()
+        before = self.groups.get(group_id)
+        group, first_records = self._consumer_group(group_id, before, event, topics, rules)
+        done = heartbeat(group, event, topics, rules)
+        self._check_room(done)
+        if event.epoch == LEFT and self._may_downgrade(group, {event.member_id}):
+            self._downgrade(group, {event.member_id})
+            return done
+        self._store(done._replace(records=(*first_records, *done.records)))
+        if isinstance(before, ClassicGroup):
+            self._end_classic(before)
+            self.watch_all(done.group)
         if done.replaced is not None:
             self._end_timers(group_id, done.replaced)
-        self._watch(done, event, before)
-        error = await self.log.settled(group_id) if done.records or tombstones else 0
+        self._watch(done, event, group.members.get(event.member_id))
+        error = await self.log.settled(group_id) if done.records or first_records else 0
         if error:
             raise Refused(ErrorCode(error), ErrorCode(error).message or "")
         return done
+
+    def _consumer_rules(self) -> Rules:
+        config = self._node.config
+        return Rules(config["group.consumer.assignors"], config["group.consumer.max.size"], self._node.clock())
+
+    def _consumer_group(
+        self, group_id: str, group: Group | None, event: Heartbeat, topics: VisibleTopics, rules: Rules
+    ) -> tuple[ConsumerGroup, tuple[records.Record, ...]]:
+        """Return the group for a heartbeat, and the records that make it a consumer group. Refused if it is none."""
+        if isinstance(group, ConsumerGroup):
+            return group, ()
+        if group is None:
+            if event.epoch != 0:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            return ConsumerGroup(group_id), ()
+        if isinstance(group, ClassicGroup) and event.epoch == 0:
+            if group.is_empty:
+                return ConsumerGroup(group_id), (records.tombstone(records.CLASSIC_GROUP, group_id),)
+            return mixed.upgraded(group, topics, self._id_of, rules, self._node.config[POLICY])
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+    def _end_classic(self, group: ClassicGroup) -> None:
+        """Answer the pending requests of a group that is a consumer group now, and end its timers."""
+        self.timers.cancel(group.id)
+        for effect in disband(group, ErrorCode.REBALANCE_IN_PROGRESS, self._node.clock()):
+            if isinstance(effect, Reply) and not effect.waiter.done():
+                effect.waiter.set_result(effect.answer)
+
+    def _check_room(self, done: HeartbeatResult) -> None:
+        if not self.memory.has_room(done.group.held_bytes - self.memory.of(done.group.id)):
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The memory limit for group members is reached.")
+
+    def _id_of(self, name: str) -> UUID | None:
+        topic = self._node.topics.get(name)
+        return None if topic is None else topic.id
+
+    def _name_of(self, topic_id: UUID) -> str | None:
+        topic = self._node.topics.by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def _may_downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+        config = self._node.config
+        return mixed.may_downgrade(group, leaving, config[POLICY], config["group.max.size"])
+
+    def _downgrade(self, group: ConsumerGroup, leaving: Collection[str], *, rebalances: bool = True) -> None:
+        """Make the group a classic one of the members that stay. Refused, without a change, if it cannot be written."""
+        classic, written = mixed.downgraded(group, leaving, self._name_of, self._node.clock())
+        self._write_records(group.id, written)
+        self.timers.cancel(group.id)
+        self.groups[group.id] = classic
+        _LOG.info("group %s: %d classic members are left, and it is a classic group", group.id, len(classic.members))
+        effects: list[Effect] = [session(classic, member_id) for member_id in classic.members]
+        self._run(classic, effects + begin(classic, self.classic_rules()) if rebalances else effects)
 
     async def _match_patterns(
         self, group_id: str, pattern: str | None
@@ -89,14 +144,17 @@ class ConsumerPart(GroupBase):
         """Write the records, then store the group. Refused, without a change, if they cannot be written."""
         group_id = done.group.id
         if done.records:
-            try:
-                self.log.append(group_id, done.records)
-            except (KafkalogError, OSError) as error:
-                _LOG.error("group %s cannot be written: %s", group_id, error)
-                code = ErrorCode(group_error_code(error))
-                raise Refused(code, code.message or str(error)) from error
+            self._write_records(group_id, done.records)
         self.groups[group_id] = done.group
         self.memory.put(group_id, done.group.held_bytes)
+
+    def _write_records(self, group_id: str, written: Sequence[records.Record]) -> None:
+        try:
+            self.log.append(group_id, written)
+        except (KafkalogError, OSError) as error:
+            _LOG.error("group %s cannot be written: %s", group_id, error)
+            code = ErrorCode(group_error_code(error))
+            raise Refused(code, code.message or str(error)) from error
 
     def _watch(self, done: HeartbeatResult, event: Heartbeat, before: ConsumerMember | None) -> None:
         if done.member is None:
@@ -105,18 +163,26 @@ class ConsumerPart(GroupBase):
             self._watch_member(done.group.id, done.member, before)
 
     def _watch_member(self, group_id: str, member: ConsumerMember, before: ConsumerMember | None = None) -> None:
-        self.timers.set(group_id, MEMBER_TIMER + member.id, self._session_ms(group_id))
+        self._watch_session(group_id, member)
+        if member.is_classic:  # it is told to revoke by its heartbeats
+            return
         timer = _REVOKE_TIMER + member.id
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             self.timers.set(group_id, timer, None)
         elif before is None or before.revoking != member.revoking or not self.timers.has(group_id, timer):
             self.timers.set(group_id, timer, member.rebalance_timeout_ms)
 
+    def _watch_session(self, group_id: str, member: ConsumerMember) -> None:
+        """Restart the timer of a member's session."""
+        own = member.classic
+        delay_ms = self._session_ms(group_id) if own is None else own.session_timeout_ms
+        self.timers.set(group_id, MEMBER_TIMER + member.id, delay_ms)
+
     def _session_ms(self, group_id: str) -> int:
         return int(group_setting(self._node, group_id, "consumer.session.timeout.ms"))
 
     def _end_timers(self, group_id: str, member_id: str) -> None:
-        for prefix in (MEMBER_TIMER, _REVOKE_TIMER):
+        for prefix in _TIMERS:
             self.timers.set(group_id, prefix + member_id, None)
 
     def watch_all(self, group: ConsumerGroup) -> None:
@@ -125,16 +191,18 @@ class ConsumerPart(GroupBase):
             self._watch_member(group.id, member)
 
     def on_consumer_timer(self, group: ConsumerGroup, name: str) -> None:
-        """Remove a member whose session timed out or that did not revoke its partitions in time."""
-        prefix = _REVOKE_TIMER if name.startswith(_REVOKE_TIMER) else MEMBER_TIMER
+        """Remove a member whose session timed out, or that did not revoke, join again or ask for partitions in time."""
+        prefix = next((one for one in _TIMERS if name.startswith(one)), name)
         member_id = name.removeprefix(prefix)  # only once: a member's id may be "revoke m"
-        if name.startswith(prefix) and member_id in group.members:
-            reason = "revocation" if prefix == _REVOKE_TIMER else "session"
-            _LOG.info("group %s: removing member %s: its %s timed out", group.id, member_id, reason)
+        if prefix in _TIMERS and member_id in group.members:
+            _LOG.info("group %s: removing member %s: its %s timed out", group.id, member_id, _TIMERS[prefix])
             self._fence(group, member_id)
 
     def _fence(self, group: ConsumerGroup, member_id: str) -> int:
         try:
+            if self._may_downgrade(group, {member_id}):
+                self._downgrade(group, {member_id})
+                return 0
             self._store(fence(group, member_id))
         except Refused as error:
             # retry after another session timeout
@@ -144,7 +212,7 @@ class ConsumerPart(GroupBase):
         return 0
 
     def leave_as_classic(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> int:
-        """Handle LeaveGroup for a consumer group: an admin removes a member by its id or its instance id.
+        """Handle LeaveGroup for a consumer group: a classic member leaves, or an admin removes any member.
 
         Return the error code.
         """

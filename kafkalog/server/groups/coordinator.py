@@ -18,10 +18,10 @@ from kafkalog.server.groups import rebalance
 from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.classic_member import held_bytes
 from kafkalog.server.groups.consumer_group import ConsumerGroup
-from kafkalog.server.groups.consumer_part import ConsumerPart
 from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Reply, Waiter
 from kafkalog.server.groups.group_base import Group
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC, group_error_code
+from kafkalog.server.groups.mixed_part import MixedPart
 from kafkalog.server.groups.offset_part import OffsetPart
 from kafkalog.server.groups.other_group import OtherGroup
 from kafkalog.server.groups.values import Joined, Joining, KeptPosition, Synced, Syncing
@@ -46,7 +46,7 @@ class GroupOverview(NamedTuple):
     offsets: dict[TopicPartition, int]
 
 
-class GroupCoordinator(OffsetPart, ConsumerPart):
+class GroupCoordinator(OffsetPart, MixedPart):
     """The groups of a node. Created by `make`; usable between `start` and `stop`."""
 
     def __init__(self, node: Node) -> None:
@@ -151,7 +151,9 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         if isinstance(group, OtherGroup):
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         if isinstance(group, ConsumerGroup):
-            if not group.is_empty or not event.protocol_type or not event.protocols:
+            if not group.is_empty:
+                return await self.join_mixed(group_id, event)
+            if not event.protocol_type or not event.protocols:
                 return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
             self.forget_consumer(group)
             group = None
@@ -161,7 +163,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         if refused:
             return Joined(refused, event.member_id)
         waiter: Waiter = asyncio.get_running_loop().create_future()
-        effects = rebalance.join(group, event, waiter, self._rules())
+        effects = rebalance.join(group, event, waiter, self.classic_rules())
         if group.members or group.pending or self.offsets.has(group_id):
             self.groups[group_id] = group
         self._run(group, effects)
@@ -184,12 +186,14 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             # a rebalance in progress is lost while loading: the member rejoins
             return Synced(ErrorCode.REBALANCE_IN_PROGRESS if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error)
         group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.sync_mixed(group, event)
         if not isinstance(group, ClassicGroup):
             return Synced(ErrorCode.UNKNOWN_MEMBER_ID)
         if not self.memory.has_room(sum(map(len, event.assignments.values())) - group.assignment_bytes):
             return Synced(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         waiter: Waiter = asyncio.get_running_loop().create_future()
-        self._run(group, rebalance.sync(group, event, waiter, self._rules()))
+        self._run(group, rebalance.sync(group, event, waiter, self.classic_rules()))
         synced = await waiter
         assert isinstance(synced, Synced)
         return synced
@@ -200,6 +204,8 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         if error:
             return 0 if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
         group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.heartbeat_mixed(group, member_id, instance_id, generation)
         if not isinstance(group, ClassicGroup):
             return ErrorCode.UNKNOWN_MEMBER_ID
         code, effects = rebalance.heartbeat(group, member_id, instance_id, generation)
@@ -214,15 +220,21 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             if isinstance(group, ConsumerGroup):
-                return 0, [self.leave_as_classic(group, *member) for member in members]
+                return 0, [self._leave(group_id, *member) for member in members]
             return 0, [int(ErrorCode.UNKNOWN_MEMBER_ID)] * len(members)
-        codes = []
-        for member_id, instance_id in members:
-            code, effects = rebalance.leave(group, member_id, instance_id, self._rules())
-            codes.append(int(code))
-            self._run(group, effects)
+        codes = [self._leave(group_id, *member) for member in members]
         self._drop_unused(group)
         return 0, codes
+
+    def _leave(self, group_id: str, member_id: str, instance_id: str | None) -> int:
+        """Remove a member; the group may have changed its protocol with the one before."""
+        group = self.groups[group_id]
+        if isinstance(group, ConsumerGroup):
+            return int(self.leave_as_classic(group, member_id, instance_id))
+        assert isinstance(group, ClassicGroup)
+        code, effects = rebalance.leave(group, member_id, instance_id, self.classic_rules())
+        self._run(group, effects)
+        return int(code)
 
     def _drop_unused(self, group: ClassicGroup) -> None:
         """Remove a group that never had a generation and has no members, pending ids or offsets."""
@@ -231,16 +243,12 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             self.timers.cancel(group.id)
             del self.groups[group.id]
 
-    def _rules(self) -> rebalance.Rules:
-        config = self._node.config
-        return rebalance.Rules(config["group.initial.rebalance.delay.ms"], config["group.max.size"], self._node.clock())
-
     def _on_timer(self, group_id: str, name: str) -> None:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             self.on_consumer_timer(group, name)
         elif isinstance(group, ClassicGroup):
-            rules = self._rules()
+            rules = self.classic_rules()
             if name == JOIN_TIMER:
                 self._run(group, rebalance.on_join_timer(group, rules))
             elif name == SYNC_TIMER:

@@ -17,6 +17,7 @@ from kafkalog.server.groups.group_log import OFFSETS_TOPIC, GroupLog, group_erro
 from kafkalog.server.groups.memory_limit import MemoryLimit
 from kafkalog.server.groups.offsets import GroupOffsets
 from kafkalog.server.groups.other_group import OtherGroup
+from kafkalog.server.groups.rebalance import Rules
 from kafkalog.server.groups.timers import GroupTimers
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class GroupBase:
     def partition_for(self, group_id: str) -> int:
         """Return the partition of `__consumer_offsets` for a group's records."""
         return self.log.partition_for(group_id)
+
+    def classic_rules(self) -> Rules:
+        """Return the settings of classic groups, and the current time."""
+        config = self._node.config
+        return Rules(config["group.initial.rebalance.delay.ms"], config["group.max.size"], self._node.clock())
 
     def _run(self, group: ClassicGroup, effects: Iterable[Effect]) -> None:
         """Carry out effects, and those that result from them."""

@@ -389,10 +389,12 @@ def _check_epoch(group: ConsumerGroup, committer: Committer, places: Iterable[tu
     member = group.members.get(committer.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if committer.version < _FIRST_WITH_EPOCHS:
+    if committer.version < _FIRST_WITH_EPOCHS and not member.is_classic:
         return ErrorCode.UNSUPPORTED_VERSION
     if committer.generation == member.epoch:
         return 0
+    if member.is_classic:
+        return ErrorCode.ILLEGAL_GENERATION
     places = list(places)
     had = [member.epochs.get((one, number), member.epoch) for one, number in places if one is not None]
     is_ours = 0 <= committer.generation < member.epoch and len(had) == len(places) > 0

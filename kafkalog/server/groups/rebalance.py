@@ -201,6 +201,13 @@ def _prepare(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
     _complete_if_all_joined(group, rules, out)
 
 
+def begin(group: ClassicGroup, rules: Rules) -> list[Effect]:
+    """Start a rebalance of a stable group."""
+    out: list[Effect] = []
+    _prepare(group, rules, out)
+    return out
+
+
 def _complete_if_all_joined(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
     # a new group waits for its initial delay, since all of its known members have already joined
     if group.state is State.PREPARING_REBALANCE and group.initial_left_ms is None and group.has_all_joined:

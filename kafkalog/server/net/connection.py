@@ -420,7 +420,7 @@ class Channel:
     def _refuse(self, reason: str, error: Exception | None) -> None:
         self._network.counts.refuse(reason)
         if error is not None:
-            _LOG.debug("closing %r: %s", self.connection, error)
+            self._network.refusals.closed(self.connection, "a request", reason, error)
         self.close()
 
     def close(self) -> None:

@@ -23,7 +23,9 @@ from kafkalog.server.net.unfinished import UnfinishedRequests
 from kafkalog.server.net.unread import UnreadAnswers
 from kafkalog.server.node.pool import CallPool
 from kafkalog.server.requests.context import Connection
+from kafkalog.server.requests.refusals import RefusalLog
 from kafkalog.server.settings.config import ServerConfig
+from kafkalog.server.settings.table import parse_overrides
 from kafkalog.server.status.metrics import NetworkCounts
 from kafkalog.util.descriptors import DESCRIPTORS
 
@@ -59,6 +61,7 @@ class Network:
         self.loop = asyncio.get_running_loop()
         self.dispatch = dispatch
         self.counts = counts
+        self.refusals = RefusalLog()
         self.pool = pool
         self.run = pool.run
         self.monotonic_ms = monotonic_ms
@@ -98,7 +101,7 @@ class Network:
         self._sweep_later()
 
     def apply_config(self, config: ServerConfig) -> None:
-        """Apply changed settings: those of `dynamic.LIVE` take effect at once. Open connections stay open."""
+        """Apply changed settings: those of `broker_checks.LIVE` take effect at once. Open connections stay open."""
         self._config = config
         self._idle_ms = config["connections.max.idle.ms"]
         for listener in self.listeners.values():
@@ -244,7 +247,6 @@ class Listener:
         self.endpoint = endpoint
         self.count = 0
         self.apply_limits(config)
-        self._overrides = _parse_overrides(config["max.connections.per.ip.overrides"])
         self._buffers = (config["socket.receive.buffer.bytes"], config["socket.send.buffer.bytes"])
         self.tls = tls_context(config, endpoint.name) if endpoint.protocol in ("SSL", "SASL_SSL") else None
         self._rules = PrincipalRules(config.of_listener(endpoint.name, "ssl.principal.mapping.rules"))
@@ -257,6 +259,7 @@ class Listener:
         self._max_of_server: int = config["max.connections"]
         self._max_of_listener: int = config.of_listener(self.endpoint.name, "max.connections")
         self._max_of_address: int = config["max.connections.per.ip"]
+        self._overrides = parse_overrides(config["max.connections.per.ip.overrides"])
 
     @property
     def port(self) -> int:
@@ -372,13 +375,3 @@ def _bind(endpoint: Endpoint, backlog: int) -> socket.socket:
         ) from None
     sock.setblocking(False)
     return sock
-
-
-def _parse_overrides(items: tuple[str, ...]) -> dict[str, int]:
-    found = {}
-    for item in items:
-        host, _, count = item.rpartition(":")
-        if not host or not count.isdecimal():
-            raise ConfigError(f"max.connections.per.ip.overrides: {item!r}", hint="use ADDRESS:COUNT")
-        found[host] = int(count)
-    return found

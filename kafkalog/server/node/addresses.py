@@ -1,11 +1,14 @@
-"""Addresses of the nodes: this one, and the others of its replica set."""
+"""Addresses and racks of the nodes: this one, and the others of its replica set."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.server.quorum.known_nodes import KnownNode
+
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
+    from kafkalog.server.quorum.replica_set import Member
 
 
 class NodeAddress(NamedTuple):
@@ -17,15 +20,22 @@ class NodeAddress(NamedTuple):
 
 
 def addresses(node: Node, listener: str) -> tuple[NodeAddress, ...]:
-    """Return all nodes for clients of a listener; the others' addresses are those of `kafkalog.replicas`.
+    """Return all nodes for clients of a listener.
 
-    Raises IllegalArgument for an unknown listener.
+    Another node's address is the one that it advertises for that listener, or the one of `kafkalog.replicas` as long as
+    it has not told one. Raises IllegalArgument for an unknown listener.
     """
     me = NodeAddress(node.node_id, *node.endpoint(listener))
     replicas = node.quorum.replica_set
     if replicas is None:
         return (me,)
-    return tuple(me if one.node_id == me.node_id else NodeAddress(*one) for one in replicas.members)
+    return tuple(me if one.node_id == me.node_id else _address(node, one, listener) for one in replicas.members)
+
+
+def _address(node: Node, member: Member, listener: str) -> NodeAddress:
+    known = node.quorum.nodes.get(member.node_id)
+    told = None if known is None else known.endpoints.get(listener)
+    return NodeAddress(*member) if told is None else NodeAddress(member.node_id, *told)
 
 
 def address_of(node: Node, listener: str, node_id: int) -> NodeAddress | None:
@@ -34,6 +44,13 @@ def address_of(node: Node, listener: str, node_id: int) -> NodeAddress | None:
 
 
 def rack_of(node: Node, node_id: int) -> str | None:
-    """Return a node's rack, or None for another node, whose rack is unknown."""
-    rack: str | None = node.config["broker.rack"] if node_id == node.node_id else None
-    return rack
+    """Return a node's rack, or None if it has none or has not told it."""
+    if node_id == node.node_id:
+        return own_node(node).rack
+    known = node.quorum.nodes.get(node_id)
+    return None if known is None else known.rack
+
+
+def own_node(node: Node) -> KnownNode:
+    """Return the addresses and the rack of this node."""
+    return KnownNode(node.endpoints, node.config["broker.rack"])

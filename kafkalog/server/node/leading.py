@@ -17,6 +17,8 @@ from kafkalog.server.quorum.errors import NotController, NotCoordinator
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
+    from kafkalog.server.requests.context import RequestContext
+    from kafkalog.server.wire.ranges import Pieces
 
 _LOG: Final = logging.getLogger(__name__)
 _COORDINATORS: Final = (
@@ -24,17 +26,17 @@ _COORDINATORS: Final = (
     "delete_groups", "describe_groups", "describe_transactions", "end_txn", "heartbeat",
     "join_group", "leave_group", "offset_commit", "offset_delete", "offset_fetch", "sync_group", "txn_offset_commit",
 )  # fmt: skip
-_CONTROLLERS: Final = (
+CONTROLLERS: Final = (
     "alter_client_quotas", "alter_configs", "alter_user_scram_credentials", "create_acls", "create_partitions",
     "create_topics", "delete_acls", "delete_topics", "incremental_alter_configs",
 )  # fmt: skip
 REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
-    **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(_CONTROLLERS, NotController),
+    **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(CONTROLLERS, NotController),
 }  # fmt: skip
 """Calls that only the leader answers, and the error that sends clients elsewhere."""
 USUAL_TIMEOUT_MS: Final = 30_000
 """Time a response waits for a majority if the request has no timeout, as brokers wait for their controller."""
-WHILE_HANDING_OVER: Final[Mapping[str, type[KafkalogError]]] = dict.fromkeys(_CONTROLLERS, NotController)
+WHILE_HANDING_OVER: Final[Mapping[str, type[KafkalogError]]] = dict.fromkeys(CONTROLLERS, NotController)
 """Calls that a leader rejects during a handover to another node."""
 
 
@@ -53,7 +55,8 @@ class Leading:
         if self._node.quorum.replica_set is not None:
             self._node.quorum.on_change(self._on_quorum_change)
             if len(self._node.quorum.replica_set) > 1:
-                self._node.before_answers = dict.fromkeys(_CONTROLLERS, self._replicated)
+                self._node.before_answers = dict.fromkeys(CONTROLLERS, self._replicated)
+                self._node.forwards = dict.fromkeys(CONTROLLERS, self._forward)
             self._node.quorum.handover.on_change = self._on_handover
             self._on_quorum_change()
 
@@ -72,6 +75,12 @@ class Leading:
         """
         wait_ms = getattr(request, "timeout", None)
         await self._node.quorum.metadata.replicated(USUAL_TIMEOUT_MS if wait_ms is None else wait_ms)
+
+    async def _forward(self, context: RequestContext, frame: bytearray) -> Pieces | None:
+        """Return the leader's response to a client's request; None if there is none."""
+        from kafkalog.server.requests.forwarding import forward  # not needed by a node that is alone
+
+        return await forward(self._node, context, frame)
 
     def _on_quorum_change(self) -> None:
         node = self._node

@@ -15,7 +15,9 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.node.parts import OF_THE_LEADER, make_parts
 from kafkalog.server.node.pool import CallPool, Run
 from kafkalog.server.node.store import Store
+from kafkalog.server.requests.creations import TopicCreations
 from kafkalog.server.requests.patterns import TopicPatterns
+from kafkalog.server.requests.refusals import RefusalLog
 from kafkalog.server.settings.config import STORE_NAMES, ServerConfig
 from kafkalog.server.status.metrics import ServerMetrics
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -29,12 +31,14 @@ if TYPE_CHECKING:
     from kafkalog.server.node.topics import Topics
     from kafkalog.server.quorum.quorum import Quorum
     from kafkalog.server.replica.replica_manager import ReplicaManager
+    from kafkalog.server.requests.context import RequestContext
     from kafkalog.server.security.authorizer import Authorizer
     from kafkalog.server.security.credentials import Credentials
     from kafkalog.server.security.quotas import Quotas
     from kafkalog.server.settings.dynamic import DynamicSettings
     from kafkalog.server.txns.coordinator import TransactionCoordinator
     from kafkalog.server.txns.producer_ids import ProducerIds
+    from kafkalog.server.wire.ranges import Pieces
 
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -87,14 +91,19 @@ class Node:
         """Positions (offsets of groups) that readers of the directories keep by name; set by the layer above."""
         self.is_ready = False
         self.is_read_only = is_read_only
-        self.on_config_change: list[Callable[[ServerConfig], object]] = []
+        self.on_config_change: list[Callable[[ServerConfig], object]] = [self._resize_pool]
         self.logged_refusals: set[str | None] = set()
         """Mechanisms whose first rejected client has been logged; None for a rejection outside of an exchange."""
+        self.refusals = RefusalLog()
+        self.creations = TopicCreations(self)
         self.leaders_calls: Mapping[str, type[KafkalogError]] = {}
         """Calls that only a replica set's leader answers, with the error to return; empty while this node leads."""
         self.before_answers: Mapping[str, Callable[[object], Awaitable[None]]] = {}
         """Callbacks by call, awaited with the request before the response, until the change is replicated. An error
         becomes the response. Empty if no other node has to agree."""
+        self.forwards: Mapping[str, Callable[[RequestContext, bytearray], Awaitable[Pieces | None]]] = {}
+        """Callbacks by call, awaited with the request while another node leads. They return the leader's response, or
+        None if it has not answered."""
         self.producer_ids: asyncio.Future[ProducerIds] | None = None
         """Source of producer ids on a node of a replica set; set on first use."""
         self._started: list[str] = []
@@ -140,6 +149,9 @@ class Node:
         for callback in self.on_config_change:
             callback(changed)
 
+    def _resize_pool(self, config: ServerConfig) -> None:
+        self.pool.resize(config["num.io.threads"])
+
     async def start(self) -> None:
         """Start the parts in order."""
         for name, part in tuple(self.parts.items()):
@@ -150,6 +162,7 @@ class Node:
 
     async def stop_parts(self) -> None:
         """Stop all parts, the last one first, even if some fail; then raise the first error."""
+        await self.creations.stop()
         failures: list[Exception] = []
         while self._started:
             name = self._started.pop()

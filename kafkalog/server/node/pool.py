@@ -33,7 +33,8 @@ class CallPool:
         self.pending = 0
         self.counts = QueueCounts() if counts is None else counts
         self.on_change: Callable[[], object] | None = None
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="kafkalog-io")
+        self._executor = _executor(threads)
+        self._former: list[ThreadPoolExecutor] = []  # of earlier sizes: they finish their calls
 
     @property
     def waiting(self) -> int:
@@ -58,9 +59,24 @@ class CallPool:
         if self.on_change is not None:
             self.on_change()
 
+    def resize(self, threads: int) -> None:
+        """Change the number of threads for later calls; earlier calls finish in the threads that they wait for."""
+        if threads == self.threads:
+            return
+        self._former.append(self._executor)
+        self._executor.shutdown(wait=False)
+        self._executor, self.threads = _executor(threads), threads
+        if not self.pending:
+            self._former.clear()
+
     def close(self) -> None:
         """Wait for pending calls and end the threads."""
-        self._executor.shutdown()
+        for executor in (*self._former, self._executor):
+            executor.shutdown()
+
+
+def _executor(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="kafkalog-io")
 
 
 def _timed(function: Callable[..., T], args: tuple[object, ...], queued_at: float) -> tuple[T, float]:

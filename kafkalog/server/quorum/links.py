@@ -15,6 +15,7 @@ from kafkalog.server.client.settings import PeerSettings, peer_settings
 from kafkalog.server.net.endpoints import listeners_of
 from kafkalog.server.quorum.replica_set import ReplicaSet
 from kafkalog.server.settings.config import ServerConfig
+from kafkalog.util.hosts import is_loopback
 
 _TLS_NAMES: Final = (
     "ssl.truststore.location", "ssl.truststore.certificates", "ssl.keystore.location", "ssl.key.password",
@@ -34,6 +35,10 @@ class PeerLinks:
     async def ask(self, node_id: int, api_key: int, request: Mapping[str, object]) -> Any:
         """Send a request and return the response, with kio's names. PeerError."""
         return await (await self._link(node_id)).request(api_key, request)
+
+    def is_private(self, node_id: int) -> bool:
+        """Return True if requests to the node use TLS or the loopback interface."""
+        return self._settings.tls is not None or is_loopback(self._replicas[node_id].host)
 
     async def close(self) -> None:
         """Close all connections."""

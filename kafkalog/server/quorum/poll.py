@@ -35,6 +35,9 @@ class Peers(Protocol):
     async def ask(self, node_id: int, api_key: int, request: Tree) -> Any:
         """Return the response as a named tuple with kio's names. KafkalogError, OSError if there is none."""
 
+    def is_private(self, node_id: int) -> bool:
+        """Return True if requests to the node use TLS or the loopback interface."""
+
     async def close(self) -> None:
         """Close the connections; no more requests follow."""
 
@@ -45,6 +48,10 @@ class NoPeers:
     async def ask(self, node_id: int, api_key: int, request: Tree) -> Any:
         """Raise ConnectionRefusedError."""
         raise ConnectionRefusedError(f"no connection to node {node_id}")
+
+    def is_private(self, node_id: int) -> bool:
+        """Return False."""
+        return False
 
     async def close(self) -> None:
         """Do nothing."""

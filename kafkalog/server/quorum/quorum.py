@@ -30,6 +30,7 @@ from kafkalog.server.quorum.decisions import (
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NO_NODE, QuorumFile, QuorumState
 from kafkalog.server.quorum.handover import HOLD_SECONDS, TIMEOUT, HandOver, NotCaughtUp
+from kafkalog.server.quorum.known_nodes import KnownNodes
 from kafkalog.server.quorum.log_copy_grant import LogCopyGrant
 from kafkalog.server.quorum.metadata_version import MetadataVersion
 from kafkalog.server.quorum.poll import ASK_SECONDS, LastEpochs, NoPeers, Peers, Poll
@@ -55,9 +56,14 @@ class Quorum:
     leading.
     """
 
-    def __init__(self, node: Node, replicas: ReplicaSet | None, peers: Peers | None = None) -> None:
+    def __init__(
+        self, node: Node, replicas: ReplicaSet | None, peers: Peers | None = None, forwards: Peers | None = None
+    ) -> None:
         self.replica_set = replicas
         self.peers: Peers = NoPeers() if peers is None else peers
+        self.forwards: Peers = NoPeers() if forwards is None else forwards
+        """Connections for clients' requests, which may wait longer than the set's own."""
+        self.nodes = KnownNodes()
         self.state = QuorumState(0)
         self.leads = replicas is None
         self.alive: tuple[int, ...] = (node.node_id,)
@@ -123,6 +129,7 @@ class Quorum:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.peers.close()
+        await self.forwards.close()
 
     def on_change(self, callback: Callable[[], object]) -> None:
         """Call `callback` after each change."""
@@ -413,5 +420,6 @@ def make(node: Node) -> Quorum:
         from kafkalog.server.quorum.links import PeerLinks, settings_of  # not needed by a node that is alone
 
         check_member(replicas, node.node_id)
-        return Quorum(node, replicas, PeerLinks(replicas, settings_of(node.config)))
+        settings = settings_of(node.config)
+        return Quorum(node, replicas, PeerLinks(replicas, settings), PeerLinks(replicas, settings))
     return Quorum(node, None)

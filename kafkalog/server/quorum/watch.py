@@ -33,12 +33,12 @@ async def watch(quorum: Quorum, node_id: int) -> None:
         quorum.news.clear()
         leader = quorum.leader
         others = quorum.others(node_id)
-        if leader in others and await _ask(quorum, leader):
+        if leader in others and await _ask(quorum, leader, node_id):
             continue
-        await asyncio.gather(*(_ask(quorum, other) for other in others if other != leader))
+        await asyncio.gather(*(_ask(quorum, other, node_id) for other in others if other != leader))
 
 
-async def _ask(quorum: Quorum, other: int) -> bool:
+async def _ask(quorum: Quorum, other: int, node_id: int) -> bool:
     """Ask one node. Return True if it answered."""
     try:
         answer = await quorum.poll.describe(other, ANSWER_SECONDS)
@@ -47,6 +47,8 @@ async def _ask(quorum: Quorum, other: int) -> bool:
     except (KafkalogError, OSError, TimeoutError, ValueError, AttributeError) as error:
         _LOG.debug("node %d did not report the leader: %s", other, error)
         return False
-    if other == state.leader != NO_NODE and not quorum.leads:
+    is_of_leader = other == state.leader != NO_NODE and not quorum.leads
+    quorum.nodes.learn(getattr(answer, "nodes", ()), quorum.others(node_id) if is_of_leader else (other,))
+    if is_of_leader:
         quorum.take_leaders_changes(changes)
     return True

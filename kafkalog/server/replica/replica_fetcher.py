@@ -44,6 +44,12 @@ if TYPE_CHECKING:
     from kafkalog.server.node.pool import Run
 
 _LOG: Final = logging.getLogger(__name__)
+_DELETED: Final = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
+})  # fmt: skip
+"""Errors about a topic that the leader has deleted, until this node deletes it, too."""
+_FAILURES_OF_A_DELETE: Final = 5
+"""After so many of these errors, in about two seconds, it is news that the topic is still here."""
 _NEWEST_EPOCH: Final = 2**31 - 1
 ABOUT_LEADERS: Final = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -299,7 +305,8 @@ class ReplicaFetcher:
 
     def _failed(self, key: TopicPartition, code: int, done: TaskResult | None = None) -> None:
         state = self._states[key]
-        level = logging.DEBUG if state.failures else logging.WARNING
+        is_news = state.failures == (_FAILURES_OF_A_DELETE if code in _DELETED else 0)
+        level = logging.WARNING if is_news else logging.DEBUG
         reason = f"the leader reports error {code}" if done is None else done.error or "its answer changes nothing"
         _LOG.log(level, "cannot follow the leader of %s now: %s", key, reason)
         self._states[key] = state.failed(self._now_ms(), self._limits, None if done is None else done.position)

@@ -10,6 +10,8 @@ from kafkalog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreatableReplicaAssignment
 
+    from kafkalog.server.node.node import Node
+
 
 def check_factor(factor: int, nodes: int = 1) -> None:
     """Raise InvalidReplicationFactor unless `factor` is 1 to `nodes`, or -1 for the default.
@@ -26,27 +28,38 @@ def check_factor(factor: int, nodes: int = 1) -> None:
         )
 
 
+def nodes_of(node: Node) -> tuple[int, ...]:
+    """Return the nodes that have a copy of every partition: all of the replica set, or this one."""
+    replicas = node.quorum.replica_set
+    return (node.node_id,) if replicas is None else replicas.ids
+
+
 def check_replicas(
-    node_id: int, by_partition: Mapping[int, Sequence[int]], rows: Sequence[CreatableReplicaAssignment]
+    nodes: Sequence[int], by_partition: Mapping[int, Sequence[int]], rows: Sequence[CreatableReplicaAssignment]
 ) -> None:
-    """Raise InvalidReplicaAssignment unless each partition from 0 on is given once, with only this node as replica."""
+    """Raise InvalidReplicaAssignment unless each partition from 0 on is given once, with all nodes as replicas."""
     if len(by_partition) < len(rows):
         indexes = [row.partition_index for row in rows]
         twice = next(index for index in indexes if indexes.count(index) > 1)
         raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {twice}")
     for replicas in by_partition.values():
-        check_replica_list(node_id, replicas)
+        check_replica_list(nodes, replicas)
     if sorted(by_partition) != list(range(len(by_partition))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
 
 
-def check_replica_list(node_id: int, replicas: Sequence[int]) -> None:
-    """Raise InvalidReplicaAssignment unless this node is the only replica."""
+def check_replica_list(nodes: Sequence[int], replicas: Sequence[int]) -> None:
+    """Raise InvalidReplicaAssignment unless the replicas are all nodes, in any order."""
     given = "The manual partition assignment includes"
     if not replicas:
         raise InvalidReplicaAssignment(f"{given} an empty replica list.")
     for replica in sorted(replicas):
-        if replica != node_id:
+        if replica not in nodes:
             raise InvalidReplicaAssignment(f"{given} broker {replica}, but no such broker is registered.")
-    if len(replicas) > 1:
-        raise InvalidReplicaAssignment(f"{given} the broker {node_id} more than once.")
+        if replicas.count(replica) > 1:
+            raise InvalidReplicaAssignment(f"{given} the broker {replica} more than once.")
+    if len(replicas) < len(nodes):
+        raise InvalidReplicaAssignment(
+            f"{given} {len(replicas)} of the {len(nodes)} nodes of the replica set, which keeps a copy of every "
+            f"partition on each of them: {', '.join(map(str, nodes))}."
+        )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from kafkalog.util.hosts import is_loopback
+
 if TYPE_CHECKING:
     from kafkalog.server.security.sasl import Session
 
@@ -57,6 +59,11 @@ class Connection:
         self.may_cancel = False  # a waiting request is cancelled if the client disconnects
         self.closes_after_answer = False  # closes after the response, which reports an error
         self.mute_until_ms = 0  # monotonic time until which nothing is read from it
+
+    @property
+    def is_private(self) -> bool:
+        """True if the connection uses TLS or the loopback interface; password keys are sent over no other."""
+        return self.security_protocol.endswith("SSL") or is_loopback(self.peer_host)
 
     def __repr__(self) -> str:
         return f"<Connection {self.id} of {self.peer_host}:{self.peer_port}, {self.principal}>"

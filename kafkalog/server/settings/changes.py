@@ -10,6 +10,7 @@ from kafkalog.errors import ConfigError, InvalidRequest, UnknownTopicOrPartition
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.settings.broker_checks import defined_key
 from kafkalog.server.settings.checks import check_together, check_value, topic_key
 from kafkalog.server.settings.groups import check_group_settings, group_key
 from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, GROUP, TOPIC, Change, RequestedChange
@@ -105,6 +106,8 @@ async def change(node: Node, kind: int, name: str, changes: Sequence[RequestedCh
     check_resource(node, kind, name)
     own = own_settings(node, kind, name)
     new_values = {one.name: _changed(node, kind, own.get(one.name), one) for one in changes}
+    if kind != BROKER:  # to remove a setting that is not set, or not known, changes nothing
+        new_values = {setting: value for setting, value in new_values.items() if value is not None or setting in own}
     await _set(node, kind, name, own, new_values, validate_only)
 
 
@@ -128,9 +131,8 @@ async def _set(
             await node.dynamic.change_group(name, changes)
         return
     for setting, value in changes.items():
-        key = topic_key(setting)
         if value is not None:
-            check_value(key, value)
+            check_value(topic_key(setting), value)
     check_together(remaining, node.store.config.topic_defaults)
     if not validate_only and changes:
         await node.topics.alter(name, changes)
@@ -145,9 +147,9 @@ def _changed(node: Node, kind: int, current: str | None, one: RequestedChange) -
     if one.config_operation not in (Change.APPEND, Change.SUBTRACT):
         raise InvalidRequest(f"Unknown operation type {one.config_operation}")
     operation_name = Change(one.config_operation).name
-    key = _key(node, kind, one.name)
+    key = _key(node, kind, one.name, operation_name)
     if key.kind != "list":
-        raise ConfigError(f"Can't {operation_name} to key {one.name} because its type is not LIST.")
+        raise _no_list(kind, one.name, operation_name)
     text = value_text(key.default) if current is None else current
     items = [item for item in text.split(",") if item]
     given = [item for item in (one.value or "").split(",") if item]
@@ -158,12 +160,21 @@ def _changed(node: Node, kind: int, current: str | None, one: RequestedChange) -
     return ",".join(items)
 
 
-def _key(node: Node, kind: int, name: str) -> Key:
+def _no_list(kind: int, name: str, operation_name: str) -> ConfigError:
+    if kind == BROKER:
+        return ConfigError(f"Config value {operation_name.lower()} is not allowed for config key: {name}")
+    return ConfigError(f"Can't {operation_name} to key {name} because its type is not LIST.")
+
+
+def _key(node: Node, kind: int, name: str, operation_name: str) -> Key:
     if kind == TOPIC:
-        return topic_key(name)
+        try:
+            return topic_key(name)
+        except ConfigError:
+            raise _no_list(kind, name, operation_name) from None
     if kind == GROUP:
         return group_key(name)
-    if name not in node.config:
+    key = defined_key(node.config, name)
+    if key is None:
         raise ConfigError(f"Unknown config name: {name}")
-    key: Key = node.config.key(name)
     return key

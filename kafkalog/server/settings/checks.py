@@ -85,6 +85,6 @@ def _reason(key: Key, value: str) -> str:
         return f"Value must be {text}"
     if text.startswith("one of "):
         return f"String must be one of: {text.removeprefix('one of ')}"
-    if key.name == "cleanup.policy":
+    if key.name.endswith("cleanup.policy"):
         return f"String must be one of: {text}"
     return f"Value must be {text}"

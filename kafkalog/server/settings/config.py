@@ -31,7 +31,7 @@ class ServerConfig:
     single node are in `ignored`, as a broker ignores unknown names.
     """
 
-    __slots__ = ("_given", "_listener_values", "_values", "ignored", "store")
+    __slots__ = ("_given", "_listener_values", "_values", "ignored", "ignored_values", "store")
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
         own: dict[str, object] = {}
@@ -52,6 +52,7 @@ class ServerConfig:
         self.store = BrokerConfig.from_mapping(store)
         self._values: dict[str, Any] = {name: own.get(name, key.default) for name, key in _BY_NAME.items()}
         self.ignored = tuple(sorted(ignored))
+        self.ignored_values: dict[str, object] = {name: (given or {})[name] for name in self.ignored}
         check_together(self._values)
 
     def __getitem__(self, name: str) -> Any:
@@ -94,7 +95,7 @@ class ServerConfig:
 
     def with_(self, values: Mapping[str, object]) -> ServerConfig:
         """Return a copy with some settings changed, by dotted names; None resets one to its default."""
-        merged = {**self._given, **values}
+        merged = {**self._given, **self.ignored_values, **values}
         return ServerConfig({name: value for name, value in merged.items() if value is not None})
 
     @property

@@ -13,9 +13,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.config.keys import parse_value, value_text
+from kafkalog.config.keys import value_text
 from kafkalog.errors import ConfigError, CorruptCheckpoint, InvalidRequest, KafkalogError, PolicyViolation, StorageError
 from kafkalog.server.node.parts import Part
+from kafkalog.server.settings.broker_checks import LIVE, UNDEFINED, check_broker_changes
 from kafkalog.server.settings.config import STORE_NAMES
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 from kafkalog.util.os_errors import os_errors, read_if_present
@@ -28,11 +29,6 @@ VERSION: Final = 1
 MAX_FILE_BYTES: Final = 1 << 20
 _CORDONED: Final = "cordoned.log.dirs"
 _THREADS: Final = "log.cleaner.threads"
-LIVE: Final = frozenset({
-    "connections.max.idle.ms", "follower.replication.throttled.rate", "leader.replication.throttled.rate",
-    "max.connections", "max.connections.per.ip",
-})  # fmt: skip
-"""Settings that can change at run time, as in a broker, besides those of the store."""
 MIN_ISR: Final = "min.insync.replicas"
 Changed = dict[str, dict[str, str]]
 """By resource, then by name."""
@@ -76,7 +72,8 @@ class DynamicSettings(Part):
         """Apply the file's settings; log and skip those no longer valid. Raise CorruptCheckpoint, StorageError."""
         self._changed, self._groups = await self._node.run(self._read)
         changed = {**self._changed.get("", {}), **self.of(str(self._node.node_id))}
-        for name in [one for one in changed if one in self._node.config and one not in STORE_NAMES | LIVE]:
+        changed = {name: value for name, value in changed.items() if self._has_effect(name)}
+        for name in [one for one in changed if one not in STORE_NAMES | LIVE]:
             _LOG.warning("%s: %s is ignored: it is read only at startup", self.path, name)
             del changed[name]
         self._step_to_threads(changed.pop(_THREADS, None))
@@ -103,20 +100,22 @@ class DynamicSettings(Part):
 
     def check(self, changes: Mapping[str, str | None], resource: str) -> None:
         """Raise ConfigError or InvalidRequest unless all these settings may change at run time."""
-        config = self._node.config
         if MIN_ISR in changes and resource:
             raise ConfigError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
         if MIN_ISR in changes and changes[MIN_ISR] is None:
             raise ConfigError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
         self._check_cordoned(changes.get(_CORDONED))
-        for name, value in changes.items():
-            if name not in config:
-                raise ConfigError(f"Unknown config name: {name}") from None
-            key = config.key(name)
-            if not key.dynamic or (value is not None and name not in STORE_NAMES and name not in LIVE):
-                raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
-            if value is not None:
-                parse_value(key, value)
+        try:
+            overridden = () if resource else self.of(str(self._node.node_id))
+            check_broker_changes(self._node.config, changes, resource, overridden)
+            given = {name: value for name, value in changes.items() if value is not None and self._has_effect(name)}
+            self._node.config.store.changed({name: given[name] for name in given if name in STORE_NAMES})
+        except ConfigError as error:
+            raise InvalidRequest(error.message) from None
+
+    def _has_effect(self, name: str) -> bool:
+        """Return True for a setting of this server; others are only kept."""
+        return name in self._node.config and name not in UNDEFINED
 
     def _check_cordoned(self, value: str | None) -> None:
         """Raise InvalidRequest, as in the reference, unless all entries are directories of this node."""
@@ -135,11 +134,14 @@ class DynamicSettings(Part):
             pass
 
     async def change(self, resource: str, changes: Mapping[str, str | None]) -> None:
-        """Change settings on disk and apply them at once; None resets one. Raise ConfigError, StorageError."""
+        """Change settings on disk and apply them at once; None resets one. Raises as `check`, and StorageError."""
         async with self._changing:
             self.check_change()
             self.check(changes, resource)
-            await self._set(_with(self._changed, resource, changes), self._groups, changes)
+            try:
+                await self._set(_with(self._changed, resource, changes), self._groups, changes)
+            except ConfigError as error:
+                raise InvalidRequest(error.message) from None
 
     @property
     def everywhere(self) -> Mapping[str, str]:
@@ -151,14 +153,16 @@ class DynamicSettings(Part):
         async with self._changing:
             own = self.everywhere
             names = {name for name in (*own, *everywhere) if own.get(name) != everywhere.get(name)}
-            changes = {name: everywhere.get(name) for name in sorted(names) if name in self._node.config}
+            changes = {name: everywhere.get(name) for name in sorted(names)}
             if changes or groups != self._groups:
                 await self._set(_with(self._changed, "", changes), groups, changes)
 
     async def _set(self, changed: Changed, groups: Changed, names: Iterable[str]) -> None:
-        before = {name: self._effective(self._changed, name) for name in names}
+        before = {name: self._effective(self._changed, name) for name in names if self._has_effect(name)}
+        after = {name: self._effective(changed, name) for name in before}
+        before = {name: value for name, value in before.items() if value != after[name]}
         if before:
-            self._node.alter_config({name: self._effective(changed, name) for name in before})
+            self._node.alter_config({name: after[name] for name in before})
         try:
             await self._node.run(self._write, changed, groups)
         except (StorageError, PolicyViolation):

@@ -10,6 +10,7 @@ from kafkalog.config.keys import Key, at_least, value_text
 from kafkalog.config.topic import CONFIGS, LogConfig
 from kafkalog.server.settings.groups import GROUP_SETTINGS, default_of
 from kafkalog.server.settings.loggers import logger_levels
+from kafkalog.server.settings.no_effect import CLASSES
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -26,14 +27,25 @@ GROUP: Final = 8
 _TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 _PASSWORD: Final = 9
 _SHORT: Final = 4
-_SHORTS: Final = frozenset({"offsets.topic.replication.factor", "transaction.state.log.replication.factor"})
+_CLASS: Final = 8
+_SHORTS: Final = frozenset({
+    "offsets.topic.replication.factor", "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
+    "share.coordinator.state.topic.min.isr", "share.coordinator.state.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+})  # fmt: skip
+_STRINGS: Final = frozenset({"listener.security.protocol.map", "max.connections.per.ip.overrides"})
+"""Lists that are one text to a broker."""
 SENSITIVE: Final = frozenset(
     {
-        "kafkalog.replicas.jaas.config",
+        "delegation.token.secret.key", "kafkalog.replicas.jaas.config", "sasl.jaas.config",
+        "sasl.oauthbearer.assertion.private.key.passphrase", "sasl.oauthbearer.client.credentials.client.secret",
         "ssl.key.password", "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.password",
         "ssl.truststore.certificates", "ssl.truststore.password",
     }
 )  # fmt: skip
+_SPECIAL_TYPES: Final = {
+    **dict.fromkeys(_SHORTS, _SHORT), **dict.fromkeys(CLASSES, _CLASS), **dict.fromkeys(_STRINGS, _TYPES["string"]),
+}  # fmt: skip
 _HIDDEN: Final = frozenset({"internal.segment.bytes"})
 
 
@@ -69,39 +81,8 @@ def topic_rows(
         found = [Synonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         found += _broker_synonyms(node, SYNONYMS.get(key.name, ()))
         text = value_text(getattr(config, key.attribute))
-        rows.append(_row(key, text, found, synonyms, documented))
+        rows.append(setting_row(key, text, found, synonyms, documented))
     return rows
-
-
-_LOG_DIRS: Final = Key("log.dirs", "string", None, None, "the data directories", dynamic=False)
-"""The directories the server was started with, by an option or by a setting."""
-
-
-def broker_rows(
-    node: Node, resource: str, names: Iterable[str] | None = None, *, synonyms: bool = False, documented: bool = False
-) -> list[Tree]:
-    """Return the settings of the node, `names` of them or all; for every node (""), only the changed ones."""
-    selected = None if names is None else set(names)
-    rows = []
-    for name in sorted(node.config):
-        if selected is not None and name not in selected:
-            continue
-        if not resource and name not in node.dynamic.of(""):
-            continue
-        key: Key = node.config.key(name)
-        value = node.config[name]
-        text = None if value is None else value_text(value)
-        if resource:
-            found = _broker_synonyms(node, (name,))
-        else:
-            text = node.dynamic.of("")[name]
-            found = [Synonym(name, _visible_value(name, text), DYNAMIC_DEFAULT)]
-        rows.append(_row(key, text, found, synonyms, documented, is_read_only=not key.dynamic))
-    if resource and (selected is None or _LOG_DIRS.name in selected):
-        paths = ",".join(one.path for one in node.store.directories)
-        found = [Synonym(_LOG_DIRS.name, paths, STATIC)]
-        rows.append(_row(_LOG_DIRS, paths, found, synonyms, documented, is_read_only=True))
-    return sorted(rows, key=lambda row: str(row["name"]))
 
 
 def group_rows(
@@ -120,7 +101,7 @@ def group_rows(
             found += _broker_synonyms(node, (one.broker_name,))
         else:
             found.append(Synonym(one.broker_name or name, value, DEFAULT))
-        row = _row(one.key, own.get(name, value), found, synonyms, documented)
+        row = setting_row(one.key, own.get(name, value), found, synonyms, documented)
         rows.append(row)
     return rows
 
@@ -133,7 +114,7 @@ def logger_rows(names: Iterable[str] | None = None) -> list[Tree]:
         if selected is None or name in selected:
             key = Key(name, "string", None, None, "")
             found = [Synonym(name, level, LOGGER)]
-            rows.append({**_row(key, level, found, False, False), "config_type": 0})
+            rows.append({**setting_row(key, level, found, False, False), "config_type": 0})
     return rows
 
 
@@ -148,7 +129,7 @@ def client_metrics_rows(names: Iterable[str] | None = None, *, documented: bool 
     """Return the defaults of a client metrics subscription, since there are no subscriptions."""
     selected = None if names is None else set(names)
     return [
-        _row(key, value_text(key.default), [], False, documented)
+        setting_row(key, value_text(key.default), [], False, documented)
         for key in _CLIENT_METRICS
         if selected is None or key.name in selected
     ]
@@ -168,23 +149,28 @@ def _broker_synonyms(node: Node, names: Iterable[str]) -> list[Synonym]:
         (DYNAMIC_DEFAULT, node.dynamic.of("")),
         (STATIC, node.dynamic.given),
     ):
-        found += [Synonym(name, _visible_value(name, values[name]), source) for name in listed if name in values]
+        found += [Synonym(name, visible_value(name, values[name]), source) for name in listed if name in values]
     for name in listed[:1]:
         default = node.config.key(name).default
         if default is not None:
-            found.append(Synonym(name, _visible_value(name, default), DEFAULT))
+            found.append(Synonym(name, visible_value(name, default), DEFAULT))
     return found
 
 
-def _visible_value(name: str, value: object) -> str | None:
-    return None if name in SENSITIVE else value_text(value)
+def visible_value(name: str, value: object) -> str | None:
+    """Return a setting's value as text; None for one that is secret."""
+    if name in SENSITIVE:
+        return None
+    text = value_text(value)
+    return text.upper().replace("E+", "E") if isinstance(value, float) else text  # as Java writes large numbers
 
 
-def _row(
+def setting_row(
     key: Key, text: str | None, found: list[Synonym], synonyms: bool, documented: bool, *, is_read_only: bool = False
 ) -> Tree:
+    """Return the row of a setting with its value and where it is from."""
     is_sensitive = key.name in SENSITIVE
-    kind = _PASSWORD if is_sensitive else _SHORT if key.name in _SHORTS else _TYPES[key.kind]
+    kind = _PASSWORD if is_sensitive else _SPECIAL_TYPES.get(key.name) or _TYPES[key.kind]
     return {
         "name": key.name,
         "value": None if is_sensitive else text,

@@ -7,6 +7,7 @@ system's, which grow. Requests in memory are limited to 256 MiB, where a broker 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kafkalog.config.keys import MAX_INT, MAX_LONG, Check, Key, Kind, Table, at_least, between, one_of
@@ -16,7 +17,27 @@ from kafkalog.server.quorum.replica_set import parse_replicas
 _DAY_MS: Final = 86_400_000
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SAME_NAMES: Final = tuple(f"{name}:{name}" for name in ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"))
 _KNOWN_MECHANISMS: Final = Check(", ".join(MECHANISMS), lambda value: set(value) <= set(MECHANISMS))
+
+
+def parse_overrides(items: Iterable[str]) -> dict[str, int]:
+    """Return the limit of each address in `max.connections.per.ip.overrides`."""
+    return {host: int(count) for host, _, count in (item.rpartition(":") for item in items)}
+
+
+_POLICIES: Final = Check(
+    "one of disabled, upgrade, downgrade, bidirectional",
+    lambda value: value.lower() in ("disabled", "upgrade", "downgrade", "bidirectional"),
+)
+
+
+def _is_override(item: str) -> bool:
+    host, _, count = item.rpartition(":")
+    return bool(host) and count.isascii() and count.isdecimal()
+
+
+_OVERRIDES: Final = Check("ADDRESS:COUNT, separated by commas", lambda value: all(map(_is_override, value)))
 
 
 def _start(name: str, kind: Kind, default: object, check: Check | None, doc: str) -> Key:
@@ -25,16 +46,16 @@ def _start(name: str, kind: Kind, default: object, check: Check | None, doc: str
 
 
 _NETWORK: Final = (
-    Key("advertised.listeners", "list", (), None, "addresses that clients connect to, by listener"),
+    _start("advertised.listeners", "list", (), None, "addresses that clients connect to, by listener"),
     Key("connections.max.idle.ms", "long", 600_000, None, "an idle connection is closed after this time"),
     _start("kafkalog.queued.max.response.bytes", "long", 67_108_864, at_least(-1),
            "bytes of unread responses in memory; above it the oldest are dropped; -1: no limit"),
     _start("controller.listener.names", "list", (), None, "listeners of controllers, which are not opened"),
-    Key("listener.security.protocol.map", "list", (), None, "NAME:PROTOCOL, such as INSIDE:SASL_SSL"),
+    Key("listener.security.protocol.map", "list", _SAME_NAMES, None, "NAME:PROTOCOL, such as INSIDE:SASL_SSL"),
     Key("listeners", "list", ("PLAINTEXT://localhost:9092",), None, "NAME://HOST:PORT of each listener"),
     Key("max.connections", "int", MAX_INT, at_least(0), "connections in all, or of a listener; more wait"),
     Key("max.connections.per.ip", "int", MAX_INT, at_least(0), "connections from one address; more are closed"),
-    Key("max.connections.per.ip.overrides", "list", (), None, "ADDRESS:COUNT for individual addresses"),
+    Key("max.connections.per.ip.overrides", "list", (), _OVERRIDES, "ADDRESS:COUNT for individual addresses"),
     Key("num.io.threads", "int", 8, at_least(1), "threads for the log's long calls"),
     Key("num.network.threads", "int", 3, at_least(1), "no effect: one thread serves all sockets"),
     _start("queued.max.request.bytes", "long", 268_435_456, None, "bytes of requests in memory at once; -1: no limit"),
@@ -55,7 +76,7 @@ _TLS: Final = (
     Key("ssl.keystore.location", "string", None, None, "a PEM file with the private key and the certificates"),
     Key("ssl.keystore.password", "string", None, None, "not used with PEM"),
     Key("ssl.keystore.type", "string", "PEM", one_of("PEM"), "format of the key store"),
-    Key("ssl.principal.mapping.rules", "string", "DEFAULT", None, "rules that map a certificate's name to a principal"),
+    _start("ssl.principal.mapping.rules", "string", "DEFAULT", None, "rules for a certificate's principal"),
     Key("ssl.protocol", "string", "TLSv1.3", None, "no effect: see ssl.enabled.protocols"),
     Key("ssl.truststore.certificates", "string", None, None, "trusted certificates, as PEM text"),
     Key("ssl.truststore.location", "string", None, None, "a PEM file with the trusted certificates"),
@@ -68,12 +89,12 @@ _SECURITY: Final = (
     _start("authorizer.class.name", "string", "", None, "any name: ACLs apply; none: everything is allowed"),
     _start("connection.failed.authentication.delay.ms", "int", 100, at_least(0), "delay of closing a rejected client"),
     _start("connections.max.reauth.ms", "long", 0, None, "lifetime of an authentication; 0: unlimited"),
-    Key("quota.window.num", "int", 11, at_least(1), "number of samples of a rate"),
-    Key("quota.window.size.seconds", "int", 1, at_least(1), "length of a sample"),
-    _start("sasl.enabled.mechanisms", "list", MECHANISMS, _KNOWN_MECHANISMS, "authentication mechanisms"),
+    _start("quota.window.num", "int", 11, at_least(1), "number of samples of a rate"),
+    _start("quota.window.size.seconds", "int", 1, at_least(1), "length of a sample"),
+    Key("sasl.enabled.mechanisms", "list", MECHANISMS, _KNOWN_MECHANISMS, "authentication mechanisms"),
     _start("sasl.server.max.receive.size", "int", 524_288, at_least(1), "largest authentication message"),
     _start("inter.broker.listener.name", "string", None, None, "listener for other nodes"),
-    _start("sasl.mechanism.inter.broker.protocol", "string", None, one_of(*MECHANISMS), "login at other nodes"),
+    Key("sasl.mechanism.inter.broker.protocol", "string", None, one_of(*MECHANISMS), "login at other nodes"),
     _start("security.inter.broker.protocol", "string", "PLAINTEXT", one_of(*PROTOCOLS), "protocol to other nodes"),
     _start("super.users", "string", "", None, "principals that may do everything, separated by semicolons"),
 )
@@ -106,7 +127,8 @@ _GROUPS: Final = (
     _start("group.consumer.max.heartbeat.interval.ms", "int", 15_000, at_least(1), "upper limit of a group's setting"),
     _start("group.consumer.max.session.timeout.ms", "int", 60_000, at_least(1), "upper limit of a group's setting"),
     _start("group.consumer.max.size", "int", MAX_INT, at_least(1), "members of a consumer group"),
-    Key("group.consumer.migration.policy", "string", "bidirectional", None, "no effect: only empty groups change"),
+    _start("group.consumer.migration.policy", "string", "bidirectional", _POLICIES,
+           "ways in which a group with members may change: upgrade from the classic protocol, downgrade to it"),
     _start("group.consumer.min.heartbeat.interval.ms", "int", 5000, at_least(1), "lower limit of a group's setting"),
     _start("group.consumer.min.session.timeout.ms", "int", 45_000, at_least(1), "lower limit of a group's setting"),
     Key("group.consumer.regex.refresh.interval.ms", "int", 600_000, at_least(10_000), "no effect"),

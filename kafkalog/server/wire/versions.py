@@ -14,6 +14,7 @@ PRODUCE = 0
 FETCH = 1
 METADATA = 3
 ALTER_USER_SCRAM_CREDENTIALS = 51
+ENVELOPE = 58
 
 UNSUPPORTED_VERSION = 35
 NO_FLEXIBLE = 1 << 15
@@ -86,6 +87,7 @@ _ROWS = (
     Api(53, "begin_quorum_epoch", 0, 1, 1),
     Api(54, "end_quorum_epoch", 0, 1, 1),
     Api(55, "describe_quorum", 0, 2, 0),
+    Api(58, "envelope", 0, 0, 0),
     Api(59, "fetch_snapshot", 0, 1, 0),
     Api(60, "describe_cluster", 0, 2, 0),
     Api(61, "describe_producers", 0, 0, 0),
@@ -97,7 +99,7 @@ _ROWS = (
     Api(75, "describe_topic_partitions", 0, 0, 0),
 )
 APIS = {row.key: row for row in _ROWS}
-OF_A_SET = frozenset({52, 53, 54, 55, 59})
+OF_A_SET = frozenset({52, 53, 54, 55, 58, 59})
 """Calls that are served only in a replica set."""
 ALONE = {key: api for key, api in APIS.items() if key not in OF_A_SET}
 

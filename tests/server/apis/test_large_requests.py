@@ -14,6 +14,7 @@ from kafkalog.server.wire.header import read_header
 from kafkalog.server.wire.reader import read_request
 from tests.server.apis.test_topic_calls import create_tree, metadata_tree, with_node
 from tests.server.nodes import KEYS, call, connection_for, request_bytes
+from tests.server.replica.copies import until
 from tests.server.replica.partitions import make_batch
 
 COUNT = 20 * TURN_ROWS
@@ -167,6 +168,7 @@ def test_one_request_makes_so_many_topics_and_no_more(tmp_path: Path, monkeypatc
     async def use(node: Node) -> None:
         for count in (2, 4, 5, 5):
             answer = await call(node, "metadata", 13, metadata_tree(*NAMES[:5], auto=True))
+            await until(lambda: not node.creations._names)
             assert len(answer.topics) == 5 and len(list(node.topics.names())) == count
 
     with_node(tmp_path, use)

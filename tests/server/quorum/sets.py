@@ -57,7 +57,11 @@ class Set:
         if self.cluster_id and not (directory / NODE_FILE).exists():
             keep_identity(str(directory), Identity(number, self.cluster_id))
         settings = {"node_id": number, "kafkalog_replicas": self._names, **self._settings}
-        found = node_for(directory, prepare=lambda node: setattr(node.quorum, "peers", Peers(self, number)), **settings)
+        def prepare(node: Node) -> None:
+            node.quorum.peers = Peers(self, number)
+            node.endpoints["PLAINTEXT"] = (f"host{number}", 9090 + number)
+
+        found = node_for(directory, prepare=prepare, **settings)
         self.nodes[number] = await stack.enter_async_context(found)
         quorum = self.quorum(number)  # a follower has no way to the leader here: what it would copy is done at once
         quorum.before_taking_over[:] = [lambda: self._catch_up(number)]

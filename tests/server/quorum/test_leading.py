@@ -201,7 +201,7 @@ async def test_clients_of_every_node_are_told_of_all_nodes_and_of_the_leader(tmp
         await wait_until(lambda: nodes.quorum(3).leader == 2)
         answer = await call(nodes[3], "metadata", 13, METADATA)
         assert [(one.node_id, one.host, one.port) for one in answer.brokers] == [
-            (1, "host1", 9091), (2, "host2", 9092), (3, "localhost", 9092),
+            (1, "host1", 9091), (2, "host2", 9092), (3, "host3", 9093),
         ]  # fmt: skip
         [row] = answer.topics[0].partitions
         assert (answer.controller_id, row.leader_id, row.error_code) == (2, 2, 0)

@@ -214,7 +214,7 @@ async def test_an_unknown_topic_harms_no_other_and_is_logged_once(
         pair.append(T0, b"0")
         pair.fetcher.start()
         await pair.until_same(T0, T1)
-        await until(lambda: pair.fetcher.states[gone.topic_partition].failures > 2)
+        await until(lambda: pair.fetcher.states[gone.topic_partition].failures > 5)
         code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         words = f"cannot follow the leader of u-0 now: the leader reports error {code}"
         warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]

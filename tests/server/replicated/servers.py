@@ -21,7 +21,7 @@ class Servers(dict[int, Server]):
         self.path = path
         self.ports = dict(enumerate(free_ports(3), 1))
         self._listener = listener
-        self._settings = settings
+        self.settings = dict(settings)
         self._running: dict[int, AsyncExitStack] = {}
 
     @property
@@ -35,7 +35,7 @@ class Servers(dict[int, Server]):
         members = ",".join(f"{one}@{HOST}:{port}" for one, port in self.ports.items())
         config = ServerConfig({
             **SMALL, "listeners": f"{self._listener}://{HOST}:{self.ports[number]}", "kafkalog.replicas": members,
-            "node.id": number, "min.insync.replicas": 2, **self._settings,
+            "node.id": number, "min.insync.replicas": 2, **self.settings,
         })  # fmt: skip
         stack = self._running[number] = AsyncExitStack()
         self[number] = await stack.enter_async_context(serving([str(self.directory(number))], config))

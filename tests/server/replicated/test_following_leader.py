@@ -95,7 +95,7 @@ async def test_a_topic_is_made_on_use_whichever_node_a_client_asks(tmp_path: Pat
                 )
                 answer = await client.request(METADATA, {**asked, **unasked})
                 assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                assert servers[1].node.topics.get(name) is not None
+                await until(lambda name=name: servers[1].node.topics.get(name) is not None)
                 await client.request(FIND_COORDINATOR, {"key_type": number - 2, "coordinator_keys": ["readers"]})
             finally:
                 await client.close()

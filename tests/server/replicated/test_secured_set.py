@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import ConfigError, KafkalogError
-from kafkalog.server.apis import fetch_snapshot
 from kafkalog.server.client.errors import PeerRefused
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings, peer_settings
@@ -112,7 +111,7 @@ async def test_a_node_with_another_password_is_none_of_the_set(tmp_path: Path) -
     authority(tmp_path)
     certificate(tmp_path, "server", "/CN=localhost")
     async with servers_of(tmp_path, 1, 2, listener="SASL_SSL", settings=secured_settings(tmp_path)) as servers:
-        servers._settings = secured_settings(tmp_path, "guessed")
+        servers.settings = secured_settings(tmp_path, "guessed")
         third = (await servers.start(3)).node
         await servers[1].node.quorum.promote()
         await servers[1].node.topics.create("t", 1)
@@ -147,7 +146,7 @@ async def test_keys_of_users_are_given_over_tls_or_inside_one_machine(tmp_path: 
 async def test_topics_go_on_where_users_may_not_travel_and_a_hand_over_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fetch_snapshot, "is_private", lambda connection: False)  # as between machines
+    monkeypatch.setattr(Connection, "is_private", False)  # as between machines
     async with servers_of(tmp_path, 1, 2, 3) as servers:
         first = servers[1].node
         await first.quorum.promote()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum.metadata import content_of, read_content
 from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from kafkalog.server.security.scram import keys_of_password
 from kafkalog.server.security.state import SecurityState
 from tests.server.looping import in_loop
-from tests.server.nodes import call
 from tests.server.replica.copies import until
 from tests.server.replicated.test_following_leader import set_of_three
 
@@ -33,10 +31,6 @@ async def test_what_the_leader_takes_is_taken_by_all(tmp_path: Path) -> None:
         assert second.credentials.file.state == state
         assert second.config["log.retention.ms"] == 123456
         assert second.credentials.keys_of("a", "SCRAM-SHA-256") == USERS["a"]["SCRAM-SHA-256"]
-
-        user = {"name": "b", "mechanism": 1, "iterations": 4096, "salt": b"s" * 24, "salted_password": b"p" * 32}
-        answer = await call(second, "alter_user_scram_credentials", 0, {"deletions": [], "upsertions": [user]})
-        assert answer.results[0].error_code == ErrorCode.NOT_CONTROLLER
 
         await second.quorum.promote()  # and what is taken back at the next one is taken back at all
         await second.credentials.file.change(second.run, lambda _: SecurityState())

@@ -1,0 +1,92 @@
+"""The settings of a node as DescribeConfigs returns them: its own, and those of a broker that have no effect here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.config.keys import Key, value_text
+from kafkalog.server.settings.broker_checks import UNDEFINED, defined_key
+from kafkalog.server.settings.no_effect import NO_EFFECT
+from kafkalog.server.settings.rows import (
+    DEFAULT,
+    DYNAMIC_BROKER,
+    DYNAMIC_DEFAULT,
+    STATIC,
+    Synonym,
+    setting_row,
+    visible_value,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+_DERIVED: Final = {
+    key.name: key
+    for key in (
+        Key("advertised.listeners", "list", None, None, "addresses that clients connect to, by listener", False),
+        Key("broker.id", "int", -1, None, "number of this node", False),
+        Key("log.dirs", "list", None, None, "the data directories", False),
+        Key("node.id", "int", None, None, "number of this node", False),
+        Key("process.roles", "list", None, None, "what this node is", False),
+    )
+}
+"""Settings whose values follow from how the node was started."""
+_INTERNAL: Final = UNDEFINED | {
+    "follower.replication.throttled.rate", "group.consumer.regex.refresh.interval.ms",
+    "leader.replication.throttled.rate", "log.initial.task.delay.ms", "producer.id.expiration.check.interval.ms",
+    "unstable.api.versions.enable",
+}  # fmt: skip
+"""Settings that a broker returns only if they are set."""
+_UNKNOWN_TYPE: Final = 0
+
+
+def broker_rows(
+    node: Node, resource: str, names: Iterable[str] | None = None, *, synonyms: bool = False, documented: bool = False
+) -> list[Tree]:
+    """Return the settings of the node, `names` of them or all; for every node (""), only the changed ones."""
+    changed = node.dynamic.of("")
+    sources: tuple[tuple[int, Mapping[str, object]], ...] = ((DYNAMIC_DEFAULT, changed),)
+    if resource:
+        started = {**node.config.ignored_values, **node.dynamic.given, **_derived(node)}
+        sources = ((DYNAMIC_BROKER, node.dynamic.of(str(node.node_id))), *sources, (STATIC, started))
+    known = {*node.config, *NO_EFFECT, *_DERIVED} - _INTERNAL if resource else set()
+    listed = known.union(*(values for _, values in sources))
+    selected = listed if names is None else listed & set(names)
+    return [_row(node, name, sources, bool(resource), synonyms, documented) for name in sorted(selected)]
+
+
+def _row(
+    node: Node,
+    name: str,
+    sources: tuple[tuple[int, Mapping[str, object]], ...],
+    has_default: bool,
+    synonyms: bool,
+    documented: bool,
+) -> Tree:
+    key = _DERIVED.get(name) or defined_key(node.config, name)
+    if key is None:  # a broker cannot tell what an unknown setting contains, and hides it
+        found = [Synonym(name, None, source) for source, values in sources if name in values]
+        row = setting_row(Key(name, "string", None, None, "", False), None, found, synonyms, False, is_read_only=True)
+        return {**row, "is_sensitive": True, "config_type": _UNKNOWN_TYPE}
+    found = [Synonym(name, visible_value(name, values[name]), source) for source, values in sources if name in values]
+    if has_default and key.default is not None:
+        found.append(Synonym(name, visible_value(name, key.default), DEFAULT))
+    text = found[0].value if found else None
+    return setting_row(key, text, found, synonyms, documented, is_read_only=not key.dynamic)
+
+
+def _derived(node: Node) -> dict[str, str]:
+    listeners = (f"{name}://{_host_text(host)}:{port}" for name, (host, port) in node.endpoints.items())
+    return {
+        "advertised.listeners": ",".join(listeners),
+        "broker.id": str(node.node_id),
+        "log.dirs": ",".join(one.path for one in node.store.directories),
+        "node.id": str(node.node_id),
+        "process.roles": value_text(node.config.ignored_values.get("process.roles", "broker,controller")),
+    }
+
+
+def _host_text(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
