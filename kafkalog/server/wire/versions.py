@@ -1,6 +1,6 @@
 """The calls that are served and their versions, and the ApiVersions response.
 
-The ranges are those of a 4.3.1 broker (FLOW-25) for the calls served here. No features are offered: with
+The ranges are those of a 4.4.0 broker (FLOW-25) for the calls served here. No features are offered: with
 `transaction.version` 2 a producer leaves out calls that its version of Produce may still need.
 """
 
@@ -54,7 +54,7 @@ _ROWS = (
     Api(15, "describe_groups", 0, 6, 5),
     Api(16, "list_groups", 0, 5, 3),
     Api(17, "sasl_handshake", 0, 1, NO_FLEXIBLE),
-    Api(18, "api_versions", 0, 4, 3),
+    Api(18, "api_versions", 0, 5, 3),
     Api(19, "create_topics", 2, 7, 5),
     Api(20, "delete_topics", 1, 6, 4),
     Api(21, "delete_records", 0, 2, 2),
@@ -64,7 +64,7 @@ _ROWS = (
     Api(25, "add_offsets_to_txn", 0, 4, 3),
     Api(26, "end_txn", 0, 5, 3),
     Api(27, "write_txn_markers", 1, 2, 1),
-    Api(28, "txn_offset_commit", 0, 5, 3),
+    Api(28, "txn_offset_commit", 0, 6, 3),
     Api(29, "describe_acls", 1, 3, 2),
     Api(30, "create_acls", 1, 3, 2),
     Api(31, "delete_acls", 1, 3, 2),
@@ -73,7 +73,7 @@ _ROWS = (
     Api(35, "describe_log_dirs", 1, 5, 2),
     Api(36, "sasl_authenticate", 0, 2, 2),
     Api(37, "create_partitions", 0, 3, 2),
-    Api(42, "delete_groups", 0, 2, 2),
+    Api(42, "delete_groups", 0, 3, 2),
     Api(43, "elect_leaders", 0, 2, 2),
     Api(44, "incremental_alter_configs", 0, 1, 1),
     Api(46, "list_partition_reassignments", 0, 0, 0),
