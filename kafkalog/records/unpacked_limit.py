@@ -38,7 +38,8 @@ def check_unpacked(
 ) -> None:
     """Raise InvalidRecord if a compressed v2 batch of the table has a record of more than `most_bytes`.
 
-    `base_position` is the position of `data` in the file `path`; `last_offset` is the offset of the last record that counts. Errors of damaged batches as for `plain_row`.
+    `base_position` is the position of `data` in the file `path`; `last_offset` is the offset of the last record that
+    counts. Errors of damaged batches as for `plain_row`.
     """
     for row in range(len(table)):
         if table.magic(row) < MAGIC_V2 or not table.attributes(row) & CODEC_MASK:

@@ -6,14 +6,15 @@ Responses are cached and need no kio.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.server.apis.dispatch import offered
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import RequestContext
+from kafkalog.server.settings.features import SUPPORTED, Features
 from kafkalog.server.wire.reader import Frame, strings_reader
-from kafkalog.server.wire.versions import api_versions_body
+from kafkalog.server.wire.versions import NO_FEATURES, OfferedFeatures, api_versions_body
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -58,16 +59,18 @@ def read(version: int, frame: Frame, position: int) -> Client:
 async def handle(node: Node, context: RequestContext, request: Client | None) -> bytes:
     """Return the response body as bytes. `request` is None for a version that is not served."""
     if request is None:
-        return _body(context.api_version, 0, _is_in_replica_set(node))
+        return _body(context.api_version, 0, _is_in_replica_set(node), NO_FEATURES)
     if context.api_version >= 3:
         error = _refusal(node, request)
         if error != ErrorCode.NONE:
-            return _body(context.api_version, int(error), _is_in_replica_set(node))
+            return _body(context.api_version, int(error), _is_in_replica_set(node), NO_FEATURES)
         connection = context.connection
         connection.software_name, connection.software_version = (one[:_MAX_NAME_LENGTH] for one in request[:2])
+    features = offered_features(node.features.current)
     if context.throttle_ms:
-        return api_versions_body(context.api_version, dict(offered(_is_in_replica_set(node))), 0, context.throttle_ms)
-    return _body(context.api_version, 0, _is_in_replica_set(node))
+        apis = dict(offered(_is_in_replica_set(node)))
+        return api_versions_body(context.api_version, apis, 0, context.throttle_ms, features)
+    return _body(context.api_version, 0, _is_in_replica_set(node), features)
 
 
 def _refusal(node: Node, client: Client) -> ErrorCode:
@@ -84,13 +87,19 @@ def _refusal(node: Node, client: Client) -> ErrorCode:
 
 def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> bytes:
     """Return a body with the error code."""
-    return _body(context.api_version, error_code, _is_in_replica_set(node))
+    return _body(context.api_version, error_code, _is_in_replica_set(node), NO_FEATURES)
 
 
 def _is_in_replica_set(node: Node) -> bool:
     return node.quorum.replica_set is not None
 
 
-@cache
-def _body(version: int, error_code: int, in_set: bool) -> bytes:
-    return api_versions_body(version, dict(offered(in_set)), error_code)
+def offered_features(features: Features) -> OfferedFeatures:
+    """Return the features in the form in which they are offered."""
+    supported = tuple((name, *levels) for name, levels in SUPPORTED.items())
+    return OfferedFeatures(supported, tuple(features.levels.items()), features.epoch)
+
+
+@lru_cache(maxsize=64)
+def _body(version: int, error_code: int, in_set: bool, features: OfferedFeatures) -> bytes:
+    return api_versions_body(version, dict(offered(in_set)), error_code, features=features)

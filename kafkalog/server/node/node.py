@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.server.security.credentials import Credentials
     from kafkalog.server.security.quotas import Quotas
     from kafkalog.server.settings.dynamic import DynamicSettings
+    from kafkalog.server.settings.features import NodeFeatures
     from kafkalog.server.txns.coordinator import TransactionCoordinator
     from kafkalog.server.txns.producer_ids import ProducerIds
 
@@ -53,13 +54,14 @@ class Node:
     """One server, between `start` and `stop`; used only in the loop's thread.
 
     Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `groups`, `transactions`, `leading`,
-    `following`, `authorizer`, `credentials`, `quotas`, `dynamic`.
+    `following`, `authorizer`, `credentials`, `quotas`, `dynamic`, `features`.
     """
 
     authorizer: Authorizer
     credentials: Credentials
     quotas: Quotas
     dynamic: DynamicSettings
+    features: NodeFeatures
     quorum: Quorum
     topics: Topics
     replicas: ReplicaManager

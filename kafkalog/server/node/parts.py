@@ -24,6 +24,7 @@ class Part(Protocol):
 # attribute of the node -> the module whose `make(node)` creates it; a part may use those above it
 PARTS: Final = {
     "dynamic": "kafkalog.server.settings.dynamic",
+    "features": "kafkalog.server.settings.features",
     "authorizer": "kafkalog.server.security.authorizer",
     "credentials": "kafkalog.server.security.credentials",
     "quotas": "kafkalog.server.security.quotas",

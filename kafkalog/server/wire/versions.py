@@ -1,7 +1,6 @@
 """The calls that are served and their versions, and the ApiVersions response.
 
-The ranges are those of a 4.4.0 broker (FLOW-25) for the calls served here. No features are offered: with
-`transaction.version` 2 a producer leaves out calls that its version of Produce may still need.
+The ranges are those of a 4.4.0 broker (FLOW-25) for the calls served here.
 """
 
 from __future__ import annotations
@@ -86,6 +85,7 @@ _ROWS = (
     Api(53, "begin_quorum_epoch", 0, 1, 1),
     Api(54, "end_quorum_epoch", 0, 1, 1),
     Api(55, "describe_quorum", 0, 2, 0),
+    Api(57, "update_features", 0, 2, 0),
     Api(59, "fetch_snapshot", 0, 1, 0),
     Api(60, "describe_cluster", 0, 2, 0),
     Api(61, "describe_producers", 0, 0, 0),
@@ -102,7 +102,26 @@ OF_A_SET = frozenset({52, 53, 54, 55, 59})
 ALONE = {key: api for key, api in APIS.items() if key not in OF_A_SET}
 
 
-def api_versions_body(version: int, apis: dict[int, Api], error_code: int = 0, throttle_ms: int = 0) -> bytes:
+class OfferedFeatures(NamedTuple):
+    """Features in ApiVersions (KIP-584): (name, lowest, highest level), (name, level in effect), the epoch of these."""
+
+    supported: tuple[tuple[str, int, int], ...] = ()
+    finalized: tuple[tuple[str, int], ...] = ()
+    epoch: int = -1
+
+
+NO_FEATURES = OfferedFeatures()
+_FIRST_WITH_ZERO = 4
+"""First version that may name a feature whose lowest level is 0."""
+
+
+def api_versions_body(
+    version: int,
+    apis: dict[int, Api],
+    error_code: int = 0,
+    throttle_ms: int = 0,
+    features: OfferedFeatures = NO_FEATURES,
+) -> bytes:
     """Return the body of an ApiVersions response (KIP-35, KIP-511), without kio, as it is a client's first request.
 
     The response to an unknown version is of version 0, with error 35 and the range of this call only.
@@ -115,7 +134,24 @@ def api_versions_body(version: int, apis: dict[int, Api], error_code: int = 0, t
         body = struct.pack(">hi", error_code, len(rows)) + b"".join(struct.pack(">3h", *row) for row in rows)
         return body if version == 0 else body + struct.pack(">i", throttle_ms)
     body = struct.pack(">h", error_code) + unsigned_varint(len(rows) + 1)
-    return body + b"".join(struct.pack(">3hB", *row, 0) for row in rows) + struct.pack(">iB", throttle_ms, 0)
+    body += b"".join(struct.pack(">3hB", *row, 0) for row in rows) + struct.pack(">i", throttle_ms)
+    tags = {} if error_code else _feature_tags(version, features)
+    fields = [unsigned_varint(tag) + unsigned_varint(len(data)) + data for tag, data in tags.items()]
+    return body + unsigned_varint(len(fields)) + b"".join(fields)
+
+
+def _feature_tags(version: int, features: OfferedFeatures) -> dict[int, bytes]:
+    """Return the tagged fields of the features: supported, epoch, in effect."""
+    if features.epoch < 0:
+        return {}
+    supported = [row for row in features.supported if row[1] or version >= _FIRST_WITH_ZERO]
+    finalized = [(name, level, level) for name, level in features.finalized]
+    return {0: _levels(supported), 1: struct.pack(">q", features.epoch), 2: _levels(finalized)}
+
+
+def _levels(rows: list[tuple[str, int, int]]) -> bytes:
+    parts = [unsigned_varint(len(name) + 1) + name.encode() + struct.pack(">2hB", *two, 0) for name, *two in rows]
+    return unsigned_varint(len(rows) + 1) + b"".join(parts)
 
 
 def unsigned_varint(value: int) -> bytes:
