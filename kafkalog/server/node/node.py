@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node.parts import Part
     from kafkalog.server.node.topics import Topics
     from kafkalog.server.quorum.quorum import Quorum
+    from kafkalog.server.replica.dir_moves import DirMoves
     from kafkalog.server.replica.replica_manager import ReplicaManager
     from kafkalog.server.security.authorizer import Authorizer
     from kafkalog.server.security.credentials import Credentials
@@ -54,7 +55,8 @@ class Node:
     """One server, between `start` and `stop`; used only in the loop's thread.
 
     Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `groups`, `transactions`, `leading`,
-    `following`, `authorizer`, `credentials`, `quotas`, `dynamic`, `features`.
+    `following`, `authorizer`, `credentials`, `quotas`, `dynamic`,
+    `features`, `moves`.
     """
 
     authorizer: Authorizer
@@ -65,6 +67,7 @@ class Node:
     quorum: Quorum
     topics: Topics
     replicas: ReplicaManager
+    moves: DirMoves
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     leading: Leading

@@ -31,6 +31,7 @@ PARTS: Final = {
     "topics": "kafkalog.server.node.topics",
     "quorum": "kafkalog.server.quorum.quorum",
     "replicas": "kafkalog.server.replica.replica_manager",
+    "moves": "kafkalog.server.replica.dir_moves",
     "groups": "kafkalog.server.groups.coordinator",
     "transactions": "kafkalog.server.txns.coordinator",
     "leading": "kafkalog.server.node.leading",

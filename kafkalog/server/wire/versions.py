@@ -69,6 +69,7 @@ _ROWS = (
     Api(31, "delete_acls", 1, 3, 2),
     Api(32, "describe_configs", 1, 4, 4),
     Api(33, "alter_configs", 0, 2, 2),
+    Api(34, "alter_replica_log_dirs", 1, 2, 2),
     Api(35, "describe_log_dirs", 1, 5, 2),
     Api(36, "sasl_authenticate", 0, 2, 2),
     Api(37, "create_partitions", 0, 3, 2),
