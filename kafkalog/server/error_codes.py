@@ -121,6 +121,7 @@ class ErrorCode(IntEnum):
     )
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, "Delegation Token authorization failed."
     DELEGATION_TOKEN_EXPIRED = 66, "Delegation Token is expired."
+    INVALID_PRINCIPAL_TYPE = 67, "Supplied principalType is not supported."
     NON_EMPTY_GROUP = 68, "The group is not empty."
     GROUP_ID_NOT_FOUND = 69, "The group id does not exist."
     FETCH_SESSION_ID_NOT_FOUND = 70

@@ -73,9 +73,14 @@ _ROWS = (
     Api(35, "describe_log_dirs", 1, 5, 2),
     Api(36, "sasl_authenticate", 0, 2, 2),
     Api(37, "create_partitions", 0, 3, 2),
+    Api(38, "create_delegation_token", 1, 3, 2),
+    Api(39, "renew_delegation_token", 1, 2, 2),
+    Api(40, "expire_delegation_token", 1, 2, 2),
+    Api(41, "describe_delegation_token", 1, 3, 2),
     Api(42, "delete_groups", 0, 3, 2),
     Api(43, "elect_leaders", 0, 2, 2),
     Api(44, "incremental_alter_configs", 0, 1, 1),
+    Api(45, "alter_partition_reassignments", 0, 1, 0),
     Api(46, "list_partition_reassignments", 0, 0, 0),
     Api(47, "offset_delete", 0, 0, NO_FLEXIBLE),
     Api(48, "describe_client_quotas", 0, 1, 1),
@@ -90,6 +95,7 @@ _ROWS = (
     Api(59, "fetch_snapshot", 0, 1, 0),
     Api(60, "describe_cluster", 0, 2, 0),
     Api(61, "describe_producers", 0, 0, 0),
+    Api(64, "unregister_broker", 0, 0, 0),
     Api(65, "describe_transactions", 0, 0, 0),
     Api(66, "list_transactions", 0, 2, 0),
     Api(68, "consumer_group_heartbeat", 0, 1, 0),
@@ -98,7 +104,7 @@ _ROWS = (
     Api(75, "describe_topic_partitions", 0, 0, 0),
 )
 APIS = {row.key: row for row in _ROWS}
-OF_A_SET = frozenset({52, 53, 54, 55, 59})
+OF_A_SET = frozenset({52, 53, 54, 59})
 """Calls that are served only in a replica set."""
 ALONE = {key: api for key, api in APIS.items() if key not in OF_A_SET}
 
