@@ -186,6 +186,13 @@ def broker_command(version: str, *main_and_arguments: str, options: tuple[str, .
     return [require("java"), *options, log_settings, "-cp", f"{jars_44()}/*", *main_and_arguments]
 
 
+def java_44_command(*main_and_arguments: str) -> list[str]:
+    """A command line that runs one of our classes in java_44, with the clients of 4.4."""
+    own = classes(HERE / "java_44", jars_44())
+    log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
+    return [require("java"), *quick_start(), log_settings, "-cp", f"{own}:{jars_44()}/*", *main_and_arguments]
+
+
 def java_command(*main_and_arguments: str, source: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:
     """A command line that runs a class of ours (or of Kafka's) with everything on its class path."""
     own = classes(source) if source else classes()
