@@ -171,8 +171,8 @@ def class_archive(name: str, class_path: str, train: Callable[[tuple[str, ...]],
 
 
 def clients_command(version: str) -> list[str]:
-    """A command line of the Java clients and tools of "3.9" or "4.3" (see java_clients/clients/Main.java)."""
-    path = jars_39() if version == "3.9" else jars()
+    """A command line of the Java clients and tools of "3.9" or "4.3", or the clients of "4.4" (see java_clients/clients/Main.java)."""
+    path = {"3.9": jars_39, "4.3": jars, "4.4": jars_44}[version]()
     own = classes(CLIENTS, path if version == "3.9" else None)
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
     return [require("java"), *quick_start(), log_settings, "-cp", f"{own}:{path}/*", "clients.Main"]
