@@ -171,7 +171,7 @@ def class_archive(name: str, class_path: str, train: Callable[[tuple[str, ...]],
 
 
 def clients_command(version: str) -> list[str]:
-    """A command line of the Java clients and tools of "3.9" or "4.3", or the clients of "4.4" (see java_clients/clients/Main.java)."""
+    """A command line of the Java clients of a version (see java_clients/clients/Main.java), and tools but for "4.4"."""
     path = {"3.9": jars_39, "4.3": jars, "4.4": jars_44}[version]()
     own = classes(CLIENTS, path if version == "3.9" else None)
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
