@@ -14,6 +14,7 @@ from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.types import CheckDone, CleanerStats, Throttled
 from kafkalog.errors import CorruptRecord
 from kafkalog.records.plain_runs import plain_runs
+from kafkalog.records.unpacked_limit import check_unpacked, limit_of
 from kafkalog.storage.file_slice import HINT, LOG_OVERHEAD, bad_size, claimed_size
 from kafkalog.storage.log_walk import bound_of, check_rows
 from kafkalog.storage.read import collect_aborted
@@ -48,8 +49,9 @@ def build_map(
     empty range leaves the map empty. `stats.map_messages_read` and `stats.map_bytes_read` count what was read. `live`,
     made for this range, gets the records that are the last of their keys; `scanned_ranges` gets the verified ranges.
 
-    CorruptRecord or InvalidRecord, with file and position, for a damaged batch; StorageError. Only the map was changed
-    then. An exception that `check_done` raises between two chunks is passed on.
+    CorruptRecord or InvalidRecord, with file and position, for a damaged batch, InvalidRecord also for a record that is
+    larger than the topic allows (`unpacked_limit`); StorageError. Only the map was changed then. An exception that
+    `check_done` raises between two chunks is passed on.
     """
     offset_map.clear(expected=max(0, end - start))
     state = log.state
@@ -57,6 +59,7 @@ def build_map(
     if not dirty:
         return True
     aborted = AbortedRanges(entry[1:4] for entry in collect_aborted(state.segments, dirty[0], start, end))
+    most_bytes = limit_of(log.config)
     max_keys = int(offset_map.slots * load_factor)
     filler = MapFiller(offset_map, aborted, start_offset=start, end_offset=end, most=max_keys, live=live)
     scanned_ranges = ScannedRanges(0) if scanned_ranges is None else scanned_ranges
@@ -68,6 +71,8 @@ def build_map(
             try:
                 range_ = segment.base_offset, bound_of(state.segments, segment.base_offset)
                 for data, table in _chunks(reader, *range_, check_done, throttled):
+                    if most_bytes is not None:
+                        check_unpacked(data, table, most_bytes, reader.position, reader.records.path)
                     before = filler.messages_read, filler.unusual
                     if not _add_keys(filler, reader, data, table):
                         return False

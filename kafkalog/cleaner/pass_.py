@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Final
 
+from kafkalog._core.batch.scan import scan
 from kafkalog._core.clean.live_offsets import LiveOffsets
 from kafkalog._core.clean.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
 from kafkalog.cleaner.cleanable import Cleanable
@@ -25,6 +26,7 @@ from kafkalog.cleaner.segment_writer import SegmentWriter
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, Throttled
 from kafkalog.errors import CleaningAborted, IllegalState, KafkalogError, SegmentOffsetOverflow
+from kafkalog.records.unpacked_limit import check_unpacked, limit_of
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.log_parts.replacer import LogReplacer
 from kafkalog.storage.log_walk import bound_of, check_rows
@@ -96,6 +98,7 @@ class _Pass:
         self.to_clean = to_clean
         self.log = to_clean.log
         self.config = to_clean.log.config
+        self.most_bytes = limit_of(self.config)
         self.offset_map = offset_map
         self.load_factor = load_factor
         self.check_done = check_done
@@ -256,7 +259,11 @@ class _Pass:
                     reader.skip(scanned_range.size)
                     next_offset = scanned_range.last_offset + 1
                     continue
-                found = self.retainer.filter(reader.chunk(most), reader.position, is_checked=scanned_range is not None)
+                chunk = reader.chunk(most)
+                if self.most_bytes is not None:
+                    table = scan(chunk, base_position=reader.position)
+                    check_unpacked(chunk, table, self.most_bytes, reader.position, segment.path)
+                found = self.retainer.filter(chunk, reader.position, is_checked=scanned_range is not None)
                 if not found.bytes_read:
                     reader.grow(found.needed_bytes)
                     continue

@@ -55,7 +55,7 @@ CONFIGS: Final = (
     Key("local.retention.ms", "long", -2, at_least(-2), "tiering: local part; -2 is retention.ms"),
     Key("max.compaction.lag.ms", "long", MAX_LONG, at_least(1), "longest time until a record is compacted"),
     Key("max.decompressed.message.bytes", "int", _MAX_ARRAY, between(1, _MAX_ARRAY),
-        "for a broker: size of an uncompressed record", since="4.4"),
+        "largest record, decompressed: at an append, a clean, a look-up by time", since="4.4"),
     Key("max.message.bytes", "int", 1_048_588, at_least(0), "largest batch that a leader accepts"),
     Key("message.timestamp.after.max.ms", "long", 3_600_000, at_least(0), "largest lead of CreateTime over the clock"),
     Key("message.timestamp.before.max.ms", "long", MAX_LONG, at_least(0), "largest lag of CreateTime behind the clock"),

@@ -15,11 +15,16 @@ from kafkalog._core.log.admit import (
     FAULT_STAMPED,
     FAULT_TIMESTAMP,
     STATUS_CHECKSUM,
+    STATUS_RECORD_SIZE,
     RecordCheck,
 )
 from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, KafkalogError, RecordRefused
 
 _SHOWN = 3
+_TEXTS = {
+    STATUS_CHECKSUM: "its checksum is wrong",
+    STATUS_RECORD_SIZE: "decompressed, it is larger than max.decompressed.message.bytes",
+}
 _BY_TIME = (FAULT_TIMESTAMP, FAULT_STAMPED)
 
 
@@ -64,7 +69,7 @@ def record_validation_error(
     if metrics is not None:
         _count(check, metrics)
     if check.status:
-        text = "its checksum is wrong" if check.status == STATUS_CHECKSUM else STATUS_TEXT[check.status]
+        text = _TEXTS.get(check.status) or STATUS_TEXT[check.status]
         kind = CorruptRecord if check.status == STATUS_CHECKSUM else InvalidRecord
         at = header.position + (check.position if plain else 0)
         return kind(f"record {check.record} of the batch: {text}", offset=header.base_offset, position=at)

@@ -55,7 +55,8 @@ _WRAPPER_OVERHEAD: Final = {MAGIC_V0: 26, MAGIC_V1: 34}
 class ValidationRules:
     """A topic's requirements for batches: codec and level, timestamp type and bounds, keys.
 
-    `codec` None keeps the producer's; `append_time` selects LogAppendTime; the bounds are ms around now.
+    `codec` None keeps the producer's; `append_time` selects LogAppendTime; the bounds are ms around now. A record of a
+    compressed batch may have `most_bytes`.
     """
 
     codec: CompressionType | None = None
@@ -65,6 +66,7 @@ class ValidationRules:
     before_ms: int = _MAX_LONG
     after_ms: int = _MAX_LONG
     need_keys: bool = False
+    most_bytes: int = _MAX_LONG
 
     @classmethod
     def of(cls, config: LogConfig) -> ValidationRules:
@@ -77,6 +79,7 @@ class ValidationRules:
             before_ms=config.message_timestamp_before_max_ms,
             after_ms=config.message_timestamp_after_max_ms,
             need_keys=config.compact,
+            most_bytes=config.max_decompressed_message_bytes,
         )
 
     def bounds(self, now_ms: int) -> tuple[int, int]:
@@ -269,6 +272,7 @@ def _check_records(
         check_times=not rules.append_time,
         need_keys=rules.need_keys,
         inner=plain is not table,
+        most_bytes=rules.most_bytes if plain is not table else _MAX_LONG,
     )
     if check.row >= 0:
         raise record_validation_error(

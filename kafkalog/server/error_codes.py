@@ -112,6 +112,16 @@ class ErrorCode(IntEnum):
     SASL_AUTHENTICATION_FAILED = 58, "SASL Authentication failed."
     UNKNOWN_PRODUCER_ID = 59
     REASSIGNMENT_IN_PROGRESS = 60
+    DELEGATION_TOKEN_AUTH_DISABLED = 61, "Delegation Token feature is not enabled."
+    DELEGATION_TOKEN_NOT_FOUND = 62, "Delegation Token is not found on server."
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, "Specified Principal is not valid Owner/Renewer."
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, (
+        "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on delegation token "
+        "authenticated channels."
+    )
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, "Delegation Token authorization failed."
+    DELEGATION_TOKEN_EXPIRED = 66, "Delegation Token is expired."
+    INVALID_PRINCIPAL_TYPE = 67, "Supplied principalType is not supported."
     NON_EMPTY_GROUP = 68, "The group is not empty."
     GROUP_ID_NOT_FOUND = 69, "The group id does not exist."
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -134,6 +144,7 @@ class ErrorCode(IntEnum):
     )
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "Eligible topic partition leaders are not available."
     ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85, "No partition reassignment is in progress."
     GROUP_SUBSCRIBED_TO_TOPIC = 86, (
         "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it."
     )
@@ -144,8 +155,11 @@ class ErrorCode(IntEnum):
     RESOURCE_NOT_FOUND = 91, "A request illegally referred to a resource that does not exist."
     DUPLICATE_RESOURCE = 92, "A request illegally referred to the same resource twice."
     UNACCEPTABLE_CREDENTIAL = 93, "Requested credential would not meet criteria for acceptability."
+    INVALID_UPDATE_VERSION = 95, "The given update version was invalid."
+    FEATURE_UPDATE_FAILED = 96, "Unable to update finalized features due to an unexpected server error."
     INCONSISTENT_TOPIC_ID = 103, "The log's topic ID did not match the topic ID in the request."
     UNKNOWN_TOPIC_ID = 100, "This server does not host this topic ID."
+    BROKER_ID_NOT_REGISTERED = 102, "The given broker ID was not registered."
     TRANSACTIONAL_ID_NOT_FOUND = 105, "The transactionalId could not be found."
     FETCH_SESSION_TOPIC_ID_ERROR = 106
     FENCED_MEMBER_EPOCH = 110, (
@@ -161,11 +175,23 @@ class ErrorCode(IntEnum):
     )
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
+    UNKNOWN_SUBSCRIPTION_ID = 117, "Client sent a push telemetry request with an invalid or outdated subscription ID."
+    TELEMETRY_TOO_LARGE = 118, (
+        "Client sent a push telemetry request larger than the maximum size the broker will accept."
+    )
     TRANSACTION_ABORTABLE = 120, (
         "The server encountered an error with the transaction. The client can abort the transaction to continue using "
         "this transactional ID."
     )
     INVALID_REGULAR_EXPRESSION = 128, "The regular expression is not valid."
+    REBOOTSTRAP_REQUIRED = 129, "Client metadata is stale. The client should rebootstrap to obtain new metadata."
+    GROUP_DELETION_FAILED = 134, (
+        "DeleteGroups could not complete; see the error message on the per-group result for details."
+    )
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, (
+        "The broker could not process the topology description update; see the error message for details."
+    )
+    CONTROLLER_ID_NOT_REGISTERED = 136, "The given controller ID was not registered."
 
 
 def code_of(error: BaseException) -> int:

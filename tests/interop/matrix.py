@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tests.interop.clients_aiokafka import AioKafka
 from tests.interop.clients_confluent import ConfluentKafka
-from tests.interop.clients_java import VERSIONS
+from tests.interop.clients_java import CLIENT_VERSIONS
 from tests.interop.clients_kafka_python import KafkaPython
 from tests.interop.clients_kcat import Kcat
 
@@ -45,6 +45,7 @@ OPERATIONS: Final = {
     "admin_log_dirs": "describe log directories",
     "admin_transactions": "list, describe, abort a transaction; producers",
     "admin_cluster": "describe the cluster",
+    "admin_features": "describe and update features",
 }
 """Every operation and what is done in it."""
 
@@ -75,7 +76,7 @@ _KINDS: Final = {
     "confluent-kafka": ConfluentKafka, "aiokafka": AioKafka, "kafka-python": KafkaPython, "kcat": Kcat,
 }  # fmt: skip
 PYTHON_CLIENTS: Final = {name: _runner(kind) for name, kind in _KINDS.items()}
-CLIENTS: Final = (*PYTHON_CLIENTS, *(f"Java {version}" for version in VERSIONS))
+CLIENTS: Final = (*PYTHON_CLIENTS, *(f"Java {version}" for version in CLIENT_VERSIONS))
 
 
 def has(client: str, operation: str) -> bool:

@@ -171,8 +171,8 @@ def class_archive(name: str, class_path: str, train: Callable[[tuple[str, ...]],
 
 
 def clients_command(version: str) -> list[str]:
-    """A command line of the Java clients and tools of "3.9" or "4.3" (see java_clients/clients/Main.java)."""
-    path = jars_39() if version == "3.9" else jars()
+    """A command line of the Java clients of a version (see java_clients/clients/Main.java), and tools but for "4.4"."""
+    path = {"3.9": jars_39, "4.3": jars, "4.4": jars_44}[version]()
     own = classes(CLIENTS, path if version == "3.9" else None)
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
     return [require("java"), *quick_start(), log_settings, "-cp", f"{own}:{path}/*", "clients.Main"]
@@ -184,6 +184,13 @@ def broker_command(version: str, *main_and_arguments: str, options: tuple[str, .
         return java_command(*main_and_arguments, options=options)
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
     return [require("java"), *options, log_settings, "-cp", f"{jars_44()}/*", *main_and_arguments]
+
+
+def java_44_command(*main_and_arguments: str) -> list[str]:
+    """A command line that runs one of our classes in java_44, with the clients of 4.4."""
+    own = classes(HERE / "java_44", jars_44())
+    log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
+    return [require("java"), *quick_start(), log_settings, "-cp", f"{own}:{jars_44()}/*", *main_and_arguments]
 
 
 def java_command(*main_and_arguments: str, source: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:

@@ -9,6 +9,9 @@ from kafkalog.server.error_codes import ErrorCode
 kio = pytest.importorskip("kio.schema.errors")
 
 
-@pytest.mark.parametrize("code", ErrorCode, ids=lambda code: code.name)
+NEWEST_OF_KIO = 133
+
+
+@pytest.mark.parametrize("code", [one for one in ErrorCode if one <= NEWEST_OF_KIO], ids=lambda code: code.name)
 def test_a_code_has_the_number_of_its_name(code: ErrorCode) -> None:
     assert kio.ErrorCode[code.name.lower()] == code

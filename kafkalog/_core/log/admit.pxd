@@ -17,6 +17,7 @@ cdef struct Rules:
     int64_t newest
     bint times                      # the producer's times count, and are compared with the two
     bint keys                       # every record needs a key
+    int64_t most_bytes              # of a v2 record, as its length field says
     bint inner                      # v0 and v1 messages come out of a wrapper: each has a checksum to hold
 
 

@@ -9,6 +9,7 @@ FAULT_NO_KEY: int
 FAULT_MAGIC: int
 FAULT_STAMPED: int
 STATUS_CHECKSUM: int
+STATUS_RECORD_SIZE: int
 MOST_FAULTS: int
 
 WRONG_EPOCH: int
@@ -42,6 +43,7 @@ def check_rows(
     need_keys: bool = False,
     inner: bool = False,
     base_position: int = 0,
+    most_bytes: int = ...,
 ) -> RecordCheck: ...
 def first_to_change(
     buf: Buffer,

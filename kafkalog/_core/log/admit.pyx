@@ -23,14 +23,18 @@ cdef enum:
     BAD_MAGIC
     BAD_STAMP
     BAD_CHECKSUM
+    BAD_SIZE
     LISTED = 100_000
     SMALL = 8192                    # a batch below this is done before another thread could use the GIL
+
+cdef int64_t ANY_SIZE = 0x7FFFFFFFFFFFFFFF
 
 FAULT_TIMESTAMP = BAD_TIMESTAMP
 FAULT_NO_KEY = BAD_KEY
 FAULT_MAGIC = BAD_MAGIC
 FAULT_STAMPED = BAD_STAMP
 STATUS_CHECKSUM = BAD_CHECKSUM
+STATUS_RECORD_SIZE = BAD_SIZE
 MOST_FAULTS = LISTED
 
 # What `refusal` found, in the order of the reference's checks (format.md section 11, stage B).
@@ -120,6 +124,8 @@ cdef int look_at_records(const uint8_t* p, const BatchRow* row, const Rules* rul
             status = take_record(&c, &f)
             if status != OK:
                 return status
+        if f.body_size > rules.most_bytes:
+            return BAD_SIZE
         timestamp = row.max_timestamp if stamped else added(row.base_timestamp, f.timestamp_delta)
         if timestamp > found.max_timestamp:
             found.max_timestamp = timestamp
@@ -189,7 +195,8 @@ cdef class RecordCheck:
     """Result of a check of the batches `first` up to `row`, and the faults in the records of batch `row`.
 
     `row` is -1 where nothing is. `status` is not 0 where the structure is broken, at byte `position` of the batch, in
-    record `record`; it is STATUS_CHECKSUM for an inner message whose checksum is wrong. `faults` lists (record number,
+    record `record`; it is STATUS_CHECKSUM for an inner message whose checksum is wrong, STATUS_RECORD_SIZE for a v2
+    record that is too large. `faults` lists (record number,
     FAULT_ kind, offset, timestamp), of `total` in all. `count` records have `size` bytes and the largest timestamp
     `max_timestamp` (ms, -1 for none); `consecutive` says that their offsets are 0, 1, 2 and so on, from the base offset
     in v2; `fresh` that the last v2 batch is as if it had just been built: consecutive, and its times begin at the base
@@ -259,13 +266,14 @@ cdef Py_ssize_t run(
 def check_rows(
     buf, BatchTable batches not None, Py_ssize_t first=0, Py_ssize_t last=-1, *, int64_t oldest=-0x7FFFFFFFFFFFFFFF,
     int64_t newest=0x7FFFFFFFFFFFFFFF, bint check_times=True, bint need_keys=False, bint inner=False,
-    int64_t base_position=0,
+    int64_t base_position=0, int64_t most_bytes=0x7FFFFFFFFFFFFFFF,
 ) -> RecordCheck:
     """Check the records of the uncompressed batches `first` up to `last`; stop at the first batch with a fault.
 
     The rules are those of format.md section 11, stage C3: with `check_times` a timestamp other than -1 must lie in
     [oldest, newest] (ms); without it, and for -1, the batch must not carry the LogAppendTime bit. `need_keys` is for
-    compacted topics. `inner` messages come out of a wrapper: their checksums and formats are looked at too.
+    compacted topics. `inner` messages come out of a wrapper: their checksums and formats are looked at too. A v2 record
+    may have `most_bytes`.
     """
     cdef Py_buffer view
     cdef Found found
@@ -281,6 +289,7 @@ def check_rows(
     rules.times = check_times
     rules.keys = need_keys
     rules.inner = inner
+    rules.most_bytes = most_bytes
     begin(&found)
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
@@ -320,6 +329,7 @@ def first_to_change(
     rules.times = check_times
     rules.keys = need_keys
     rules.inner = False
+    rules.most_bytes = ANY_SIZE
     return first_unlike(buf, batches, first, &rules)
 
 
@@ -418,6 +428,7 @@ cdef class LeaderLimits:
         rules.times = self.check_times
         rules.keys = self.need_keys
         rules.inner = False
+        rules.most_bytes = ANY_SIZE  # the limit is for compressed records, which are not taken as they are
 
     def takes(self, buf, BatchTable table not None, int64_t now, bint any_base_offset=False) -> bool:
         """True where `buf` is one sound batch, nothing behind it, that is written as it is, offsets apart.

@@ -5,6 +5,7 @@ from typing_extensions import Buffer
 
 FAULTS: Final[tuple[str, ...]]
 MAX_ELEMENTS: Final[int]
+MAX_TAGS: Final[int]
 MAX_STRING_BYTES: Final[int]
 
 @final

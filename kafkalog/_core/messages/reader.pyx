@@ -49,11 +49,14 @@ cdef extern from *:
     bint kl_is_empty(object tuple, Py_ssize_t at)
     PyObject* kl_at(object tuple, Py_ssize_t at)
 
-MAX_ELEMENTS = 1 << 16
-"""Array items and tagged fields of one message: more than any client of one node sends, in less memory than 16 MiB."""
+MAX_ELEMENTS = 1_000_000
+"""Array items and tagged fields of one message: what a broker of 4.4 takes in one array, in less than 256 bytes each."""
+MAX_TAGS = 10_000
+"""Tagged fields of one structure."""
 MAX_STRING_BYTES = MOST_TEXT_BYTES
 cdef object MISSING = object()
 cdef int64_t MOST_ELEMENTS = <int64_t>1 << 62
+cdef int64_t MOST_TAGS = MAX_TAGS
 
 cdef enum Fault:
     ENDS = 0                        # at the end of the bytes
@@ -290,6 +293,8 @@ cdef int read_tags(MessageReader plan, Reading r, values) except -1:
     cdef int64_t left = read_unsigned(plan, r)
     if not plan.of_records:
         take_elements(plan, r, left, 2)
+        if left > MOST_TAGS:
+            fault(plan, r, TOO_MANY_ELEMENTS, "")
     while left > 0:
         left -= 1
         tag = read_unsigned(plan, r)

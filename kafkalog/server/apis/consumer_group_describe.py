@@ -11,6 +11,7 @@ from kafkalog.server.groups.consumer_group import NO_PARTITIONS, ConsumerGroup, 
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.groups import Row, describe_groups
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.settings.features import GROUP
 
 if TYPE_CHECKING:
     from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
@@ -24,6 +25,8 @@ _DENIED: Final = "The described group uses topics that the client is not authori
 
 async def handle(node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest) -> Answer:
     """Return a row for each requested group."""
+    if not node.features.level(GROUP):
+        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
     wants_operations = request.include_authorized_operations
 
     def row_of(group_id: str, group: Group | None) -> Row:

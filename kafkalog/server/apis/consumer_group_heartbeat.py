@@ -11,6 +11,7 @@ from kafkalog.server.groups.consumer_group import LEFT, LEFT_FOR_A_WHILE, Consum
 from kafkalog.server.groups.consumer_heartbeat import Heartbeat, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.settings.features import GROUP
 from kafkalog.server.settings.groups import group_setting
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _FIRST_WITH_OWN_ID: Final = 1
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the member's epoch, and its assignment if that changed or the member joins or sends its full state."""
-    if "consumer" not in node.config["group.coordinator.rebalance.protocols"]:
+    if "consumer" not in node.config["group.coordinator.rebalance.protocols"] or not node.features.level(GROUP):
         return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)

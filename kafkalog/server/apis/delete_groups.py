@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: DeleteGroupsRequest) -> Answer:
-    """Delete the groups and return an error code for each."""
+    """Delete the groups and return an error code for each.
+
+    The message that version 3 has is that of a plug-in's failure (GROUP_DELETION_FAILED): here it is always null.
+    """
     codes: dict[str, int] = {}
     for group_id in request.groups_names:
         if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):

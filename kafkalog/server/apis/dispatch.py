@@ -32,10 +32,10 @@ LARGE_SECONDS: Final = 0.02
 """A response that took longer to prepare is also slow to serialize, so a thread serializes it."""
 
 WRITING: Final = frozenset({
-    "add_offsets_to_txn", "add_partitions_to_txn", "alter_client_quotas", "alter_configs",
+    "add_offsets_to_txn", "add_partitions_to_txn", "alter_client_quotas", "alter_configs", "alter_replica_log_dirs",
     "alter_user_scram_credentials", "create_acls", "create_partitions", "create_topics", "delete_acls",
     "delete_records", "delete_topics", "end_txn", "incremental_alter_configs", "init_producer_id", "produce",
-    "txn_offset_commit", "write_txn_markers",
+    "txn_offset_commit", "update_features", "write_txn_markers",
 })  # fmt: skip
 """Calls that a read-only server rejects. Groups may commit offsets, which are discarded when the server stops."""
 

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: commit a group's offsets as part of a transaction."""
+"""TxnOffsetCommit: commit a group's offsets as part of a transaction; from version 6 on by topic ids (KIP-1319)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.topic_names import topic_of
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.server.node.topics import CONSUMER_OFFSETS
 from kafkalog.server.requests.context import Answer, RequestContext
@@ -15,12 +16,13 @@ from kafkalog.server.txns.decisions import ProducerEpoch
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 
     from kafkalog.server.node.node import Node
 
 _NO_GENERATION: Final = -1
 _NO_EPOCH: Final = -1
+_FIRST_WITH_IDS: Final = 6
 Place = tuple[str, int]
 Codes = Mapping[Place, int]
 
@@ -34,26 +36,33 @@ async def handle(node: Node, context: RequestContext, request: TxnOffsetCommitRe
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     codes: dict[Place, int] = {}
     offsets: dict[Place, CommittedOffset] = {}
+    refusals: dict[int, int] = {}  # by the topic's index in the request
+    topics = [topic_of(node, one) for one in request.topics]
+    by_id = context.api_version >= _FIRST_WITH_IDS
     turns = CooperativeYield()
-    for topic in request.topics:
+    for number, (row, (name, topic)) in enumerate(zip(request.topics, topics, strict=True)):
         await turns.row()
-        may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic.name)
-        known = node.topics.get(topic.name)
-        for one in topic.partitions:
-            await turns.row()
-            place = (topic.name, one.partition_index)
-            if not may_read:
-                codes[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif known is None or not 0 <= one.partition_index < known.partitions:
-                codes[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                offsets[place] = CommittedOffset(
-                    one.committed_offset, getattr(one, "committed_leader_epoch", _NO_EPOCH),
-                    one.committed_metadata or "", node.clock(), None, known.id,
-                )  # fmt: skip
+        if name is None:
+            refusals[number] = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not allows(context, Operation.READ, ResourceType.TOPIC, name):
+            refusals[number] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None:
+            refusals[number] = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            for one in row.partitions:
+                await turns.row()
+                if 0 <= one.partition_index < topic.partitions:
+                    offsets[name, one.partition_index] = CommittedOffset(
+                        one.committed_offset, getattr(one, "committed_leader_epoch", _NO_EPOCH),
+                        one.committed_metadata or "", node.clock(), None, topic.id,
+                    )  # fmt: skip
     if offsets:
         codes.update(await _commit(node, context, request, offsets))
-    return _answer(context, request, codes)
+    rows = []
+    for number, (row, (name, _)) in enumerate(zip(request.topics, topics, strict=True)):
+        missing = int(refusals.get(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        rows.append(_row(row, [codes.get((name or "", one.partition_index), missing) for one in row.partitions]))
+    return {"throttle_time": context.throttle_ms, "topics": rows}
 
 
 async def _commit(
@@ -74,7 +83,7 @@ async def _commit(
     return await node.groups.commit_offsets_in_transaction(
         request.group_id, request.transactional_id, producer.producer_id, producer.epoch, offsets,
         getattr(request, "member_id", ""), getattr(request, "generation_id", _NO_GENERATION),
-        getattr(request, "group_instance_id", None), verify,
+        getattr(request, "group_instance_id", None), verify, knows_epochs=context.api_version >= _FIRST_WITH_IDS,
     )  # fmt: skip
 
 
@@ -82,19 +91,13 @@ def refused(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest, error_code: int, message: str | None
 ) -> Answer:
     """Return the same error for every partition."""
-    places = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
-    return _answer(context, request, dict.fromkeys(places, error_code))
+    rows = [_row(row, [int(error_code)] * len(row.partitions)) for row in request.topics]
+    return {"throttle_time": context.throttle_ms, "topics": rows}
 
 
-def _answer(context: RequestContext, request: TxnOffsetCommitRequest, codes: Codes) -> Answer:
-    topics = [
-        {
-            "name": topic.name,
-            "partitions": [
-                {"partition_index": one.partition_index, "error_code": codes[topic.name, one.partition_index]}
-                for one in topic.partitions
-            ],
-        }
-        for topic in request.topics
+def _row(row: TxnOffsetCommitRequestTopic, codes: list[int]) -> dict[str, object]:
+    partitions = [
+        {"partition_index": one.partition_index, "error_code": code}
+        for one, code in zip(row.partitions, codes, strict=True)
     ]
-    return {"throttle_time": context.throttle_ms, "topics": topics}
+    return {"name": getattr(row, "name", None), "topic_id": getattr(row, "topic_id", None), "partitions": partitions}

@@ -87,16 +87,19 @@ class OffsetPart(GroupBase):
         generation: int = NO_GENERATION,
         group_instance_id: str | None = None,
         verify: Callable[[], int] = lambda: 0,
+        *,
+        knows_epochs: bool = True,
     ) -> dict[Place, int]:
         """Write offsets that take effect when the transaction commits; return the error code of each partition.
 
         `verify` returns 0 while the transaction is open, else an error code. It is called just before the append:
-        offsets written after the transaction's marker would stay pending.
+        offsets written after the transaction's marker would stay pending. `knows_epochs`: the client knows the errors
+        of KIP-1319; another one gets ILLEGAL_GENERATION instead.
         """
         committer = Committer(member_id, generation, group_instance_id)
         error = await self.ready(group_id)
         codes, accepted, batch = await self._new_offsets(group_id, {} if error else offsets, -1)
-        error = error or self._check_commit(group_id, committer, offsets, is_transactional=True) or verify()
+        error = error or self._check_transactional(group_id, committer, offsets, knows_epochs) or verify()
         if error:
             return dict.fromkeys(offsets, int(error))
         if accepted:
@@ -163,13 +166,12 @@ class OffsetPart(GroupBase):
         group = self.groups.get(group_id)
         if group is None:
             if committer.generation >= 0:
-                is_new = not is_transactional and committer.version >= _FIRST_WITH_EPOCHS
+                is_new = committer.version >= _FIRST_WITH_EPOCHS
                 return ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
             return 0
         if isinstance(group, OtherGroup):
             return group.refuse_commit(
-                committer.member_id, committer.generation, knows_epochs=committer.version >= _FIRST_WITH_EPOCHS,
-                is_transactional=is_transactional,
+                committer.member_id, committer.generation, knows_epochs=committer.version >= _FIRST_WITH_EPOCHS
             )  # fmt: skip
         if committer.generation < 0 and group.is_empty:
             return 0
@@ -184,6 +186,15 @@ class OffsetPart(GroupBase):
             return ErrorCode.ILLEGAL_GENERATION
         is_waiting = group.state is State.COMPLETING_REBALANCE and not is_transactional
         return ErrorCode.REBALANCE_IN_PROGRESS if is_waiting else 0
+
+    def _check_transactional(
+        self, group_id: str, committer: Committer, offsets: Iterable[Place], knows_epochs: bool
+    ) -> int:
+        error = self._check_commit(group_id, committer, offsets, is_transactional=True)
+        is_absent = error == ErrorCode.GROUP_ID_NOT_FOUND and group_id not in self.groups
+        if not knows_epochs and (is_absent or error == ErrorCode.STALE_MEMBER_EPOCH):
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
 
     def _ids_of(self, offsets: Iterable[Place]) -> Iterable[tuple[UUID | None, Place]]:
         for place in offsets:

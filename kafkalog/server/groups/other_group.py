@@ -104,7 +104,7 @@ class OtherGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return 0 if self.members[member_id].epoch == epoch else ErrorCode.STALE_MEMBER_EPOCH
 
-    def refuse_commit(self, member_id: str, epoch: int, *, knows_epochs: bool, is_transactional: bool) -> int:
+    def refuse_commit(self, member_id: str, epoch: int, *, knows_epochs: bool) -> int:
         """Return the error code of an offset commit, as a broker rejects it.
 
         A commit that a broker accepts, from a member in its epoch or from any client while the group is empty, is
@@ -113,8 +113,6 @@ class OtherGroup:
         if self.kind is Kind.SHARE:
             return ErrorCode.GROUP_ID_NOT_FOUND
         error = self.check_member(member_id, epoch)
-        if is_transactional and error == ErrorCode.STALE_MEMBER_EPOCH:
-            return ErrorCode.ILLEGAL_GENERATION
-        if error != ErrorCode.UNKNOWN_MEMBER_ID and not is_transactional and not knows_epochs:
+        if error != ErrorCode.UNKNOWN_MEMBER_ID and not knows_epochs:
             return ErrorCode.UNSUPPORTED_VERSION
         return error or ErrorCode.UNKNOWN_MEMBER_ID

@@ -29,6 +29,7 @@ _COORDINATORS: Final = (
 CONTROLLERS: Final = (
     "alter_client_quotas", "alter_configs", "alter_user_scram_credentials", "create_acls", "create_partitions",
     "create_topics", "delete_acls", "delete_topics", "incremental_alter_configs",
+    "update_features",
 )  # fmt: skip
 REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
     **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(CONTROLLERS, NotController),

@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from kafkalog.server.node.parts import Part
     from kafkalog.server.node.topics import Topics
     from kafkalog.server.quorum.quorum import Quorum
+    from kafkalog.server.replica.dir_moves import DirMoves
     from kafkalog.server.replica.replica_manager import ReplicaManager
     from kafkalog.server.requests.context import RequestContext
     from kafkalog.server.security.authorizer import Authorizer
     from kafkalog.server.security.credentials import Credentials
     from kafkalog.server.security.quotas import Quotas
     from kafkalog.server.settings.dynamic import DynamicSettings
+    from kafkalog.server.settings.features import NodeFeatures
     from kafkalog.server.txns.coordinator import TransactionCoordinator
     from kafkalog.server.txns.producer_ids import ProducerIds
     from kafkalog.server.wire.ranges import Pieces
@@ -57,16 +59,19 @@ class Node:
     """One server, between `start` and `stop`; used only in the loop's thread.
 
     Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `groups`, `transactions`, `leading`,
-    `following`, `authorizer`, `credentials`, `quotas`, `dynamic`.
+    `following`, `authorizer`, `credentials`, `quotas`, `dynamic`,
+    `features`, `moves`.
     """
 
     authorizer: Authorizer
     credentials: Credentials
     quotas: Quotas
     dynamic: DynamicSettings
+    features: NodeFeatures
     quorum: Quorum
     topics: Topics
     replicas: ReplicaManager
+    moves: DirMoves
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     leading: Leading

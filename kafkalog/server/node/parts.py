@@ -24,12 +24,14 @@ class Part(Protocol):
 # attribute of the node -> the module whose `make(node)` creates it; a part may use those above it
 PARTS: Final = {
     "dynamic": "kafkalog.server.settings.dynamic",
+    "features": "kafkalog.server.settings.features",
     "authorizer": "kafkalog.server.security.authorizer",
     "credentials": "kafkalog.server.security.credentials",
     "quotas": "kafkalog.server.security.quotas",
     "topics": "kafkalog.server.node.topics",
     "quorum": "kafkalog.server.quorum.quorum",
     "replicas": "kafkalog.server.replica.replica_manager",
+    "moves": "kafkalog.server.replica.dir_moves",
     "groups": "kafkalog.server.groups.coordinator",
     "transactions": "kafkalog.server.txns.coordinator",
     "leading": "kafkalog.server.node.leading",

@@ -106,7 +106,7 @@ class HandOver:
     @property
     def _changing(self) -> tuple[Changing, ...]:
         node = self._node
-        return node.topics, node.dynamic, node.credentials.file
+        return node.topics, node.dynamic, node.features, node.credentials.file
 
     def _check_change(self) -> None:
         if self._node.quorum.is_handing_over:

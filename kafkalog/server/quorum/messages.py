@@ -186,7 +186,7 @@ def describe_row(state: QuorumState, changes: int, ends: Mapping[int, int]) -> T
     `ends` has that number for each voter, -1 if unknown.
     """
     return {
-        "partition_index": WHOLE.partition, "error_code": 0, "error_message": None, "leader_id": state.leader,
+        "partition_index": WHOLE.partition, "error_code": 0, "error_message": "", "leader_id": state.leader,
         "leader_epoch": state.term, "high_watermark": changes, "observers": (),
         "current_voters": [
             {"replica_id": one, "replica_directory_id": None, "log_end_offset": end} for one, end in ends.items()

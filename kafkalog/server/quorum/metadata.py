@@ -1,4 +1,5 @@
-"""The shared metadata of a set besides topics, as one snapshot: ACLs, quotas, users, node and group settings.
+"""The shared metadata of a set besides topics, as one snapshot: ACLs, quotas, users, node and group settings,
+features.
 
 Nodes fetch it with FetchSnapshot, in parts. It contains password verifiers and goes only to nodes of the set: if there
 are users, over TLS or within one machine. Its id is the number of changes and the leader's term. If it changes
@@ -15,6 +16,7 @@ from kafkalog.server.client.errors import PeerRefused
 from kafkalog.server.quorum.messages import WHOLE
 from kafkalog.server.quorum.version_file import VersionFile, Versions
 from kafkalog.server.security.state import SecurityState, format_state, parse_state
+from kafkalog.server.settings.features import Features, features_tree, parse_features
 
 if TYPE_CHECKING:
     from kafkalog.server.client.connection import PeerConnection
@@ -41,6 +43,7 @@ class SharedMetadata(NamedTuple):
     settings: dict[str, str]
     groups: dict[str, dict[str, str]]
     versions: Versions
+    features: Features | None  # None from a node of an earlier version
 
 
 def content_of(node: Node) -> bytes:
@@ -52,6 +55,7 @@ def content_of(node: Node) -> bytes:
         "security": json.loads(format_state(node.credentials.file.state)),
         "settings": dict(dynamic.everywhere),
         "groups": {name: dict(dynamic.of_group(name)) for name in dynamic.groups()},
+        "features": features_tree(node.features.current),
     }
     return json.dumps(tree).encode()
 
@@ -66,7 +70,8 @@ def read_content(content: bytes) -> SharedMetadata:
     if not _is_text(settings) or not isinstance(groups, dict) or not all(_is_text(one) for one in groups.values()):
         raise ValueError("the leader's settings are not pairs of strings")
     versions = VersionFile.parse(json.dumps(data.get("metadata")).encode())
-    return SharedMetadata(parse_state(json.dumps(data.get("security")).encode()), settings, groups, versions)
+    features = parse_features(data["features"]) if "features" in data else None
+    return SharedMetadata(parse_state(json.dumps(data.get("security")).encode()), settings, groups, versions, features)
 
 
 def _is_text(values: object) -> TypeGuard[dict[str, str]]:
@@ -131,3 +136,5 @@ async def take(node: Node, shared: SharedMetadata) -> None:
     if format_state(shared.security) != format_state(file.state):
         await file.change(node.run, lambda _: shared.security)
     await node.dynamic.take(shared.settings, shared.groups)
+    if shared.features is not None:
+        await node.features.take(shared.features)

@@ -113,6 +113,7 @@ class Quorum:
         self._node.topics.on_change(lambda *_: self.metadata.changed())
         self._node.credentials.file.on_change = self.metadata.changed
         self._node.dynamic.on_change = self.metadata.changed
+        self._node.features.on_change = self.metadata.changed
         self._node.topics.first_epoch = lambda: self.state.term if self.leads else 0
         self.handover.start()
         if self.state.leader == self._node.node_id or len(self.replica_set) == 1:

@@ -161,6 +161,12 @@ class ReplicaManager:
         self._partitions[key] = partition
         return partition
 
+    def moved(self, key: TopicPartition) -> None:
+        """Use the log that a partition has in another directory now."""
+        partition = self._partitions.get(key)
+        if partition is not None:
+            self._look_up(key, partition)
+
     def _assign_role(self, partition: Partition, role: Role) -> None:
         """Give one partition the role of the whole set, with a partition epoch above its current one."""
         role = role._replace(partition_epoch=partition.role.partition_epoch + 1)

@@ -118,8 +118,12 @@ def _refusal(transaction: Transaction | None, producer: ProducerEpoch) -> ErrorC
 
 
 def decide_abort(transaction: Transaction, now_ms: int) -> Transaction:
-    """Fence an open transaction and return it prepared to abort, without a request of its producer."""
-    return prepared(fenced(transaction), False, CLASSIC, now_ms)
+    """Fence an open transaction and return it prepared to abort, without a request of its producer.
+
+    Fencing has bumped the epoch, so the end does not; the client's version stays.
+    """
+    aborted = prepared(fenced(transaction), False, CLASSIC, now_ms)
+    return aborted._replace(client_version=transaction.client_version)
 
 
 def decide_end(

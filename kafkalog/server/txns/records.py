@@ -1,6 +1,7 @@
 """Records of `__transaction_state`: the key is a transactional id, the value the whole transaction.
 
-Value versions 0 and 1 are read, and 1 is written, as by a broker of 4.3.1 (format.md section 13, A10).
+Value versions 0 and 1 are read. With `transaction.version` 1 or 2 value version 1 is written, else 0, as by a broker
+(format.md section 13, A10).
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from kafkalog.types import TopicPartition
 
 TOPIC: Final = TRANSACTION_STATE
 _TYPE: Final = 0
-_VERSION: Final = 1
 _SHORT: Final = struct.Struct(">h")
 
 
@@ -46,21 +46,24 @@ def transaction_key(transactional_id: str) -> bytes:
     return _SHORT.pack(_TYPE) + encoded(KEYS[_TYPE], {"transactionalId": transactional_id}, 0)
 
 
-def transaction_value(transaction: Transaction) -> bytes:
-    """Return the value of a transaction's record. It lacks only `last_producer_epoch`, which no record has."""
-    message: dict[str, object] = {
-        "producerId": transaction.producer_id,
+def transaction_value(transaction: Transaction, version: int = 1) -> bytes:
+    """Return the value of a transaction's record. It lacks `last_producer_epoch`; version 0 has no tagged fields."""
+    tagged = {
         "previousProducerId": transaction.previous_producer_id,
         "nextProducerId": transaction.next_producer_id,
+        "clientTransactionVersion": transaction.client_version,
+    }
+    message: dict[str, object] = {
+        "producerId": transaction.producer_id,
         "producerEpoch": transaction.producer_epoch,
         "transactionTimeoutMs": transaction.timeout_ms,
         "transactionStatus": int(transaction.state),
         "transactionPartitions": _partitions(transaction),
         "transactionLastUpdateTimestampMs": transaction.update_ms,
         "transactionStartTimestampMs": transaction.start_ms,
-        "clientTransactionVersion": transaction.client_version,
+        **(tagged if version else {}),
     }
-    return _SHORT.pack(_VERSION) + encoded(VALUES[_TYPE], message, _VERSION)
+    return _SHORT.pack(version) + encoded(VALUES[_TYPE], message, version)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -102,10 +105,12 @@ def transaction_of(key: bytes, value: bytes | None) -> tuple[str, Transaction | 
     )  # fmt: skip
 
 
-def transactions_batch(entries: Iterable[tuple[str, Transaction | None]], now_ms: int) -> ReadyBatch:
+def transactions_batch(
+    entries: Iterable[tuple[str, Transaction | None]], now_ms: int, value_version: int = 1
+) -> ReadyBatch:
     """Return an uncompressed batch with a record for each id, a tombstone for None. `entries` must not be empty."""
     records = [
-        (transaction_key(name), None if transaction is None else transaction_value(transaction))
+        (transaction_key(name), None if transaction is None else transaction_value(transaction, value_version))
         for name, transaction in entries
     ]
     batch = encode_ready(records, timestamp=now_ms)

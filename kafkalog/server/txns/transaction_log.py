@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.settings.features import TRANSACTION
 from kafkalog.server.txns.records import TOPIC, read_transactions, transactions_batch
 from kafkalog.server.txns.transaction import Transaction
 from kafkalog.types import TopicPartition
@@ -135,7 +136,8 @@ class TransactionLog:
 
     def _append(self, index: int, transactions: list[Transaction], is_end: bool) -> ErrorCode:
         entries = [(one.transactional_id, None if is_end else one) for one in transactions]
-        batch = transactions_batch(entries, self._node.clock())
+        value_version = min(1, self._node.features.level(TRANSACTION))
+        batch = transactions_batch(entries, self._node.clock(), value_version)
         try:
             self._node.replicas.append_now(TopicPartition(TOPIC, index), batch, "coordinator")
         except KafkalogError as error:

@@ -1,7 +1,8 @@
 """Layouts of messages on the wire, from kio's definitions, for one version of one message at a time.
 
-kio's classes define the fields, their order, types and tags. Importing all of them takes half a second and 50 MiB, so a
-plan is created when a message of that version is first needed.
+Versions that kio lacks are changes to the version before (`_SINCE_KIO`). kio's classes define the fields, their order,
+types and tags. Importing all of them takes half a second and 50 MiB, so a plan is created when a message of that
+version is first needed.
 """
 
 from __future__ import annotations
@@ -85,13 +86,24 @@ def rows_of(
 @cache
 def request_plan(api_key: int, version: int) -> StructPlan:
     """Return the plan of a request's body. The version must be served."""
-    return _struct_plan(message_class(api_key, version, "request"))
+    return _plan(api_key, version, "request")
 
 
 @cache
 def response_plan(api_key: int, version: int) -> StructPlan:
     """Return the plan of a response's body."""
-    return _struct_plan(message_class(api_key, version, "response"))
+    return _plan(api_key, version, "response")
+
+
+def is_known_to_kio(api_key: int, version: int) -> bool:
+    """Return True if kio defines this version of a call, False if `_SINCE_KIO` does."""
+    return (api_key, version) not in _SINCE_KIO
+
+
+def _plan(api_key: int, version: int, direction: str) -> StructPlan:
+    if is_known_to_kio(api_key, version):
+        return _struct_plan(message_class(api_key, version, direction))
+    return _SINCE_KIO[api_key, version](_plan(api_key, version - 1, direction), direction)
 
 
 @cache
@@ -108,6 +120,56 @@ def message_class(api_key: int, version: int, direction: str) -> Any:
             check_packages()
             raise
     return getattr(module, "".join(part.capitalize() for part in name.split("_")) + direction.capitalize())
+
+
+def _with_fields(plan: StructPlan, plain: tuple[FieldPlan, ...]) -> StructPlan:
+    """Return the plan with other fields in place of those without a tag."""
+    names = [field.name for field in (*plain, *plan.tagged)]
+    value_type = namedtuple(plan.type.__name__, names)  # type: ignore[misc]  # names of `plain`
+    return plan._replace(type=value_type, plain=plain)
+
+
+def _in_array(plan: StructPlan, name: str, change: Callable[[StructPlan], StructPlan]) -> StructPlan:
+    """Return the plan with the structures of the array `name` changed."""
+    plain = [
+        field._replace(struct=change(field.struct)) if field.name == name and field.struct is not None else field
+        for field in plan.plain
+    ]
+    return _with_fields(plan, tuple(plain))
+
+
+def _with_topic_ids(plan: StructPlan, direction: str) -> StructPlan:
+    """TxnOffsetCommit 6 (KIP-1319): topics by id instead of by name."""
+    topic_id = FieldPlan("topic_id", "uuid", None, False, False, None, REQUIRED)
+
+    def by_id(topic: StructPlan) -> StructPlan:
+        return _with_fields(topic, tuple(topic_id if one.name == "name" else one for one in topic.plain))
+
+    return _in_array(plan, "topics", by_id)
+
+
+def _with_error_message(plan: StructPlan, direction: str) -> StructPlan:
+    """DeleteGroups 3: a message for each group; the request is that of version 2."""
+    message = FieldPlan("error_message", "string", None, False, True, None, None)
+    if direction == "request":
+        return plan
+    return _in_array(plan, "results", lambda result: _with_fields(result, (*result.plain, message)))
+
+
+def _with_cluster(plan: StructPlan, direction: str) -> StructPlan:
+    """ApiVersions 5 (KIP-1242): the cluster and the node that the client means; the response is that of version 4."""
+    if direction == "response":
+        return plan
+    cluster_id = FieldPlan("cluster_id", "string", None, False, True, None, None)
+    return _with_fields(plan, (*plan.plain, cluster_id, FieldPlan("node_id", "int32", None, False, False, None, -1)))
+
+
+_SINCE_KIO: Final[dict[tuple[int, int], Callable[[StructPlan, str], StructPlan]]] = {
+    (18, 5): _with_cluster,
+    (28, 6): _with_topic_ids,
+    (42, 3): _with_error_message,
+}
+"""Versions newer than kio's, by call: how a message differs from that of the version before."""
 
 
 @contextmanager

@@ -71,9 +71,14 @@ def response_reader(api_key: int, version: int) -> MessageReader:
     return _reader(response_plan(api_key, version))
 
 
-def strings_reader(type: Any) -> MessageReader:
-    """Return a parser, built without kio, for a flexible body of strings only, into the named tuple `type`."""
-    rows = [(name, "string", False, False, None, None, None) for name in type._fields]
+def strings_reader(
+    type: Any, *, may_be_null: frozenset[str] = frozenset(), ids: frozenset[str] = frozenset()
+) -> MessageReader:
+    """Return a parser, built without kio, for a flexible body of strings and the numbers `ids`, into `type`."""
+    rows = [
+        (name, "i32" if name in ids else "string", False, name in may_be_null, None, None, None)
+        for name in type._fields
+    ]
     return MessageReader(type, True, rows, _DIALECT)
 
 

@@ -1,7 +1,6 @@
 """The calls that are served and their versions, and the ApiVersions response.
 
-The ranges are those of a 4.3.1 broker (FLOW-25) for the calls served here. No features are offered: with
-`transaction.version` 2 a producer leaves out calls that its version of Produce may still need.
+The ranges are those of a 4.4.0 broker (FLOW-25) for the calls served here.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _ROWS = (
     Api(15, "describe_groups", 0, 6, 5),
     Api(16, "list_groups", 0, 5, 3),
     Api(17, "sasl_handshake", 0, 1, NO_FLEXIBLE),
-    Api(18, "api_versions", 0, 4, 3),
+    Api(18, "api_versions", 0, 5, 3),
     Api(19, "create_topics", 2, 7, 5),
     Api(20, "delete_topics", 1, 6, 4),
     Api(21, "delete_records", 0, 2, 2),
@@ -65,18 +64,24 @@ _ROWS = (
     Api(25, "add_offsets_to_txn", 0, 4, 3),
     Api(26, "end_txn", 0, 5, 3),
     Api(27, "write_txn_markers", 1, 2, 1),
-    Api(28, "txn_offset_commit", 0, 5, 3),
+    Api(28, "txn_offset_commit", 0, 6, 3),
     Api(29, "describe_acls", 1, 3, 2),
     Api(30, "create_acls", 1, 3, 2),
     Api(31, "delete_acls", 1, 3, 2),
     Api(32, "describe_configs", 1, 4, 4),
     Api(33, "alter_configs", 0, 2, 2),
+    Api(34, "alter_replica_log_dirs", 1, 2, 2),
     Api(35, "describe_log_dirs", 1, 5, 2),
     Api(36, "sasl_authenticate", 0, 2, 2),
     Api(37, "create_partitions", 0, 3, 2),
-    Api(42, "delete_groups", 0, 2, 2),
+    Api(38, "create_delegation_token", 1, 3, 2),
+    Api(39, "renew_delegation_token", 1, 2, 2),
+    Api(40, "expire_delegation_token", 1, 2, 2),
+    Api(41, "describe_delegation_token", 1, 3, 2),
+    Api(42, "delete_groups", 0, 3, 2),
     Api(43, "elect_leaders", 0, 2, 2),
     Api(44, "incremental_alter_configs", 0, 1, 1),
+    Api(45, "alter_partition_reassignments", 0, 1, 0),
     Api(46, "list_partition_reassignments", 0, 0, 0),
     Api(47, "offset_delete", 0, 0, NO_FLEXIBLE),
     Api(48, "describe_client_quotas", 0, 1, 1),
@@ -87,10 +92,12 @@ _ROWS = (
     Api(53, "begin_quorum_epoch", 0, 1, 1),
     Api(54, "end_quorum_epoch", 0, 1, 1),
     Api(55, "describe_quorum", 0, 2, 0),
+    Api(57, "update_features", 0, 2, 0),
     Api(58, "envelope", 0, 0, 0),
     Api(59, "fetch_snapshot", 0, 1, 0),
     Api(60, "describe_cluster", 0, 2, 0),
     Api(61, "describe_producers", 0, 0, 0),
+    Api(64, "unregister_broker", 0, 0, 0),
     Api(65, "describe_transactions", 0, 0, 0),
     Api(66, "list_transactions", 0, 2, 0),
     Api(68, "consumer_group_heartbeat", 0, 1, 0),
@@ -99,12 +106,31 @@ _ROWS = (
     Api(75, "describe_topic_partitions", 0, 0, 0),
 )
 APIS = {row.key: row for row in _ROWS}
-OF_A_SET = frozenset({52, 53, 54, 55, 58, 59})
+OF_A_SET = frozenset({52, 53, 54, 58, 59})
 """Calls that are served only in a replica set."""
 ALONE = {key: api for key, api in APIS.items() if key not in OF_A_SET}
 
 
-def api_versions_body(version: int, apis: dict[int, Api], error_code: int = 0, throttle_ms: int = 0) -> bytes:
+class OfferedFeatures(NamedTuple):
+    """Features in ApiVersions (KIP-584): (name, lowest, highest level), (name, level in effect), the epoch of these."""
+
+    supported: tuple[tuple[str, int, int], ...] = ()
+    finalized: tuple[tuple[str, int], ...] = ()
+    epoch: int = -1
+
+
+NO_FEATURES = OfferedFeatures()
+_FIRST_WITH_ZERO = 4
+"""First version that may name a feature whose lowest level is 0."""
+
+
+def api_versions_body(
+    version: int,
+    apis: dict[int, Api],
+    error_code: int = 0,
+    throttle_ms: int = 0,
+    features: OfferedFeatures = NO_FEATURES,
+) -> bytes:
     """Return the body of an ApiVersions response (KIP-35, KIP-511), without kio, as it is a client's first request.
 
     The response to an unknown version is of version 0, with error 35 and the range of this call only.
@@ -117,7 +143,24 @@ def api_versions_body(version: int, apis: dict[int, Api], error_code: int = 0, t
         body = struct.pack(">hi", error_code, len(rows)) + b"".join(struct.pack(">3h", *row) for row in rows)
         return body if version == 0 else body + struct.pack(">i", throttle_ms)
     body = struct.pack(">h", error_code) + unsigned_varint(len(rows) + 1)
-    return body + b"".join(struct.pack(">3hB", *row, 0) for row in rows) + struct.pack(">iB", throttle_ms, 0)
+    body += b"".join(struct.pack(">3hB", *row, 0) for row in rows) + struct.pack(">i", throttle_ms)
+    tags = {} if error_code else _feature_tags(version, features)
+    fields = [unsigned_varint(tag) + unsigned_varint(len(data)) + data for tag, data in tags.items()]
+    return body + unsigned_varint(len(fields)) + b"".join(fields)
+
+
+def _feature_tags(version: int, features: OfferedFeatures) -> dict[int, bytes]:
+    """Return the tagged fields of the features: supported, epoch, in effect."""
+    if features.epoch < 0:
+        return {}
+    supported = [row for row in features.supported if row[1] or version >= _FIRST_WITH_ZERO]
+    finalized = [(name, level, level) for name, level in features.finalized]
+    return {0: _levels(supported), 1: struct.pack(">q", features.epoch), 2: _levels(finalized)}
+
+
+def _levels(rows: list[tuple[str, int, int]]) -> bytes:
+    parts = [unsigned_varint(len(name) + 1) + name.encode() + struct.pack(">2hB", *two, 0) for name, *two in rows]
+    return unsigned_varint(len(rows) + 1) + b"".join(parts)
 
 
 def unsigned_varint(value: int) -> bytes:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from kafkalog._core.batch.scan import scan
 from kafkalog._core.log.txns import AbortedRanges
 from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.records.unpacked_limit import check_unpacked, limit_of
 from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.log_parts.watermark import HighWatermark
@@ -150,6 +152,9 @@ class LogReader:
         Another `isolation` replaces the log end by its bound, and records at or after it are not found (PART-8).
         """
         found = self._retry_if_truncated(lambda: self._offset_for_time(self._core.state, timestamp))
+        most_bytes = limit_of(self._core.config)
+        if most_bytes is not None and found is not None and found.timestamp >= 0:
+            self._check_unpacked(found.offset, most_bytes)
         if isolation == "log_end":
             return found
         return bounded(found, timestamp, self.readable_end(isolation).message_offset)
@@ -159,6 +164,13 @@ class LogReader:
             return offset_for_time(state, timestamp, -1, -1)
         epochs = self._core.epochs
         return offset_for_time(state, timestamp, epochs.epoch_for(state.log_start_offset), epochs.latest_epoch)
+
+    def _check_unpacked(self, offset: int, most_bytes: int) -> None:
+        """Raise InvalidRecord if a record that a look-up had to decompress, up to `offset`, has more than that."""
+        records = self.read(offset, 1).records
+        data = records.read()
+        table = scan(data, base_position=records.position)
+        check_unpacked(data, table, most_bytes, records.position, records.path, last_offset=offset)
 
     def convert_to_offset_metadata(self, offset: int) -> LogOffsetMetadata:
         """Return the position of the batch that holds `offset`; the offset alone outside the log (LOG-85)."""

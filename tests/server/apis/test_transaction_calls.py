@@ -106,7 +106,7 @@ def test_offsets_count_once_the_transaction_is_committed(tmp_path: Path, version
     async def work(node: Node) -> None:
         producer = await init_producer(node)
         assert await commit_offsets(node, producer, version, "none") == 49
-        assert await commit_offsets(node, producer, version, topic="none") == 3
+        assert await commit_offsets(node, producer, version, topic="none") == (3 if version < 6 else 100)
         if version < 5:
             assert await commit_offsets(node, producer, version) == (48 if version < 4 else 120)
             assert await add_offsets(node, producer, min(version, 4)) == 0
@@ -120,6 +120,42 @@ def test_offsets_count_once_the_transaction_is_committed(tmp_path: Path, version
         assert await commit_offsets(node, again, version, at=9) == 0
         assert (await end_transaction(node, again, committed=False)).error_code == 0
         assert await fetch_committed(node, stable=True) == (5, 0)
+
+    with_node(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_offsets_of_absent_groups_and_late_members(tmp_path: Path, version: int) -> None:
+    """KIP-1319: version 6 has errors of its own for them; all places of the answer are those of the request."""
+
+    async def commit(node: Node, producer: Any, group: str, member: str, epoch: int) -> Any:
+        known = node.topics.get("t")
+        assert known is not None
+        partitions = [
+            {"partition_index": index, "committed_offset": 5, "committed_metadata": None} for index in (7, 0, 0)
+        ]
+        name = {"name": "t"} if version < 6 else {"topic_id": known.id}
+        fields = {
+            "transactional_id": "x", "group_id": group, "producer_id": producer.producer_id, "generation_id": epoch,
+            "producer_epoch": producer.producer_epoch, "member_id": member, "group_instance_id": None,
+            "topics": [{**name, "partitions": partitions}],
+        }  # fmt: skip
+        answer = await call(node, "txn_offset_commit", version, fields)
+        return tuple(answer.topics[0].partitions)
+
+    async def work(node: Node) -> None:
+        producer = await init_producer(node)
+        absent = 22 if version < 6 else 69
+        assert await commit(node, producer, "absent", "m", 3) == ((7, 3), (0, absent), (0, absent))
+        heartbeat = {
+            "group_id": "c", "member_id": "m", "member_epoch": 0, "rebalance_timeout": 1000, "topic_partitions": [],
+            "subscribed_topic_names": ["t"],
+        }  # fmt: skip
+        joined = await call(node, "consumer_group_heartbeat", 1, heartbeat)
+        late = 22 if version < 6 else 113
+        assert await commit(node, producer, "c", "m", joined.member_epoch + 1) == ((7, 3), (0, late), (0, late))
+        assert await commit(node, producer, "c", "m", joined.member_epoch) == ((7, 3), (0, 0), (0, 0))
+        assert await commit(node, producer, "c", "other", joined.member_epoch) == ((7, 3), (0, 25), (0, 25))
 
     with_node(tmp_path, work)
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.server.node.node import Node
@@ -66,13 +67,22 @@ async def commit_offsets(
     node: Node, producer: Any, version: int = 3, name: str = "x", topic: str = "t", at: int = 5
 ) -> int:
     partition = {"partition_index": 0, "committed_offset": at, "committed_metadata": "m"}
+    row = {**_named(node, topic, version), "partitions": [partition]}
     fields = {
         "transactional_id": name, "group_id": "g", "producer_id": producer.producer_id,
-        "producer_epoch": producer.producer_epoch, "topics": [{"name": topic, "partitions": [partition]}],
+        "producer_epoch": producer.producer_epoch, "topics": [row],
     }  # fmt: skip
     response = await call(node, "txn_offset_commit", version, fields)
     code: int = response.topics[0].partitions[0].error_code
     return code
+
+
+def _named(node: Node, topic: str, version: int) -> dict[str, object]:
+    """The topic by its name, or by its id from version 6 on; an unknown one has an id that no topic has."""
+    if version < 6:
+        return {"name": topic}
+    known = node.topics.get(topic)
+    return {"topic_id": UUID(int=7) if known is None else known.id}
 
 
 async def add_offsets(node: Node, producer: Any, version: int = 3, name: str = "x") -> int:

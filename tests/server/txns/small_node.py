@@ -10,6 +10,7 @@ from typing import Any
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import UnknownTopicOrPartition
 from kafkalog.manager.log_manager import LogManager
+from kafkalog.server.settings.features import TRANSACTION
 from kafkalog.server.txns.coordinator import TransactionCoordinator
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
@@ -36,6 +37,8 @@ class SmallNode:
         self.groups_are_loaded = asyncio.Event()
         self.groups_are_loaded.set()
         self.quorum = SimpleNamespace(replica_set=None)
+        self.levels = {TRANSACTION: 2}
+        self.features = SimpleNamespace(level=lambda name: self.levels.get(name, 0))
         self.topics = SimpleNamespace(get=self._topic, ensure_internal=self._ensure_internal)
         self.replicas = SimpleNamespace(
             partition=self._partition, append_now=self._append_now, settled=self._settled

@@ -65,12 +65,13 @@ def test_an_empty_transaction_has_no_partitions_at_all() -> None:
     assert value == body + b"\1\0\x08" + struct.pack(">q", 7)
 
 
-def test_version_0_is_read() -> None:
+def test_version_0_is_read_and_written() -> None:
     value = struct.pack(">hqhib", 0, 7, 2, 1000, 1) + struct.pack(">ih", 1, 1) + b"t"
     value += struct.pack(">iii", 2, 0, 5) + struct.pack(">qq", 20, 10)
     found = transaction_of(transaction_key("x"), value)[1]
     parts = frozenset([TopicPartition("t", 0), TopicPartition("t", 5)])
     assert found == Transaction("x", 7, 2, 1000, S.ONGOING, parts, 10, 20)
+    assert transaction_value(found._replace(previous_producer_id=3, client_version=2), 0) == value
 
 
 @pytest.mark.skipif(not (GOLDEN / "logdir.tar.gz").exists(), reason="no recorded directory")

@@ -12,6 +12,7 @@ import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeClusterResult;
+import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -20,6 +21,7 @@ import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.ScramCredentialInfo;
 import org.apache.kafka.clients.admin.ScramMechanism;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.admin.UserScramCredentialDeletion;
 import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -55,6 +57,7 @@ final class AdminOperations {
         ALL.put("admin_log_dirs", AdminOperations::logDirs);
         ALL.put("admin_transactions", AdminOperations::transactions);
         ALL.put("admin_cluster", AdminOperations::cluster);
+        ALL.put("admin_features", AdminOperations::features);
     }
 
     private AdminOperations() { }
@@ -190,6 +193,21 @@ final class AdminOperations {
                 one.coordinatorEpoch().orElse(0))).all());
             same(3L, kit.get(kit.admin.listOffsets(Map.of(kit.at(0), OffsetSpec.latest())).all()).get(kit.at(0)).offset());
         }
+    }
+
+    private static void features(Kit kit) throws Exception {
+        String name = "transaction.version";
+        same(2, level(kit, name));
+        FeatureUpdate down = new FeatureUpdate((short) 1, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE);
+        kit.get(kit.admin.updateFeatures(Map.of(name, down), new UpdateFeaturesOptions()).all());
+        same(1, level(kit, name));
+        FeatureUpdate up = new FeatureUpdate((short) 2, FeatureUpdate.UpgradeType.UPGRADE);
+        kit.get(kit.admin.updateFeatures(Map.of(name, up), new UpdateFeaturesOptions()).all());
+        same(2, level(kit, name));
+    }
+
+    private static int level(Kit kit, String feature) throws Exception {
+        return kit.get(kit.admin.describeFeatures().featureMetadata()).finalizedFeatures().get(feature).maxVersionLevel();
     }
 
     private static void cluster(Kit kit) throws Exception {

@@ -39,9 +39,6 @@ public final class Main {
     public static void main(String[] unused) throws Exception {
         PrintStream answers = System.out;
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        Exit.setExitProcedure((status, message) -> end(status));
-        Exit.setHaltProcedure((status, message) -> end(status));
-        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
         PrintStream kept = new PrintStream(SAID, true, StandardCharsets.UTF_8);
         System.setOut(kept);
         System.setErr(kept);
@@ -54,6 +51,15 @@ public final class Main {
 
     /** What the tool that runs wants done as the process ends. */
     private static final List<Runnable> HOOKS = new ArrayList<>();
+
+    /** What keeps a tool from ending the process; not loaded where only clients are, which may be of a later version. */
+    private static final class Ends {
+        static void prevent() {
+            Exit.setExitProcedure((status, message) -> end(status));
+            Exit.setHaltProcedure((status, message) -> end(status));
+            Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
+        }
+    }
 
     private static void end(int status) {
         if (firstStatus == null) {
@@ -90,6 +96,7 @@ public final class Main {
         List<String> arguments = new ArrayList<>();
         command.get("arguments").forEach(one -> arguments.add(one.asText()));
         java.io.InputStream input = System.in;
+        Ends.prevent();
         firstStatus = null;
         SAID.reset();
         HOOKS.clear();

@@ -1,0 +1,85 @@
+"""AlterPartitionReassignments (KIP-455): success where nothing moves. Every node has a copy of every partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
+from kafkalog.server.security.acls import Operation
+
+if TYPE_CHECKING:
+    from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
+
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.topics import Topic
+
+_GIVEN: Final = "The manual partition assignment includes"
+Outcome = tuple[ErrorCode, str | None]
+
+
+async def handle(node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Answer:
+    """Return an error code and message for each partition."""
+    if not node.authorizer.allows_cluster(context, Operation.ALTER):
+        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    nodes = [node.node_id] if node.quorum.replica_set is None else sorted(node.quorum.own_set.ids)
+    turns = CooperativeYield()
+    rows: list[dict[str, object]] = []
+    for one in request.topics:
+        topic = node.topics.get(one.name)
+        partitions = []
+        for row in one.partitions:
+            await turns.row()
+            code, message = _outcome(one.name, topic, row.partition_index, row.replicas, nodes)
+            partitions.append(
+                {"partition_index": row.partition_index, "error_code": code, "error_message": message}
+            )
+        rows.append({"name": one.name, "partitions": partitions})
+    return _answer(context, request, ErrorCode.NONE, None if rows else "", rows)
+
+
+def _outcome(
+    name: str, topic: Topic | None, partition: int, replicas: Sequence[int] | None, nodes: Sequence[int]
+) -> Outcome:
+    """Return the result of a request for one partition; replicas of None end a move that is in progress."""
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
+    if not 0 <= partition < topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{partition}."
+    if replicas is None:
+        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
+    problem = refusal_of(replicas, nodes)
+    return (ErrorCode.NONE, None) if problem is None else (ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def refusal_of(replicas: Sequence[int], nodes: Sequence[int]) -> str | None:
+    """Return why the replicas cannot be those of a partition; None if they are all nodes, in any order."""
+    if not replicas:
+        return f"{_GIVEN} an empty replica list."
+    before = None
+    for replica in sorted(replicas):
+        if replica not in nodes:
+            return f"{_GIVEN} broker {replica}, but no such broker is registered."
+        if replica == before:
+            return f"{_GIVEN} the broker {replica} more than once."
+        before = replica
+    if len(replicas) < len(nodes):
+        missing = ", ".join(str(one) for one in nodes if one not in replicas)
+        return f"{_GIVEN} only {len(replicas)} of the {len(nodes)} brokers: every broker has a copy, also {missing}."
+    return None
+
+
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+    """Return the error at the top level, and no rows."""
+    return _answer(context, request, error_code, message, [])
+
+
+def _answer(
+    context: RequestContext, request: object, error_code: int, message: str | None, rows: list[dict[str, object]]
+) -> Answer:
+    return {
+        "throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message, "responses": rows,
+        "allow_replication_factor_change": getattr(request, "allow_replication_factor_change", True),
+    }  # fmt: skip

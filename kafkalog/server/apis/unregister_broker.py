@@ -1,0 +1,32 @@
+"""UnregisterBroker (KIP-919): forget a node that is gone. There are none here: a set has the nodes of its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.security.acls import Operation
+
+if TYPE_CHECKING:
+    from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+
+    from kafkalog.server.node.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: UnregisterBrokerRequest) -> Answer:
+    """Return that the node is not registered; a node of the set stays in it, which its settings decide."""
+    if not node.authorizer.allows_cluster(context, Operation.ALTER):
+        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    number = request.broker_id
+    known = (node.node_id,) if node.quorum.replica_set is None else node.quorum.own_set.ids
+    if number in known:
+        message = f"Broker ID {number} cannot be unregistered: its settings make it a part of the cluster"
+        return refused(node, context, request, ErrorCode.POLICY_VIOLATION, message)
+    message = f"Broker ID {number} is not currently registered"
+    return refused(node, context, request, ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+
+
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+    """Return the error."""
+    return {"throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message}

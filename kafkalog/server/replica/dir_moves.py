@@ -1,0 +1,155 @@
+"""Moves of partitions between the data directories of a node (KIP-113): a future log is filled, then takes over.
+
+    request -> future log -> copy in the background -> hold appends -> copy the rest -> swap
+A future log that a stop or crash left behind is filled further by the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.batch.scan import scan
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
+from kafkalog.manager.placement import find_directory
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.node.parts import Part
+
+if TYPE_CHECKING:
+    from kafkalog.manager.data_directory import DataDirectory
+    from kafkalog.server.node.node import Node
+    from kafkalog.storage.log import UnifiedLog
+    from kafkalog.types import TopicPartition
+
+_LOG: Final = logging.getLogger(__name__)
+CHUNK_BYTES: Final = 1 << 20
+_ANY_EPOCH: Final = 2**31 - 1
+_RETRY_MS: Final = 100
+_SHORT_MS: Final = 1
+
+
+def copy_chunk(current: UnifiedLog, future: UnifiedLog) -> bool:
+    """Copy the next part of a log into its future log; return False if that has all the log had at the call.
+
+    A future log that reaches beyond the current one, or ends before its start, is cut first.
+    """
+    end = current.log_end_offset
+    if future.log_end_offset < current.log_start_offset:
+        # the log may start inside a batch, which is copied whole
+        table = scan(current.read(current.log_start_offset, 1).records.read())
+        begin = min(table.first_offset, current.log_start_offset) if len(table) else current.log_start_offset
+        if future.log_end_offset < begin:
+            future.truncate_fully_and_start_at(begin)
+    elif future.log_end_offset > current.log_end_offset:
+        future.truncate_to(current.log_end_offset)
+    if future.log_end_offset < current.log_end_offset:
+        data = current.read(max(future.log_end_offset, current.log_start_offset), CHUNK_BYTES).records.read()
+        future.append_as_follower(bytearray(data), _ANY_EPOCH)
+    future.update_high_watermark(min(current.high_watermark, future.log_end_offset))
+    future.maybe_increment_log_start_offset(min(current.log_start_offset, future.high_watermark))
+    return bool(future.log_end_offset < end)
+
+
+class DirMoves(Part):
+    """The moves in progress. Only for the event loop's thread."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
+
+    async def start(self) -> None:
+        """Go on with the moves that were in progress when the node stopped."""
+        if not self._node.is_read_only:
+            for key in self._node.store.future_logs:
+                self._begin(key)
+
+    async def stop(self) -> None:
+        """Stop copying. The future logs stay, for the next start."""
+        for task in tuple(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def move(self, key: TopicPartition, path: str) -> ErrorCode:
+        """Begin to move a partition to a data directory, or give up its move if it lies there already."""
+        store = self._node.store
+        try:
+            target = find_directory(store.directories, path)
+        except IllegalArgument:
+            target = None
+        if target is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if not target.is_online:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        try:
+            self._node.replicas.find(key)
+            return await self._move_to(key, target)
+        except KafkalogError as error:
+            _LOG.warning("%s cannot be moved to %s: %s", key, path, error)
+            return ErrorCode(code_of(error))
+
+    async def _move_to(self, key: TopicPartition, target: DataDirectory) -> ErrorCode:
+        store, run = self._node.store, self._node.run
+        log, future = store.get(key), store.get(key, is_future=True)
+        if future is not None and store.directory_of(future) is not target:
+            await self._give_up(key)
+            future = None
+        if log is not None and store.directory_of(log) is not target and future is None:
+            await run(store.get_or_create, key, is_future=True, directory=target.path)
+            self._begin(key)
+        elif future is not None and key not in self._tasks:  # an error had ended the move
+            self._begin(key)
+        return ErrorCode.NONE
+
+    async def _give_up(self, key: TopicPartition) -> None:
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await self._node.run(self._node.store.delete, key, is_future=True)
+
+    def _begin(self, key: TopicPartition) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(key))
+        self._tasks[key] = task
+        task.add_done_callback(lambda done: self._tasks.pop(key, None) if self._tasks.get(key) is done else None)
+
+    async def _run(self, key: TopicPartition) -> None:
+        try:
+            while not await self._step(key):
+                pass
+        except KafkalogError as error:
+            _LOG.error("the move of %s to another directory is given up: %s", key, error)
+        except Exception:
+            _LOG.exception("the move of %s to another directory is given up", key)
+
+    async def _step(self, key: TopicPartition) -> bool:
+        """Copy what there is, then swap the logs; return True if the move is over."""
+        node, store = self._node, self._node.store
+        log, future = store.get(key), store.get(key, is_future=True)
+        if log is None or future is None:  # deleted meanwhile
+            return True
+        while await node.run(copy_chunk, log, future):
+            pass
+        await node.run(future.flush)
+        if node.quorum.is_handing_over:  # it holds the appends itself
+            await asyncio.sleep(_RETRY_MS / 1000)
+            return False
+        node.replicas.hold_writes()
+        try:
+            while node.replicas.is_appending:
+                await asyncio.sleep(_SHORT_MS / 1000)
+            while future.log_end_offset != log.log_end_offset:
+                copy_chunk(log, future)
+            store.replace_with_future(key)
+        except IllegalState as error:  # another thread appended: the rest is copied next
+            _LOG.debug("%s is not swapped yet: %s", key, error)
+            return False
+        finally:
+            node.replicas.release_writes()
+        node.replicas.moved(key)
+        return True
+
+
+def make(node: Node) -> DirMoves:
+    """Create the moves of a node."""
+    return DirMoves(node)
