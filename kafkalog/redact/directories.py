@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.clean.redact_rows import EMPTY, TOMBSTONE
 from kafkalog.config.topic import LogConfig
@@ -25,7 +25,11 @@ from kafkalog.tools.offline_survey import OfflineSurvey
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
+if TYPE_CHECKING:
+    from kafkalog.redact.tiered import InStore
+
 _REMOTE = "remote.storage.enable"
+_UNSEARCHED = "segments in remote storage, which may hold such records; name their store: --tiered FILE"
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ def redact(
     erase_key: bool = False,
     remove_kept: bool = False,
     key_index: Path | None = None,
+    tiered: Path | None = None,
     apply: bool = False,
     progress: Advance = lambda size: None,
     fs: FileSystem = OS,
@@ -73,7 +78,8 @@ def redact(
     in a compacted topic and else empty. Headers go in both; keys go with `erase_key`. Offsets, timestamps, producers,
     transactions, format and codec stay. `remove_kept` removes records that recovery kept, if they may be wanted.
     `key_index` is the directory of key indexes, by default they lie beside the segments. `progress` is called with the
-    bytes of each segment searched.
+    bytes of each segment searched. `tiered` is the store with the topic's tiered segments: its URL, or a file that
+    describes it. They are searched, and those with wanted records are reported as `held`: they cannot be rewritten.
 
     Without `apply` nothing is locked or changed, and a broker may run. With it the data directory is locked, and each
     segment with such records is replaced: an error or a crash leaves every record as it was or redacted, and another
@@ -87,9 +93,9 @@ def redact(
     >>> print(redact(log.path, "orders", keys=[b"u-1"], change="empty").summary())
     1 record in 1 segment of 1 partition, ... bytes to rewrite, with empty: nothing was changed, give --apply
     """
-    _check_topic(topic)
+    check_topic(topic)
     wanted = Wanted.of(keys, offsets or {}, where, typed or {})
-    _check_offsets(wanted, partitions)
+    check_offsets(wanted, partitions)
     survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)
     config = survey.config_of(topic)
     is_known = survey.known.settings_of(topic) is not None
@@ -103,20 +109,35 @@ def redact(
         if not partitions or one.topic_partition.partition in partitions
     ]  # fmt: skip
     _check_partitions(topic, {plan.place.topic_partition.partition for plan in plans}, {*partitions, *wanted.offsets})
+    in_store = [] if tiered is None else _search_tiered(plans, tiered, fs, progress)
     if apply:
         done = in_locked_directories(
             plans, lambda log_dir, plan: _redact(log_dir, plan, remove_kept, fs, clock, progress), fs
         )
     else:
         done = [_look(plan, fs, progress) for plan in plans]
-    left = sum(one.left for one in done) if apply else None
-    segments = tuple(segment for one in done for segment in one.segments)
-    copies = [copy for one in done for copy in one.copies]
-    if str((survey.known.settings_of(topic) or {}).get(_REMOTE)).lower() == "true":
-        copies.append(Copy(topic, "segments in remote storage"))
+    is_tiered = str((survey.known.settings_of(topic) or {}).get(_REMOTE)).lower() == "true"
+    unsearched = _UNSEARCHED if is_tiered and tiered is None else None
+    held = tuple(segment for one in in_store for segment in one.held)
+    left = None if not apply or unsearched else sum(one.left for one in done) + sum(one.records for one in held)
     return RedactReport(
-        segments, _missing(plans, done, wanted), tuple(copies), len(plans), made.name, apply, left
-    )
+        tuple(segment for one in done for segment in one.segments), _missing(plans, done, in_store, wanted),
+        tuple(copy for copies in (*(one.copies for one in done), *(one.copies for one in in_store)) for copy in copies),
+        len(plans), made.name, apply, left, held=held, unsearched=unsearched,
+    )  # fmt: skip
+
+
+def _search_tiered(
+    plans: Sequence[RedactPlan], tiered: Path, fs: FileSystem, progress: Advance
+) -> list[InStore]:
+    """Search the tiered segments of each plan's partition."""
+    from kafkalog.redact.tiered import TieredSearch
+
+    store = TieredSearch(tiered, [plan.directory for plan in plans], fs)
+    try:
+        return [store.run(plan.place, plan.wanted, plan.change, progress) for plan in plans]
+    finally:
+        store.close()
 
 
 def change_of(name: str | None, erase_key: bool, config: LogConfig, is_known: bool) -> Change:
@@ -136,7 +157,7 @@ def change_of(name: str | None, erase_key: bool, config: LogConfig, is_known: bo
     return Change(value, erase_key)
 
 
-def _check_topic(topic: str) -> None:
+def check_topic(topic: str) -> None:
     """Raise IllegalArgument for an internal topic."""
     if topic in INTERNAL_TOPICS:
         raise IllegalArgument(
@@ -145,7 +166,8 @@ def _check_topic(topic: str) -> None:
         )
 
 
-def _check_offsets(wanted: Wanted, partitions: Sequence[int]) -> None:
+def check_offsets(wanted: Wanted, partitions: Sequence[int]) -> None:
+    """Raise IllegalArgument for offsets of a partition that is not searched."""
     outside = sorted(wanted.offsets.keys() - {*partitions}) if partitions else []
     if outside:
         raise IllegalArgument(
@@ -161,15 +183,22 @@ def _check_partitions(topic: str, existing: set[int], named: set[int]) -> None:
         raise UnknownTopicOrPartition(f"topic {topic} has no partition {absent[0]}", hint=f"it has {numbers}")
 
 
-def _missing(plans: Sequence[RedactPlan], done: Sequence[_Done], wanted: Wanted) -> tuple[str, ...]:
-    """Return the keys that no partition has, and the offsets without a record."""
-    keys = wanted.keys.difference(*(one.found.keys for one in done))
+def _missing(
+    plans: Sequence[RedactPlan], done: Sequence[_Done], in_store: Sequence[InStore], wanted: Wanted
+) -> tuple[str, ...]:
     found: dict[int, set[int]] = {}
-    for plan, one in zip(plans, done, strict=True):
-        found.setdefault(plan.place.topic_partition.partition, set()).update(one.found.offsets)
-    names = [f"key {key.decode('utf-8', 'backslashreplace')!r}" for key in sorted(keys)]
-    for partition, offsets in sorted(wanted.offsets.items()):
-        names += [f"offset {offset} of partition {partition}" for offset in offsets if offset not in found[partition]]
+    results = [*(one.found for one in done), *(one.found for one in in_store)]
+    for plan, result in zip([*plans, *(plans if in_store else ())], results, strict=True):
+        found.setdefault(plan.place.topic_partition.partition, set()).update(result.offsets)
+    return missing_names(wanted, {key for result in results for key in result.keys}, found)
+
+
+def missing_names(wanted: Wanted, keys: set[bytes], offsets: Mapping[int, set[int]]) -> tuple[str, ...]:
+    """Return the keys and offsets wanted of which there is no record: neither in `keys` nor in `offsets`."""
+    names = [f"key {key.decode('utf-8', 'backslashreplace')!r}" for key in sorted(wanted.keys - keys)]
+    for partition, rising in sorted(wanted.offsets.items()):
+        found = offsets.get(partition, set())
+        names += [f"offset {offset} of partition {partition}" for offset in rising if offset not in found]
     return tuple(names)
 
 

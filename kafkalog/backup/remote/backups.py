@@ -96,6 +96,15 @@ class RemoteBackups:
                     )  # fmt: skip
         return staging
 
+    def required_staging(self) -> str:
+        """Return the staging directory that was given. IllegalArgument without one, or if it overlaps the store."""
+        if self._staging is None:
+            raise IllegalArgument(
+                "segments of these backups have to be downloaded, and no directory for them is given", path=self.url,
+                hint="name a new directory, which is removed afterwards: --staging DIR",
+            )  # fmt: skip
+        return self.staging_for(self._staging)
+
     @contextmanager
     def mirrored(self, staging: str, fs: FileSystem) -> Iterator[Mirror]:
         """Provide the local mirror for the block; it is removed afterwards.
@@ -119,13 +128,21 @@ class RemoteBackups:
         read, so that nothing is deleted.
         """
         doomed = list(dict.fromkeys(self.find(one) for one in ids))
+        self.objects.delete_superseded()
         kept = [self.objects.manifest(one) for one in self.ids() if one not in doomed]
         for one in doomed:
             self.objects.delete(one)
-        needed = {file.sha256 for manifest in kept for file in manifest.files}
-        for checksum in self.objects.all_sums() - needed:
+        for checksum in self._unneeded(kept):
             self.objects.delete_content(checksum)
         self.objects.delete_leftovers()
+
+    def _unneeded(self, kept: Iterable[Manifest]) -> set[str]:
+        return self.objects.all_sums() - {file.sha256 for manifest in kept for file in manifest.files}
+
+    def leftovers(self) -> list[str]:
+        """Return the names of objects that belong to no backup; errors as for `delete`."""
+        unneeded = self._unneeded([self.objects.manifest(one) for one in self.ids()])
+        return [*self.objects.leftovers(), *(f"files/{checksum}" for checksum in sorted(unneeded))]
 
     def verify(self, which: str, tell: Tell | None) -> Report:
         """Read every file of a backup from the store and compare its checksum. PartitionNotFound, IllegalArgument."""

@@ -15,11 +15,12 @@ from functools import partial
 from typing import IO, Final
 
 from kafkalog.backup.copying import Tell, create, sum_of
-from kafkalog.backup.manifest import MANIFEST, SUMS, StoredFile, read_manifest
+from kafkalog.backup.manifest import MANIFEST, SUMS, Manifest, StoredFile, read_manifest
 from kafkalog.backup.remote.objects import StoredObjects
 from kafkalog.backup.store import MARKER, BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, IllegalArgument, KafkalogError, StorageError
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem, atomic_write, make_directories
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.side_by_side import side_by_side
 
 TRANSFERS: Final = 4
@@ -98,7 +99,7 @@ class Mirror:
         try:
             make_directories(self._fs, directory)
             path = os.path.join(directory, MANIFEST)
-            if self._fs.exists(path):
+            if self._fs.exists(path) and sum_of(self._fs, path)[1] in (self._objects.manifest_name(which) or ""):
                 return
             with suppress(CorruptBackup, IllegalArgument):
                 content = self._objects.manifest_content(which)
@@ -151,13 +152,47 @@ class Mirror:
     def _download(self, which: str, tell: Tell | None) -> None:
         directory = os.path.join(self.path, which)
         manifest = self._objects.manifest(which)
-        for folder in {os.path.dirname(file.path) for file in manifest.files}:
-            try:
-                make_directories(self._fs, os.path.join(directory, folder))
-            except OSError as error:
-                raise StorageError.from_os(error, "prepare the restore", path=directory) from error
+        self._make_folders(directory, manifest.files)
         count = _one_at_a_time(tell)
         _transfer(partial(self._download_file, directory, file, count) for file in manifest.files)
+
+    def fetch(self, which: str, files: Iterable[StoredFile]) -> str:
+        """Download some files of a backup, and return its directory here. Errors as for `download`."""
+        directory = os.path.join(self.path, which)
+        wanted = list(files)
+        with StoreLock(self.path, fs=self._fs):
+            self._make_folders(directory, wanted)
+            _transfer(partial(self._download_file, directory, file, None) for file in wanted)
+        return directory
+
+    def drop(self, which: str, but: Iterable[str]) -> None:
+        """Remove the downloaded files of a backup, except its manifest and those at the paths `but`. StorageError."""
+        directory = os.path.join(self.path, which)
+        kept = {MANIFEST, *but}
+        with os_errors("remove the download", directory):
+            for below, _, names in os.walk(directory):
+                for name in names:
+                    path = os.path.join(below, name)
+                    if os.path.relpath(path, directory) not in kept:
+                        self._fs.unlink_if_exists(path)
+
+    def replace(self, old: Manifest, new: Manifest, directory: str) -> None:
+        """Replace a backup in the store by one whose changed files are in `directory`. StorageError, CorruptBackup."""
+        encrypted = self._objects.is_encrypted(old.id)
+        stored = self._objects.sums(encrypted)
+        known = {file.sha256 for file in old.files}
+        changed = {file.sha256: file for file in new.files if file.sha256 not in known | stored}
+        with StoreLock(self.path, fs=self._fs):
+            _transfer(
+                partial(self._objects.put, file, os.path.join(directory, file.path), None, encrypted)
+                for file in changed.values()
+            )
+            self._objects.replace_manifest(new)
+
+    def _make_folders(self, directory: str, files: Iterable[StoredFile]) -> None:
+        for folder in {os.path.dirname(file.path) for file in files}:
+            with os_errors("prepare the restore", directory):
+                make_directories(self._fs, os.path.join(directory, folder))
 
     def _download_file(self, directory: str, file: StoredFile, tell: Tell | None) -> None:
         path = os.path.join(directory, file.path)
