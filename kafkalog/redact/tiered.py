@@ -6,6 +6,7 @@ batches, on its own disk. Both would be wrong for an object with other bytes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -31,6 +32,10 @@ class InStore(NamedTuple):
     held: tuple[RedactedSegment, ...]
     found: Result
     copies: tuple[Copy, ...]
+
+
+_Segment = tuple[SegmentContent | None, int, int | None]
+"""The content of a segment, None if it cannot be read; its base offset; its last offset, None if it is not known."""
 
 
 class TieredSearch:
@@ -59,12 +64,12 @@ class TieredSearch:
         topic, number = place.topic_partition
         partition = TieredPartition(topic, number, topic_id)
         held, found, copies = [], Result(), []
-        for stem, (content, end) in sorted(self._segments(partition).items()):
+        for stem, (content, first, end) in sorted(self._segments(partition).items()):
             url = self._store.fs.url_of(stem + LOG)
             if content is None:
                 copies.append(Copy(url, "an object without a manifest, which is being copied or was left"))
                 continue
-            fs = SegmentFileSystem(self._store, partition, stem, content, end)
+            fs = SegmentFileSystem(self._store, partition, stem, content, first, end)
             with LogView(fs.path, fs=fs) as view:
                 by_condition = where_offsets(fs.path, wanted, fs)
                 index = KeyIndexPlace(fs.path, None, fs)
@@ -79,20 +84,19 @@ class TieredSearch:
                 )  # fmt: skip
         return InStore(tuple(held), found, tuple(copies))
 
-    def _segments(self, partition: TieredPartition) -> dict[str, tuple[SegmentContent | None, int | None]]:
-        """Return the segments that the store lists and those that count, by their stems, with their last offsets."""
+    def _segments(self, partition: TieredPartition) -> dict[str, _Segment]:
+        """Return the segments that the store lists and those that count, by their stems."""
         copies = self._metadata.copies(partition)
         known = {self._store.stem_of(partition, one): one for one in (*copies.deleted, *copies.finished)}
-        segments: dict[str, tuple[SegmentContent | None, int | None]] = {}
+        segments: dict[str, _Segment] = {}
         for stem, content in self._store.found_in(partition).items():
-            segments[stem] = content, known[stem].end if stem in known else None
-        for segment in copies.finished:
-            stem = self._store.stem_of(partition, segment)
-            segments.setdefault(stem, (self._store.content(partition, segment), segment.end))
-        for segment in copies.deleted:  # some of which may still be there under a name of the plugin's own
-            stem = self._store.stem_of(partition, segment)
-            if stem not in segments and self._store.fs.exists(stem + LOG):
-                segments[stem] = self._store.content(partition, segment), segment.end
+            end = known[stem].end if stem in known else None
+            segments[stem] = content, int(os.path.basename(stem)[:20]), end
+        deleted = {one.segment_id for one in copies.deleted}
+        for stem, segment in known.items():
+            # a name of the plugin's own; a deleted segment may still be there
+            if stem not in segments and (segment.segment_id not in deleted or self._store.fs.exists(stem + LOG)):
+                segments[stem] = self._store.content(partition, segment), segment.start, segment.end
         return segments
 
     def close(self) -> None:

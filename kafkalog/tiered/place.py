@@ -183,14 +183,14 @@ class PlaceFileSystem(VirtualDirectory):
 class SegmentFileSystem(VirtualDirectory):
     """The store with an additional directory, `path`, of a partition with one tiered segment, in all its bytes.
 
-    `end` is the segment's last offset, if it is known: then its end is not searched for.
+    `first` is the segment's base offset, `end` its last one, if it is known: then its end is not searched for.
     """
 
     def __init__(
-        self, store: ObjectStore, partition: TieredPartition, stem: str, content: SegmentContent, end: int | None
-    ) -> None:
+        self, store: ObjectStore, partition: TieredPartition, stem: str, content: SegmentContent, first: int,
+        end: int | None,
+    ) -> None:  # fmt: skip
         super().__init__(store.fs, os.path.dirname(stem), f"{partition.topic}-{partition.partition}")
-        first = int(os.path.basename(stem)[:20])
         self._files: dict[str, VirtualFile] = {base_name(first) + LOG: ContentFile(content, LOG, stem)}
         if end is not None and end >= first:
             self._files[base_name(end + 1) + LOG] = EmptyFile()

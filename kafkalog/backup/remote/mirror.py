@@ -16,7 +16,7 @@ from typing import IO, Final
 
 from kafkalog.backup.copying import Tell, create, sum_of
 from kafkalog.backup.manifest import MANIFEST, SUMS, Manifest, StoredFile, read_manifest
-from kafkalog.backup.remote.objects import StoredObjects
+from kafkalog.backup.remote.objects import Discarded, StoredObjects
 from kafkalog.backup.store import MARKER, BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, IllegalArgument, KafkalogError, StorageError
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem, atomic_write, make_directories
@@ -116,16 +116,17 @@ class Mirror:
         stored = self._objects.ids()
         return [one for one in BackupStore(self.path, fs=self._fs).ids() if one not in stored]
 
-    def upload(self, which: str, tell: Tell | None = None) -> None:
+    def upload(self, which: str, tell: Tell | None = None, *, heal: bool = False) -> None:
         """Upload a backup: contents that the store lacks, then the manifest. StorageError, CorruptBackup.
 
+        With `heal` contents that the store has are compared, and uploaded again if they are bad or cannot be read.
         StorageError if contents were deleted from the store meanwhile, so that the backup is not complete;
         DirectoryLocked while another run uses the directory.
         """
         with StoreLock(self.path, fs=self._fs):
-            self._upload(which, tell)
+            self._upload(which, tell, heal)
 
-    def _upload(self, which: str, tell: Tell | None) -> None:
+    def _upload(self, which: str, tell: Tell | None, heal: bool) -> None:
         directory = os.path.join(self.path, which)
         manifest = read_manifest(directory, self._fs)
         stored = self._objects.sums()
@@ -134,12 +135,22 @@ class Mirror:
         _transfer(
             partial(self._objects.put, file, os.path.join(directory, file.path), count) for file in missing.values()
         )
+        if heal:
+            known = {file.sha256: file for file in manifest.files if file.sha256 in stored}
+            _transfer(partial(self._heal, file, os.path.join(directory, file.path)) for file in known.values())
         if not {file.sha256 for file in manifest.files} <= self._objects.sums():
             raise StorageError(
                 "files of the new backup were deleted from the store meanwhile", path=self._objects.url,
                 hint="create it again when no backups are being deleted there",
             )  # fmt: skip
         self._objects.put_manifest(manifest)
+
+    def _heal(self, file: StoredFile, path: str) -> None:
+        """Upload a content of the store again, from the file at `path`, if it is not what was stored."""
+        try:
+            self._objects.get(file, Discarded(), None)
+        except (CorruptBackup, IllegalArgument):  # the latter without the private key
+            self._objects.put(file, path, None)
 
     def download(self, which: str, tell: Tell | None = None) -> None:
         """Download the files of a backup and compare their checksums. CorruptBackup names the object; StorageError.

@@ -34,6 +34,14 @@ class Sink(Protocol):
         """Write the bytes and return their number."""
 
 
+class Discarded:
+    """A sink that drops what is written."""
+
+    def write(self, data: bytes, /) -> int:
+        """Return the number of bytes."""
+        return len(data)
+
+
 class StoredObjects:
     """The objects of backups below `url`. Threads: any; one at a time creates or deletes backups.
 
@@ -141,6 +149,10 @@ class StoredObjects:
     def is_encrypted(self, which: str) -> bool:
         """Return True if a backup is encrypted. StorageError."""
         return (self.manifest_name(which) or "").endswith(SUFFIX)
+
+    def check_can_read(self) -> None:
+        """Raise IllegalArgument if this store encrypts and no identity could decrypt what it writes."""
+        self._encryption.check_own()
 
     def check_can_replace(self, which: str) -> None:
         """Raise IllegalArgument for an encrypted backup if there are no recipients to encrypt its new content for."""
