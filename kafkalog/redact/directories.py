@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,16 +20,18 @@ from kafkalog.redact.search import Advance, Result, search, where_offsets
 from kafkalog.redact.wanted import MODES, Change, Wanted
 from kafkalog.storage.names import INTERNAL_TOPICS
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.tiered.metadata_topic import TOPIC
+from kafkalog.tiered.topics import is_tiered
 from kafkalog.tools.directories import Path
 from kafkalog.tools.offline_partition import OfflinePlan, in_locked_directories, open_offline
 from kafkalog.tools.offline_survey import OfflineSurvey
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import list_names
 
 if TYPE_CHECKING:
     from kafkalog.redact.tiered import InStore
 
-_REMOTE = "remote.storage.enable"
 _UNSEARCHED = "segments in remote storage, which may hold such records; name their store: --tiered FILE"
 
 
@@ -116,8 +119,7 @@ def redact(
         )
     else:
         done = [_look(plan, fs, progress) for plan in plans]
-    is_tiered = str((survey.known.settings_of(topic) or {}).get(_REMOTE)).lower() == "true"
-    unsearched = _UNSEARCHED if is_tiered and tiered is None else None
+    unsearched = _UNSEARCHED if tiered is None and _may_be_tiered(survey, topic, fs) else None
     held = tuple(segment for one in in_store for segment in one.held)
     left = None if not apply or unsearched else sum(one.left for one in done) + sum(one.records for one in held)
     return RedactReport(
@@ -125,6 +127,15 @@ def redact(
         tuple(copy for copies in (*(one.copies for one in done), *(one.copies for one in in_store)) for copy in copies),
         len(plans), made.name, apply, left, held=held, unsearched=unsearched,
     )  # fmt: skip
+
+
+def _may_be_tiered(survey: OfflineSurvey, topic: str, fs: FileSystem) -> bool:
+    """Return True for a tiered topic, and for one with unknown settings beside the metadata of tiered segments."""
+    known = is_tiered(survey.known, topic)
+    if known is not None:
+        return known
+    directories = {os.path.dirname(one.path) for one in survey.found}
+    return any(name.startswith(f"{TOPIC}-") for one in directories for name in list_names(one, fs))
 
 
 def _search_tiered(

@@ -11,10 +11,7 @@ import random
 import signal
 import sys
 import time
-import traceback
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import kafkalog
 import kafkalog.copy.cluster_partition
@@ -23,11 +20,15 @@ import kafkalog.server.wire.definitions
 from kafkalog.copy import copy_topics
 from kafkalog.server.groups.stored import commit_all
 from tests.builder import R, batch
-from tests.lake.killed import forked
+from tests.kills import die_at, forked
 
 MOMENTS = 16
 SETTINGS = {"retention.ms": -1, "segment.bytes": 1 << 20}
-STEPS = {"create", "_append", "flush", "_send_all", "_request", "_commit", "commit", "commit_offsets", "write_each"}
+STEPS = {
+    "kafkalog/copy/": {
+        "create", "_append", "flush", "_send_all", "_request", "_commit", "commit", "commit_offsets", "write_each",
+    },
+}  # fmt: skip
 
 
 def append(data: Path, number: int) -> None:
@@ -48,28 +49,9 @@ def append(data: Path, number: int) -> None:
     commit_all(str(data), {"readers": ends})
 
 
-def die_at(step: int) -> Any:
-    """A profiler that kills the process at its n-th call or return of a step."""
-    left = step
-
-    def profile(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal left
-        code = frame.f_code
-        if event in ("call", "return") and code.co_name in STEPS and "kafkalog/copy/" in code.co_filename:
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            left -= 1
-
-    return profile
-
-
 def main(data: Path, target: str, how: str) -> None:
     def copy() -> None:
-        try:
-            copy_topics(str(data), target, ["plain", "gaps"], apply=True)
-        except BaseException:
-            traceback.print_exc()  # the child ends without
-            raise
+        copy_topics(str(data), target, ["plain", "gaps"], apply=True)
 
     killed = turn = status = 0
     kafkalog.copy.cluster_partition.MARKER_BYTES = 500  # type: ignore[misc]
@@ -79,7 +61,7 @@ def main(data: Path, target: str, how: str) -> None:
         assert os.waitpid(forked(lambda: append(data, turn)), 0)[1] == 0  # noqa: B023
 
         def at_step() -> None:
-            sys.setprofile(die_at(turn * stride))  # noqa: B023
+            sys.setprofile(die_at(turn * stride, STEPS))  # noqa: B023
             copy()
 
         child = forked(at_step if how == "steps" else copy)

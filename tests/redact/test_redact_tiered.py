@@ -9,10 +9,12 @@ import pytest
 import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.redact.directories import redact
+from tests.manager.metadata_files import topic_values, write_metadata
 from tests.redact.test_redact import tree
 from tests.tiered_store import (
     DELETE_STARTED,
     FINISHED,
+    TOPIC_ID,
     Copy,
     KeyPair,
     OwnStore,
@@ -135,11 +137,14 @@ def test_an_object_that_cannot_be_searched_is_named(tmp_path: Path) -> None:
         tiered.redact(keys=[b"k25"], apply=True)
 
 
-def test_a_tiered_topic_without_its_store_is_not_proven(tmp_path: Path) -> None:
-    with kafkalog.open_dirs(tmp_path, "a") as dirs:
-        dirs.create_topic("t", 1, {"remote.storage.enable": "true", "retention.ms": -1})
-        dirs["t", 0].append([(b"k", b"v")])
-    report = redact(tmp_path, "t", keys=[b"k"], apply=True)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_tiered_topic_without_its_store_is_not_proven(tmp_path: Path, is_known: bool) -> None:
+    tiered = Tiered(tmp_path, "own")
+    if is_known:
+        write_metadata(tiered.data, topic_values("orders", {"remote.storage.enable": "true"}, topic_id=TOPIC_ID))
+    report = redact(tiered.data, "orders", keys=[b"k25"], apply=True, change=None if is_known else "empty")
     assert report.records == 1 and report.left is None and not report.ok
     assert "not searched: segments in remote storage" in str(report) and "--tiered" in str(report)
     assert "none of the records" not in str(report)
+    report = redact(tiered.data, "orders", keys=[b"k25"], tiered=tiered.description, change="empty", apply=True)
+    assert report.left == 0 and report.ok

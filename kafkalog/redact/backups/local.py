@@ -58,8 +58,8 @@ class LocalBackups:
         """Write a backup's replacement, with links to all files that stay, and sync it. StorageError, CorruptRecord."""
         source, target = self._store.find(manifest.id), self.target(manifest)
         new = rewriter.rewrite(source, target, manifest, found)
-        old = {file.path: file for file in manifest.files}
-        changed = {file.path for file in new.files if old.get(file.path) != file}
+        written = (os.path.join(below, name) for below, _, names in os.walk(target) for name in names)
+        changed = {os.path.relpath(path, target) for path in written}
         with os_errors("redact the backup", target):
             directories = [self._link(source, target, *one, changed) for one in os.walk(source)]
             content = encode_manifest(new)
@@ -74,14 +74,14 @@ class LocalBackups:
         return new
 
     def _link(
-        self, source: str, target: str, directory: str, directories: list[str], names: list[str], changed: set[str]
+        self, source: str, target: str, directory: str, below: list[str], names: list[str], changed: set[str]
     ) -> str:
         """Give the files of one directory of a backup, except those that changed, a name in its replacement."""
-        below = os.path.relpath(directory, source)
-        made = os.path.normpath(os.path.join(target, below))
+        place = os.path.relpath(directory, source)
+        made = os.path.normpath(os.path.join(target, place))
         make_directories(self._fs, made)
         for name in names:
-            path = os.path.normpath(os.path.join(below, name))
+            path = os.path.normpath(os.path.join(place, name))
             if path not in changed and path not in (MANIFEST, SUMS):
                 link_or_copy(self._fs, os.path.join(directory, name), os.path.join(made, name))
         return made
