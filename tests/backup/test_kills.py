@@ -12,7 +12,10 @@ from tests.commands import ROOT, environment
 @pytest.mark.crash
 @pytest.mark.parametrize(
     ("what", "how", "kills", "stride"),
-    [("backup", "steps", 3, 17), ("moment", "moments", 2, 1), ("directories", "steps", 3, 23), ("store", "moments", 2, 1)],
+    [
+        ("backup", "steps", 3, 17), ("moment", "moments", 2, 1), ("directories", "steps", 3, 23),
+        ("store", "moments", 2, 1),
+    ],
 )
 def test_killed_restores_bring_each_record_once(tmp_path: Path, what: str, how: str, kills: int, stride: int) -> None:
     words = [sys.executable, "-m", "tests.backup.killed", tmp_path, what, how, kills, 3, stride]
