@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkalog.errors import StorageError
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.side_by_side import side_by_side
 
 COPY_BYTES: Final = 1 << 20
+FILES_AT_ONCE: Final = 4
+"""Number of files that are copied or synced at the same time."""
+THREAD: Final = "kafkalog-backup"
+"""Name of the threads that do so."""
 Tell = Callable[[int], object]
 
 
@@ -75,17 +81,33 @@ def create(fs: FileSystem, path: str) -> File:
         raise StorageError.from_os(error, "create the copy", path=path) from error
 
 
+def one_at_a_time(tell: Tell | None) -> Tell | None:
+    """Return `tell` for callers in several threads."""
+    if tell is None:
+        return None
+    lock = threading.Lock()
+
+    def call(size: int) -> None:
+        with lock:
+            tell(size)
+
+    return call
+
+
 def sync_files(fs: FileSystem, paths: Iterable[str]) -> None:
-    """Sync all of these files to disk; StorageError.
+    """Sync all of these files to disk, some at the same time; StorageError.
 
     Syncing them at the end, after all were written, lets one journal commit of the file system serve many.
     """
-    for path in paths:
+
+    def sync(path: str) -> None:
         try:
             with fs.open_file(path, "r") as file:
                 file.sync()
         except OSError as error:
             raise StorageError.from_os(error, "sync the copy", path=path) from error
+
+    side_by_side(sync, paths, FILES_AT_ONCE, THREAD)
 
 
 def _hash_file(file: File, tell: Tell | None, size: int = sys.maxsize, target: File | None = None) -> tuple[int, str]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Final
 
-from kafkalog.backup.copying import Copier, Tell, sum_of, sync_files
+from kafkalog.backup.copying import FILES_AT_ONCE, THREAD, Copier, Tell, one_at_a_time, sum_of, sync_files
 from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
@@ -30,6 +31,7 @@ from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
+from kafkalog.util.side_by_side import side_by_side
 from kafkalog.util.times import Time, time_text
 
 _STORE: Final = ".kafkalog-restore"
@@ -131,7 +133,7 @@ def _restore_local(
             raise IllegalArgument("the target is inside the directory of backups", path=place, hint="choose another")
     rewind = None if moment is None else Rewind(path, manifest, moment, store.newest_before(moment.at_ms), fs)
     linked = rewind.whole_segments() if rewind is not None and links else frozenset[str]()
-    _restore(path, manifest, places, rewind, linked, Copier(fs, tell), fs)
+    _restore(path, manifest, places, rewind, linked, Copier(fs, one_at_a_time(tell)), fs)
     return manifest if rewind is None else rewind.restored(places)
 
 
@@ -361,14 +363,20 @@ class _Staging:
         """Copy and compare all files. CorruptBackup, StorageError, OSError."""
         self.discard()
         make_directories(self._fs, self.root)
-        directories = {self.root}
-        for file in self._files:
-            target = self._target(file)
-            directory = os.path.dirname(target)
-            if directory not in directories:
-                make_directories(self._fs, directory)
-                directories.add(directory)
-            self._copy(file, target)
+        for directory in sorted({os.path.dirname(self._target(file)) for file in self._files}):
+            make_directories(self._fs, directory)
+        has_failed = threading.Event()
+
+        def copy(file: StoredFile) -> None:
+            if has_failed.is_set():
+                return
+            try:
+                self._copy(file, self._target(file))
+            except BaseException:
+                has_failed.set()
+                raise
+
+        side_by_side(copy, self._files, FILES_AT_ONCE, THREAD)
 
     def complete(self) -> None:
         """Sync the staged files and record that all of them are there. StorageError, OSError."""

@@ -53,12 +53,15 @@ class Restores:
             restore_backup(self.backups, self.target, at=MOMENT if self.what == "moment" else None, fs=fs)
 
     def check(self) -> None:
-        if (self.target / "kafkalog-restore.partial").exists():
+        names = {one.name for one in self.target.iterdir()} if self.target.exists() else set[str]()
+        if "kafkalog-restore.partial" in names:
             with pytest.raises(NotAPartition, match="kafkalog-restore"):
                 kafkalog.open_dirs(self.target, "a")
-        elif files(self.target):
-            self.check_records()
-        self.work(OS)
+        if names - {".lock"} and not any(name.startswith("kafkalog-restore.") for name in names):
+            for one in self.target.parent.glob("restored.kafkalog-*"):  # it was killed when all was in place
+                shutil.rmtree(one)
+        else:
+            self.work(OS)
         self.check_records()
         if self.wanted == RECORDS:
             assert files(self.target) == files(self.data)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import IO, Final
 
-from kafkalog.backup.copying import Tell, create, sum_of
+from kafkalog.backup.copying import Tell, create, one_at_a_time, sum_of
 from kafkalog.backup.manifest import MANIFEST, SUMS, Manifest, StoredFile, read_manifest
 from kafkalog.backup.remote.objects import Discarded, StoredObjects
 from kafkalog.backup.store import MARKER, BackupStore, StoreLock
@@ -131,7 +130,7 @@ class Mirror:
         manifest = read_manifest(directory, self._fs)
         stored = self._objects.sums()
         missing = {file.sha256: file for file in manifest.files if file.sha256 not in stored}
-        count = _one_at_a_time(tell)
+        count = one_at_a_time(tell)
         _transfer(
             partial(self._objects.put, file, os.path.join(directory, file.path), count) for file in missing.values()
         )
@@ -164,7 +163,7 @@ class Mirror:
         directory = os.path.join(self.path, which)
         manifest = self._objects.manifest(which)
         self._make_folders(directory, manifest.files)
-        count = _one_at_a_time(tell)
+        count = one_at_a_time(tell)
         _transfer(partial(self._download_file, directory, file, count) for file in manifest.files)
 
     def fetch(self, which: str, files: Iterable[StoredFile]) -> str:
@@ -245,19 +244,6 @@ class _Target:
             return self._file.write(data)
         except OSError as error:
             raise StorageError.from_os(error, "write the download", path=self._path) from error
-
-
-def _one_at_a_time(tell: Tell | None) -> Tell | None:
-    """Return `tell` for callers in several threads."""
-    if tell is None:
-        return None
-    lock = threading.Lock()
-
-    def call(size: int) -> None:
-        with lock:
-            tell(size)
-
-    return call
 
 
 def _transfer(tasks: Iterable[Callable[[], None]]) -> None:
