@@ -11,6 +11,7 @@ import hashlib
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from kafkalog.errors import StorageError
@@ -19,9 +20,8 @@ from kafkalog.util.side_by_side import side_by_side
 
 COPY_BYTES: Final = 1 << 20
 FILES_AT_ONCE: Final = 4
-"""Number of files that are copied or synced at the same time."""
-THREAD: Final = "kafkalog-backup"
-"""Name of the threads that do so."""
+"""Number of files that are copied, synced, uploaded or downloaded at the same time."""
+_THREAD: Final = "kafkalog-backup"
 Tell = Callable[[int], object]
 
 
@@ -94,6 +94,23 @@ def one_at_a_time(tell: Tell | None) -> Tell | None:
     return call
 
 
+def run_together(tasks: Iterable[Callable[[], None]]) -> None:
+    """Run the tasks, some at the same time; raise the first error, after which no further task begins."""
+    has_failed = False
+
+    def run(task: Callable[[], None]) -> None:
+        nonlocal has_failed
+        if has_failed:
+            return
+        try:
+            task()
+        except BaseException:
+            has_failed = True
+            raise
+
+    side_by_side(run, tasks, FILES_AT_ONCE, _THREAD)
+
+
 def sync_files(fs: FileSystem, paths: Iterable[str]) -> None:
     """Sync all of these files to disk, some at the same time; StorageError.
 
@@ -107,7 +124,7 @@ def sync_files(fs: FileSystem, paths: Iterable[str]) -> None:
         except OSError as error:
             raise StorageError.from_os(error, "sync the copy", path=path) from error
 
-    side_by_side(sync, paths, FILES_AT_ONCE, THREAD)
+    run_together(partial(sync, path) for path in paths)
 
 
 def _hash_file(file: File, tell: Tell | None, size: int = sys.maxsize, target: File | None = None) -> tuple[int, str]:

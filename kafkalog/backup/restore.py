@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from kafkalog.backup.copying import FILES_AT_ONCE, THREAD, Copier, Tell, one_at_a_time, sum_of, sync_files
+from kafkalog.backup.copying import Copier, Tell, one_at_a_time, run_together, sum_of, sync_files
 from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
@@ -31,7 +31,6 @@ from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
-from kafkalog.util.side_by_side import side_by_side
 from kafkalog.util.times import Time, time_text
 
 _STORE: Final = ".kafkalog-restore"
@@ -365,18 +364,7 @@ class _Staging:
         make_directories(self._fs, self.root)
         for directory in sorted({os.path.dirname(self._target(file)) for file in self._files}):
             make_directories(self._fs, directory)
-        has_failed = threading.Event()
-
-        def copy(file: StoredFile) -> None:
-            if has_failed.is_set():
-                return
-            try:
-                self._copy(file, self._target(file))
-            except BaseException:
-                has_failed.set()
-                raise
-
-        side_by_side(copy, self._files, FILES_AT_ONCE, THREAD)
+        run_together(partial(self._copy, file, self._target(file)) for file in self._files)
 
     def complete(self) -> None:
         """Sync the staged files and record that all of them are there. StorageError, OSError."""

@@ -101,16 +101,14 @@ def redact(
     check_offsets(wanted, partitions)
     survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)
     config = survey.config_of(topic)
-    is_known = survey.known.settings_of(topic) is not None
-    made = change_of(change, erase_key, config, is_known)
+    made = change_of(change, erase_key, config, survey.known.settings_of(topic) is not None)
     plans = [
         RedactPlan(
-            one, config, survey.now_ms, survey.mark_is_end(one), wanted, made,
-            KeyIndexPlace(one.path, key_index, fs),
+            one, config, survey.now_ms, survey.mark_is_end(one), wanted, made, KeyIndexPlace(one.path, key_index, fs)
         )
         for one in survey.found
         if not partitions or one.topic_partition.partition in partitions
-    ]  # fmt: skip
+    ]
     _check_partitions(topic, {plan.place.topic_partition.partition for plan in plans}, {*partitions, *wanted.offsets})
     in_store = [] if tiered is None else _search_tiered(plans, tiered, fs, progress)
     if apply:
@@ -120,13 +118,30 @@ def redact(
     else:
         done = [_look(plan, fs, progress) for plan in plans]
     unsearched = _UNSEARCHED if tiered is None and _may_be_tiered(survey, topic, fs) else None
+    return _report(plans, done, in_store, apply, unsearched)
+
+
+def _report(
+    plans: Sequence[RedactPlan],
+    done: Sequence[_Done],
+    in_store: Sequence[InStore],
+    applied: bool,
+    unsearched: str | None,
+) -> RedactReport:
     held = tuple(segment for one in in_store for segment in one.held)
-    left = None if not apply or unsearched else sum(one.left for one in done) + sum(one.records for one in held)
+    is_proven = applied and unsearched is None
+    copies = [*(copy for one in done for copy in one.copies), *(copy for one in in_store for copy in one.copies)]
     return RedactReport(
-        tuple(segment for one in done for segment in one.segments), _missing(plans, done, in_store, wanted),
-        tuple(copy for copies in (*(one.copies for one in done), *(one.copies for one in in_store)) for copy in copies),
-        len(plans), made.name, apply, left, held=held, unsearched=unsearched,
-    )  # fmt: skip
+        tuple(segment for one in done for segment in one.segments),
+        _missing(plans, done, in_store, plans[0].wanted),
+        tuple(copies),
+        len(plans),
+        plans[0].change.name,
+        applied,
+        sum(one.left for one in done) + sum(one.records for one in held) if is_proven else None,
+        held=held,
+        unsearched=unsearched,
+    )
 
 
 def _may_be_tiered(survey: OfflineSurvey, topic: str, fs: FileSystem) -> bool:

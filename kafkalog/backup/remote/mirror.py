@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import IO, Final
 
-from kafkalog.backup.copying import Tell, create, one_at_a_time, sum_of
+from kafkalog.backup.copying import Tell, create, one_at_a_time, run_together, sum_of
 from kafkalog.backup.manifest import MANIFEST, SUMS, Manifest, StoredFile, read_manifest
 from kafkalog.backup.remote.objects import Discarded, StoredObjects
 from kafkalog.backup.store import MARKER, BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, IllegalArgument, KafkalogError, StorageError
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem, atomic_write, make_directories
 from kafkalog.util.os_errors import os_errors
-from kafkalog.util.side_by_side import side_by_side
 
-TRANSFERS: Final = 4
-"""Files that are uploaded or downloaded at the same time."""
 NOTE: Final = "kafkalog.mirror"
 """Name of the file with the URL of the store whose mirror the directory is."""
 _MAX_NOTE_BYTES: Final = 1 << 16
@@ -131,12 +128,12 @@ class Mirror:
         stored = self._objects.sums()
         missing = {file.sha256: file for file in manifest.files if file.sha256 not in stored}
         count = one_at_a_time(tell)
-        _transfer(
+        run_together(
             partial(self._objects.put, file, os.path.join(directory, file.path), count) for file in missing.values()
         )
         if heal:
             known = {file.sha256: file for file in manifest.files if file.sha256 in stored}
-            _transfer(partial(self._heal, file, os.path.join(directory, file.path)) for file in known.values())
+            run_together(partial(self._heal, file, os.path.join(directory, file.path)) for file in known.values())
         if not {file.sha256 for file in manifest.files} <= self._objects.sums():
             raise StorageError(
                 "files of the new backup were deleted from the store meanwhile", path=self._objects.url,
@@ -164,7 +161,7 @@ class Mirror:
         manifest = self._objects.manifest(which)
         self._make_folders(directory, manifest.files)
         count = one_at_a_time(tell)
-        _transfer(partial(self._download_file, directory, file, count) for file in manifest.files)
+        run_together(partial(self._download_file, directory, file, count) for file in manifest.files)
 
     def fetch(self, which: str, files: Iterable[StoredFile]) -> str:
         """Download some files of a backup, and return its directory here. Errors as for `download`."""
@@ -172,7 +169,7 @@ class Mirror:
         wanted = list(files)
         with StoreLock(self.path, fs=self._fs):
             self._make_folders(directory, wanted)
-            _transfer(partial(self._download_file, directory, file, None) for file in wanted)
+            run_together(partial(self._download_file, directory, file, None) for file in wanted)
         return directory
 
     def drop(self, which: str, but: Iterable[str]) -> None:
@@ -193,7 +190,7 @@ class Mirror:
         known = {file.sha256 for file in old.files}
         changed = {file.sha256: file for file in new.files if file.sha256 not in known | stored}
         with StoreLock(self.path, fs=self._fs):
-            _transfer(
+            run_together(
                 partial(self._objects.put, file, os.path.join(directory, file.path), None, encrypted)
                 for file in changed.values()
             )
@@ -244,20 +241,3 @@ class _Target:
             return self._file.write(data)
         except OSError as error:
             raise StorageError.from_os(error, "write the download", path=self._path) from error
-
-
-def _transfer(tasks: Iterable[Callable[[], None]]) -> None:
-    """Run the tasks, some at the same time; raise the first error, after which no further task begins."""
-    has_failed = False
-
-    def run(task: Callable[[], None]) -> None:
-        nonlocal has_failed
-        if has_failed:
-            return
-        try:
-            task()
-        except BaseException:
-            has_failed = True
-            raise
-
-    side_by_side(run, tasks, TRANSFERS, "kafkalog-backup")

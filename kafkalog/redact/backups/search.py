@@ -28,7 +28,7 @@ Content = tuple[int, str]
 
 
 class Request(NamedTuple):
-    """What is wanted of the backups: the records of a topic, its partitions (none: all), and what becomes of them."""
+    """The records of a topic wanted in backups, its partitions to search (none: all), and the change to the records."""
 
     topic: str
     wanted: Wanted
