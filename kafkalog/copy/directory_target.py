@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TOPIC_TABLE, LogConfig
@@ -18,7 +18,7 @@ from kafkalog.copy.facts import TargetTopic, TargetTraits
 from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.report import CopiedPartition, NotKept
 from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
-from kafkalog.errors import IllegalState
+from kafkalog.errors import IllegalState, NotAPartition
 from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.jobs import write_each
 from kafkalog.manager.log_manager import LogManager
@@ -31,9 +31,20 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 
+if TYPE_CHECKING:
+    from kafkalog.dirs.log_dirs import LogDirs
+
 _NEWEST_EPOCH: Final = 2**31 - 1
 _APPEND_BYTES: Final = 1 << 20
 SUPPORTED: Final = frozenset(key.name for key in TOPIC_TABLE.keys)
+
+
+def _end_of(dirs: LogDirs, topic: str, number: int) -> int:
+    """Return the end of a partition; 0 for a directory that a killed copy has only just created."""
+    try:
+        return dirs[topic, number].end_offset
+    except NotAPartition:
+        return 0
 
 
 class DirectoryTarget:
@@ -54,7 +65,7 @@ class DirectoryTarget:
             found = {name: topic for name, topic in dirs.topics.items() if name in names}
             topics = {}
             for name, topic in found.items():
-                ends = {number: dirs[name, number].end_offset for number in topic.partitions}
+                ends = {number: _end_of(dirs, name, number) for number in topic.partitions}
                 topics[name] = TargetTopic(topic.settings, ends, ends)
             return topics
 

@@ -1,9 +1,9 @@
 """The process whose copies are killed: it forks one for each kill, so that none has to start an interpreter.
 
-    python -m tests.copy.killed DATA TARGET steps|moments
+    python -m tests.copy.killed DATA TARGET steps|moments [KILLS]
 
 With "steps" the n-th copy kills itself at the n-th call or return of a step; with "moments" copies are killed at random
-moments, `MOMENTS` times. The source grows before every copy. It prints the number of copies that were killed.
+moments, until `KILLS` were (16). The source grows before every copy. It prints the number of copies that were killed.
 """
 
 import os
@@ -22,7 +22,6 @@ from kafkalog.server.groups.stored import commit_all
 from tests.builder import R, batch
 from tests.kills import die_at, forked
 
-MOMENTS = 16
 SETTINGS = {"retention.ms": -1, "segment.bytes": 1 << 20}
 STEPS = {
     "kafkalog/copy/": {
@@ -49,7 +48,7 @@ def append(data: Path, number: int) -> None:
     commit_all(str(data), {"readers": ends})
 
 
-def main(data: Path, target: str, how: str) -> None:
+def main(data: Path, target: str, how: str, kills: int = 16) -> None:
     def copy() -> None:
         copy_topics(str(data), target, ["plain", "gaps"], apply=True)
 
@@ -57,7 +56,7 @@ def main(data: Path, target: str, how: str) -> None:
     kafkalog.copy.cluster_partition.MARKER_BYTES = 500  # type: ignore[misc]
     stride = 19 if target.startswith("kafka:") else 1
     moments, longest_s = random.Random(11), 0.3
-    while turn < MOMENTS if how == "moments" else not turn or status:
+    while killed < kills if how == "moments" else not turn or status:
         assert os.waitpid(forked(lambda: append(data, turn)), 0)[1] == 0  # noqa: B023
 
         def at_step() -> None:
@@ -78,4 +77,4 @@ def main(data: Path, target: str, how: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]), *sys.argv[2:4], *map(int, sys.argv[4:]))
