@@ -2,11 +2,12 @@
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
 those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability, clean,
-serve, topics, replicate, strangers, typed, filter, keys, query, tables. VERIFY_MB sets the size of the log that is
-verified or cleaned (default 1000), SERVE_RECORDS the number of records of 1 KiB sent to the server (default 400,000),
-REPLICATE_S and REPLICATE_MB_S how long and how fast a replica set is written to (default 20 s, 100 MB/s: 6 GB of disk),
-KEYS the number of keys that are looked up (default 10,000,000), QUERY_RECORDS that of the records of which queries read
-a range of time (default 3,000,000; 90,000,000 are 10 GB).
+serve, topics, replicate, strangers, typed, filter, keys, query, tables, backup, redact. VERIFY_MB sets the size of the
+log that is verified or cleaned (default 1000), SERVE_RECORDS the number of records of 1 KiB sent to the server (default
+400,000), REPLICATE_S and REPLICATE_MB_S how long and how fast a replica set is written to (default 20 s, 100 MB/s: 6 GB
+of disk), KEYS the number of keys that are looked up (default 10,000,000), QUERY_RECORDS that of the records of which
+queries read a range of time (default 3,000,000; 90,000,000 are 10 GB), BACKUP_MB the size of the log that is backed up,
+REDACT_MB that of the log that is redacted (default 1000).
 """
 
 import os
@@ -24,6 +25,7 @@ from asv_benchmarks import (
     durability,
     engine,
     filtering,
+    keeping,
     keyed,
     opening,
     querying,
@@ -42,7 +44,7 @@ from asv_benchmarks.peers import kafka_embedded
 GROUPS = (
     "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
     "durability", "clean", "serve", "topics", "replicate", "strangers", "typed", "filter", "keys",
-    "query", "tables",
+    "query", "tables", "backup", "redact",
 )  # fmt: skip
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
 KAFKA_ROWS = {
@@ -89,6 +91,8 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
         "serve": lambda at: serving.rows(at, int(number("SERVE_RECORDS", 400_000))) if reference else [],
         "replicate": lambda at: replicating.rows(at, number("REPLICATE_S", 20), number("REPLICATE_MB_S", 100)),
         "query": querying.rows, "tables": tables.rows,
+        "backup": lambda at: keeping.backup_rows(at, int(number("BACKUP_MB", 1000))),
+        "redact": lambda at: keeping.redact_rows(at, int(number("REDACT_MB", 1000))),
         "strangers": strangers.rows, "topics": topics.rows, "open": opening.rows, "arrow": columns.rows,
         "typed": typed.rows, "filter": filtering.rows, "keys": keyed.rows, "durability": durability.rows,
         "append": engine.append_rows, "scan": engine.scan_rows, "lookup": engine.lookup_rows, "read": engine.read_rows,

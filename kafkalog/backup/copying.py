@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from kafkalog.errors import StorageError
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.side_by_side import side_by_side
 
 COPY_BYTES: Final = 1 << 20
+FILES_AT_ONCE: Final = 4
+"""Number of files that are copied, synced, uploaded or downloaded at the same time."""
+_THREAD: Final = "kafkalog-backup"
 Tell = Callable[[int], object]
 
 
@@ -75,17 +81,50 @@ def create(fs: FileSystem, path: str) -> File:
         raise StorageError.from_os(error, "create the copy", path=path) from error
 
 
+def one_at_a_time(tell: Tell | None) -> Tell | None:
+    """Return `tell` for callers in several threads."""
+    if tell is None:
+        return None
+    lock = threading.Lock()
+
+    def call(size: int) -> None:
+        with lock:
+            tell(size)
+
+    return call
+
+
+def run_together(tasks: Iterable[Callable[[], None]]) -> None:
+    """Run the tasks, some at the same time; raise the first error, after which no further task begins."""
+    has_failed = False
+
+    def run(task: Callable[[], None]) -> None:
+        nonlocal has_failed
+        if has_failed:
+            return
+        try:
+            task()
+        except BaseException:
+            has_failed = True
+            raise
+
+    side_by_side(run, tasks, FILES_AT_ONCE, _THREAD)
+
+
 def sync_files(fs: FileSystem, paths: Iterable[str]) -> None:
-    """Sync all of these files to disk; StorageError.
+    """Sync all of these files to disk, some at the same time; StorageError.
 
     Syncing them at the end, after all were written, lets one journal commit of the file system serve many.
     """
-    for path in paths:
+
+    def sync(path: str) -> None:
         try:
             with fs.open_file(path, "r") as file:
                 file.sync()
         except OSError as error:
             raise StorageError.from_os(error, "sync the copy", path=path) from error
+
+    run_together(partial(sync, path) for path in paths)
 
 
 def _hash_file(file: File, tell: Tell | None, size: int = sys.maxsize, target: File | None = None) -> tuple[int, str]:

@@ -65,8 +65,9 @@ def create_backup(
     what is new, and uploaded. The report's path is then the URL.
 
     A broker, a server or a writer may use them meanwhile. Files that the last backup has are not copied again, unless
-    `full` is set. Damaged bytes are copied as they are, and noted in the manifest. `committed` reads the offsets of
-    groups for the manifest; `tell` is called with the number of bytes as they are processed.
+    `full` is set, which also compares what a store has, and uploads bad objects again. Damaged bytes are copied as they
+    are, and noted in the manifest. `committed` reads the offsets of groups for the manifest; `tell` is called with the
+    number of bytes as they are processed.
 
     A partition that is deleted meanwhile is not in the backup. PartitionNotFound for a data directory that does not
     exist, IllegalArgument for one inside the other or for a target that holds something else, DirectoryLocked while
@@ -93,7 +94,7 @@ def create_backup(
             mirror.upload(left, tell)
         stored = remote.objects.sums()
         report = _create(paths, mirror.path, full, committed, tell, fs, clock, stored)
-        mirror.upload(report.manifest.id, tell)
+        mirror.upload(report.manifest.id, tell, heal=full)
     return report._replace(path=remote.url)
 
 
@@ -138,6 +139,13 @@ def delete_backups(target: Path | RemoteBackups, ids: Iterable[str], *, fs: File
         for one in requested:
             store.delete(one)
         store.sweep()
+
+
+def check_can_delete(target: Path | RemoteBackups) -> None:
+    """Raise the error that a later delete of backups in an object store would raise. Errors as for `delete_backups`."""
+    found = located(target)
+    if isinstance(found, RemoteBackups):
+        found.check_can_delete()
 
 
 def list_backups(target: Path | RemoteBackups, *, fs: FileSystem = OS) -> list[Manifest]:

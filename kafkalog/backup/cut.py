@@ -91,16 +91,21 @@ def index_cut(backup: BackupInProgress, directory: str, name: str, cut: Cut, lis
     Those of the original are being written, have room after their entries, and may cover more than the copy has.
     """
     stem = base_name(cut.base_offset)
-    path = backup.path_of(f"{name}/{stem}{LOG_SUFFIX}")
-    with fs.open_file(path, "r") as file:
-        records = FileRecords(file, file.size(), fs=fs, mutable=False)
-        found = scan_segment(SegmentData(records, cut.base_offset, INTERVAL_BYTES, INDEX_BYTES)).found
-    for suffix, content in ((INDEX_SUFFIX, found.offset_index), (TIME_INDEX_SUFFIX, found.time_index)):
+    contents = index_contents(backup.path_of(f"{name}/{stem}{LOG_SUFFIX}"), cut.base_offset, fs)
+    for suffix, content in contents.items():
         backup.put(f"{name}/{stem}{suffix}", content, cut.file.stat())
     txn_name = stem + TXN_INDEX_SUFFIX
     if txn_name in listed:
         content, status = read_whole(os.path.join(directory, txn_name), fs, _MAX_TXN_INDEX_BYTES)
         backup.put(f"{name}/{txn_name}", aborted_before(content, cut.end.next_offset), status)
+
+
+def index_contents(path: str, base_offset: int, fs: FileSystem) -> dict[str, bytes]:
+    """Return the offset and time index of the segment file `path`, built from its data, by their suffixes."""
+    with fs.open_file(path, "r") as file:
+        records = FileRecords(file, file.size(), fs=fs, mutable=False)
+        found = scan_segment(SegmentData(records, base_offset, INTERVAL_BYTES, INDEX_BYTES)).found
+    return {INDEX_SUFFIX: found.offset_index, TIME_INDEX_SUFFIX: found.time_index}
 
 
 def aborted_before(content: bytes, end_offset: int) -> bytes:

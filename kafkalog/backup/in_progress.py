@@ -55,6 +55,20 @@ def open_listed(fs: FileSystem, path: str) -> File:
         raise StorageError.from_os(error, "open the file to back up", path=path) from error
 
 
+def link_or_copy(fs: FileSystem, source: str, target: str) -> None:
+    """Give a file of a backup, which does not change, a second name; copy it where it can have none. StorageError."""
+    try:
+        fs.link(source, target)
+    except OSError as error:
+        if error.errno not in _CANNOT_LINK - {errno.ENOENT}:
+            raise StorageError.from_os(error, "link to the backup", path=source) from error
+        with fs.open_file(source, "r") as file:
+            status = file.stat()
+            Copier(fs).copy(file, target, status.st_size)
+        fs.utime(target, ns=(status.st_mtime_ns, status.st_mtime_ns))
+        fs.chmod(target, stat.S_IMODE(status.st_mode))
+
+
 def _is_read_here(name: str) -> bool:
     """Return True for a file of a backup that is read while the backup is created."""
     return not name.endswith(_SEGMENT_FILES) or any(one in name for one in _READ_HERE)

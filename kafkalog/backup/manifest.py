@@ -102,7 +102,10 @@ Offsets = dict[str, dict[str, dict[int, int]]]
 
 
 class Manifest(NamedTuple):
-    """Description of a backup; `topics` are settings by topic, `notes` irregularities found while copying."""
+    """Description of a backup; `topics` are settings by topic, `notes` irregularities found while copying.
+
+    `redactions` counts how often records of it were redacted.
+    """
 
     id: str
     created_ms: int
@@ -113,6 +116,7 @@ class Manifest(NamedTuple):
     groups: Offsets
     notes: tuple[str, ...]
     files: tuple[StoredFile, ...]
+    redactions: int = 0
 
     @property
     def size(self) -> int:
@@ -134,6 +138,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "groups": manifest.groups,
         "notes": list(manifest.notes),
     }
+    if manifest.redactions:
+        rest["redactions"] = manifest.redactions
     head = json.dumps(rest, indent=1).removesuffix("\n}")
     files = b",\n".join(file_line(file).rstrip() for file in manifest.files)
     return head.encode() + b',\n "files": [\n' + files + b"\n]\n}\n"
@@ -206,6 +212,7 @@ def _manifest(document: Any) -> Manifest:
         {_text(group): _offsets(found) for group, found in document["groups"].items()},
         tuple(_text(note) for note in document["notes"]),
         tuple(_file(one) for one in document["files"]),
+        _whole(document.get("redactions", 0)),
     )
 
 

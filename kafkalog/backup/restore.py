@@ -12,10 +12,11 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from kafkalog.backup.copying import Copier, Tell, sync_files
+from kafkalog.backup.copying import Copier, Tell, one_at_a_time, run_together, sum_of, sync_files
 from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
@@ -108,8 +109,17 @@ def restore_backup(
 
 
 def _restore_local(
-    target: str, dirs: Path | Iterable[Path], which: str, moment: Moment | None, tell: Tell | None, fs: FileSystem
+    target: str,
+    dirs: Path | Iterable[Path],
+    which: str,
+    moment: Moment | None,
+    tell: Tell | None,
+    fs: FileSystem,
+    *,
+    links: bool = False,
 ) -> Manifest:
+    """Restore a backup in a directory; `links` for one that is removed afterwards, so that files may be taken from it.
+    """
     store = BackupStore(target, fs=fs)
     path = store.find(which) if moment is None else store.find_since(moment.at_ms, which)
     manifest = read_manifest(path, fs)
@@ -121,7 +131,8 @@ def _restore_local(
         if (place + os.sep).startswith(os.path.join(os.path.realpath(target), "")):
             raise IllegalArgument("the target is inside the directory of backups", path=place, hint="choose another")
     rewind = None if moment is None else Rewind(path, manifest, moment, store.newest_before(moment.at_ms), fs)
-    _restore(path, manifest, places, rewind, Copier(fs, tell), fs)
+    linked = rewind.whole_segments() if rewind is not None and links else frozenset[str]()
+    _restore(path, manifest, places, rewind, linked, Copier(fs, one_at_a_time(tell)), fs)
     return manifest if rewind is None else rewind.restored(places)
 
 
@@ -192,7 +203,7 @@ def restore_directories(
     has_copies = fs.exists(os.path.join(store, MARKER))
     try:
         which = _left_backup(store, paths, moment, fs) or create_backup(given, store, tell=tell, fs=fs).manifest.id
-        restored = restore_backup(store, places, which, at=moment.at_ms, by=by, fs=fs)
+        restored = _restore_local(store, places, which, moment, None, fs, links=True)
     except (KafkalogError, OSError) as error:
         needs_copies = isinstance(error, StorageError | DirectoryLocked)  # the next run, or one that goes on now
         needs_copies |= has_copies and isinstance(error, IllegalArgument)  # the run that left them
@@ -220,7 +231,13 @@ def _left_backup(path: str, sources: Sequence[str], moment: Moment, fs: FileSyst
 
 
 def _restore(
-    path: str, manifest: Manifest, places: Sequence[str], rewind: Rewind | None, copier: Copier, fs: FileSystem
+    path: str,
+    manifest: Manifest,
+    places: Sequence[str],
+    rewind: Rewind | None,
+    linked: frozenset[str],
+    copier: Copier,
+    fs: FileSystem,
 ) -> None:
     """Stage all directories, cut them back if `rewind` is given, and publish them: all or none are visible."""
     locks = [LogDir.acquire(place, fs=fs, create=True, exclusive=True) for place in places]
@@ -229,7 +246,7 @@ def _restore(
             lock.withhold_marker()  # the clean-shutdown marker comes from the backup, if at all
         moment = "" if rewind is None else f" {rewind.record}"
         stagings = [
-            _Staging(path, manifest, directory, place, moment, copier, fs)
+            _Staging(path, manifest, directory, place, moment, linked, copier, fs)
             for place, directory in zip(places, manifest.directories, strict=True)
         ]
         is_resumed = any(one.is_ready() for one in stagings)
@@ -264,7 +281,7 @@ def _stage(stagings: Sequence[_Staging], rewind: Rewind | None) -> None:
 
 
 class _Staging:
-    """The staged files of one data directory, to be moved into its place."""
+    """The staged files of one data directory, to be moved into its place; those in `linked` are the backup's own."""
 
     def __init__(
         self,
@@ -273,10 +290,12 @@ class _Staging:
         directory: StoredDirectory,
         place: str,
         moment: str,
+        linked: frozenset[str],
         copier: Copier,
         fs: FileSystem,
     ) -> None:
         self._backup = backup
+        self._linked = linked
         self._files = [file for file in manifest.files if file.path.startswith(f"{directory.name}/")]
         self._place = place
         self.root = os.path.join(place, STAGING)
@@ -343,14 +362,9 @@ class _Staging:
         """Copy and compare all files. CorruptBackup, StorageError, OSError."""
         self.discard()
         make_directories(self._fs, self.root)
-        directories = {self.root}
-        for file in self._files:
-            target = self._target(file)
-            directory = os.path.dirname(target)
-            if directory not in directories:
-                make_directories(self._fs, directory)
-                directories.add(directory)
-            self._copy(file, target)
+        for directory in sorted({os.path.dirname(self._target(file)) for file in self._files}):
+            make_directories(self._fs, directory)
+        run_together(partial(self._copy, file, self._target(file)) for file in self._files)
 
     def complete(self) -> None:
         """Sync the staged files and record that all of them are there. StorageError, OSError."""
@@ -377,9 +391,18 @@ class _Staging:
                 raise CorruptBackup(
                     f"the file has {size} bytes, but {file.size} were stored", path=source, hint=_HINT
                 )
-            sums = self._copier.copy(opened, target, file.size)
+            is_linked = file.path in self._linked and self._link(source, target)
+            sums = sum_of(self._fs, source)[1] if is_linked else self._copier.copy(opened, target, file.size)
         if sums != file.sha256:
             raise CorruptBackup("the file's content differs from what was stored", path=source, hint=_HINT)
-        if file.is_private:
-            self._fs.chmod(target, 0o600)
+        if file.is_private or is_linked:
+            self._fs.chmod(target, 0o600 if file.is_private else 0o644)
         self._fs.utime(target, ns=(file.mtime_ns, file.mtime_ns))
+
+    def _link(self, source: str, target: str) -> bool:
+        """Give a file of the backup a second name; return False where it can have none."""
+        try:
+            self._fs.link(source, target)
+        except OSError:
+            return False
+        return True

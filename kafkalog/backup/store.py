@@ -6,10 +6,12 @@
         dir0/orders-0/...                     the first data directory, as it was; readable as it is
         dir0/.lock/                           a directory in place of the lock file: no one opens it to write
     <store>/20261123T090000Z.partial/         a backup that is being created, or whose creator was killed
+    <store>/20261123T084119Z.redacted/        the backup without some records, complete, about to replace the one above
 
 A backup becomes valid by the rename of its directory, after all of it was synced. Nothing in it changes after that: a
 later backup links to unchanged files, and deleting a backup removes only its names. The next backup takes unchanged
-files from the leftovers of a killed one, and then removes them.
+files from the leftovers of a killed one, and then removes them. A redaction replaces the directory as a whole; between
+its two renames readers find the replacement.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ LATEST: Final = "latest"
 _CONTENT: Final = b"kafkalog backups, version 1\n"
 _MAX_JOURNAL_BYTES: Final = 1 << 30
 _DOOMED: Final = ".deleted"
+_REPLACEMENT: Final = ".redacted"
 _ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _PARTIAL_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z\.(?:partial|deleted)")
 
@@ -72,7 +75,7 @@ class BackupStore:
         PartitionNotFound, IllegalArgument (something else lies there).
         """
         self._check_is_store()
-        return sorted(name for name in self._names() if is_id(name))
+        return sorted({one for name in self._names() if is_id(one := name.removesuffix(_REPLACEMENT))})
 
     def unfinished(self) -> list[str]:
         """Return the directories that an unfinished backup, or delete, left."""
@@ -84,11 +87,17 @@ class BackupStore:
         if not ids:
             raise PartitionNotFound("there is no backup here", path=self.path, hint="create one: `kafkalog backup`")
         if which == LATEST:
-            return os.path.join(self.path, ids[-1])
+            return self._directory(ids[-1])
         if which not in ids:
             names_text = ", ".join(ids[-5:])
             raise PartitionNotFound(f"there is no backup {ascii(which)}", path=self.path, hint=f"latest: {names_text}")
-        return os.path.join(self.path, which)
+        return self._directory(which)
+
+    def _directory(self, which: str) -> str:
+        """Return the directory of a backup, or that of its replacement if only this is there."""
+        path = os.path.join(self.path, which)
+        has_only_replacement = not self._fs.exists(path) and self._fs.exists(path + _REPLACEMENT)
+        return path + _REPLACEMENT if has_only_replacement else path
 
     def find_since(self, at_ms: int, which: str = LATEST) -> str:
         """Return the directory of the first backup made at or after `at_ms`, or of the one `which`, if it was.
@@ -97,7 +106,8 @@ class BackupStore:
         """
         paths = [self.find(one) for one in (self.ids() if which == LATEST else [which])] or [self.find()]
         for path in paths:
-            if _ms_of(os.path.basename(path)) + 1000 > at_ms and read_manifest(path, self._fs).created_ms >= at_ms:
+            which_ms = _ms_of(os.path.basename(path).removesuffix(_REPLACEMENT))
+            if which_ms + 1000 > at_ms and read_manifest(path, self._fs).created_ms >= at_ms:
                 return path
         newest = read_manifest(paths[-1], self._fs).created_ms
         raise IllegalArgument(
@@ -129,6 +139,39 @@ class BackupStore:
         except OSError as error:
             raise StorageError.from_os(error, "delete the backup", path=path) from error
 
+    def replace(self, which: str) -> None:
+        """Replace a backup by `<id>.partial`, which is complete and on disk. The caller holds the lock. StorageError.
+
+        Readers see the old backup or the new one, and the old one is removed last.
+        """
+        path = os.path.join(self.path, which)
+        try:
+            self._fs.rename(path + PARTIAL, path + _REPLACEMENT)
+            self._fs.fsync_dir(self.path)
+        except OSError as error:
+            raise StorageError.from_os(error, "replace the backup", path=path) from error
+        self.finish_replacements()
+
+    def finish_replacements(self) -> None:
+        """Complete what a killed redaction began to replace. The caller holds the lock. StorageError."""
+        for name in self._names():
+            which = name.removesuffix(_REPLACEMENT)
+            if which == name or not is_id(which):
+                continue
+            path = os.path.join(self.path, which)
+            try:
+                if self._fs.exists(path):
+                    if self._fs.exists(path + _DOOMED):
+                        shutil.rmtree(path + _DOOMED)
+                    self._fs.rename(path, path + _DOOMED)
+                    self._fs.fsync_dir(self.path)
+                self._fs.rename(path + _REPLACEMENT, path)
+                self._fs.fsync_dir(self.path)
+                if self._fs.exists(path + _DOOMED):
+                    shutil.rmtree(path + _DOOMED)
+            except OSError as error:
+                raise StorageError.from_os(error, "replace the backup", path=path) from error
+
     def sweep(self, but: str = "") -> None:
         """Remove leftovers of killed backups and deletes, except the directory named `but`. StorageError."""
         for name in self.unfinished():
@@ -143,7 +186,7 @@ class BackupStore:
         found: Known = {}
         newest = self.newest()
         if newest is not None:
-            directory = os.path.join(self.path, newest.id)
+            directory = self._directory(newest.id)
             found |= {file.path: KnownFile(os.path.join(directory, file.path), file, True) for file in newest.files}
         for name in self.unfinished():
             directory = os.path.join(self.path, name)
@@ -155,7 +198,7 @@ class BackupStore:
         """Return the manifest of the newest readable backup; None if there is none."""
         for name in reversed(self.ids()):
             try:
-                return read_manifest(os.path.join(self.path, name), self._fs)
+                return read_manifest(self._directory(name), self._fs)
             except CorruptBackup:
                 continue
         return None
@@ -213,6 +256,11 @@ class StoreLock:
                 "a backup is being created or deleted here", path=self.store.path, hint="wait until it finishes"
             )
         self._file = file
+        try:
+            self.store.finish_replacements()
+        except BaseException:
+            file.close()
+            raise
 
     def __enter__(self) -> BackupStore:
         return self.store

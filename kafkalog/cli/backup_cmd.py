@@ -4,45 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli import common
+from kafkalog.cli import backup_options, common
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
-    from kafkalog.backup import RemoteBackups
     from kafkalog.backup.manifest import Manifest
 
 _LATEST = "latest"
 _target_argument = click.argument("target", type=click.Path(), metavar="TARGET")
 _id_option = click.option("--id", "which", default=_LATEST, metavar="ID", help="Backup to use. Default: the last one.")
-_recipient_option = click.option(
-    "--recipient", "recipients", multiple=True, metavar="KEY",
-    help="Encrypt for this age or SSH public key, or those in this file; repeatable. Needs a URL as TARGET.",
-)  # fmt: skip
-_identity_option = click.option(
-    "--identity", "identities", multiple=True, type=click.Path(), metavar="FILE",
-    help="Decrypt with the private key in this file; repeatable.",
-)  # fmt: skip
 _staging_option = click.option(
     "--staging", type=click.Path(), metavar="DIR",
     help="With a URL: prepare the files in this directory. Default: one beside the first data directory.",
 )  # fmt: skip
-
-
-def _backups(
-    target: str, recipients: Sequence[str] = (), identities: Sequence[str] = (), staging: str | None = None
-) -> str | RemoteBackups:
-    """Return the target of backups with these options, which need a URL."""
-    from kafkalog.backup import RemoteBackups
-    from kafkalog.storage.remote import is_url
-
-    if is_url(target) or recipients or identities or staging is not None:
-        return RemoteBackups(target, recipients=recipients, identities=identities, staging=staging)
-    return target
 
 
 class _Group(click.Group):
@@ -70,8 +48,8 @@ def command() -> None:
 @_target_argument
 @click.option("--full", is_flag=True, help="Copy all files, as if there were no earlier backup.")
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Afterwards, delete all but the last N backups.")
-@_recipient_option
-@_identity_option
+@backup_options.recipient_option
+@backup_options.identity_option
 @_staging_option
 @common.json_option("Print one JSON object for the backup.")
 @common.quiet_options
@@ -90,7 +68,7 @@ def create(
     Exit status: 0 created, 1 not created, or created from a log that has damage, 2 wrong usage.
     """
     from kafkalog.backup import create_backup, delete_backups
-    from kafkalog.backup.create import backups_of
+    from kafkalog.backup.create import backups_of, check_can_delete
     from kafkalog.backup.damage import DAMAGED
     from kafkalog.server.groups.stored import whole_offsets
     from kafkalog.tools.verify.directories import total_bytes
@@ -99,7 +77,9 @@ def create(
     where = common.need_dirs(dirs)
     if keep is not None and recipients and not identities:
         raise click.UsageError("--keep reads the encrypted manifests of other backups: give --identity FILE as well")
-    backups = _backups(target, recipients, identities, staging)
+    backups = backup_options.backups_at(target, recipients, identities, staging)
+    if keep is not None:
+        check_can_delete(backups)
     total = total_bytes(where) if sys.stderr.isatty() and isinstance(backups, str) else None
     with Meter("backup", total, quiet=quiet) as meter:
         report = create_backup(where, backups, full=full, committed=whole_offsets, tell=meter.add)
@@ -125,7 +105,7 @@ def create(
 
 @command.command("list")
 @_target_argument
-@_identity_option
+@backup_options.identity_option
 @common.json_option("Print one JSON object for each backup.")
 def list_(target: str, identities: tuple[str, ...], as_json: bool) -> int:
     """List the backups in TARGET, oldest first.
@@ -137,7 +117,7 @@ def list_(target: str, identities: tuple[str, ...], as_json: bool) -> int:
     from kafkalog.backup.create import backups_of
     from kafkalog.errors import CorruptBackup
 
-    store = backups_of(_backups(target, identities=identities))
+    store = backups_of(backup_options.backups_at(target, identities=identities))
     status = 0
     for one in store.ids():
         try:
@@ -155,7 +135,7 @@ def list_(target: str, identities: tuple[str, ...], as_json: bool) -> int:
 @_id_option
 @click.option("--all", "everything", is_flag=True, help="Verify all backups.")
 @click.option("--deep", is_flag=True, help="Also verify the logs in the backup, including every record.")
-@_identity_option
+@backup_options.identity_option
 @common.json_option("Print one JSON object for each finding, and one for the report.")
 @common.quiet_options
 def verify(
@@ -172,7 +152,7 @@ def verify(
     from kafkalog.backup.create import backups_of
 
     common.set_verbosity(quiet, verbose)
-    backups = _backups(target, identities=identities)
+    backups = backup_options.backups_at(target, identities=identities)
     ids = backups_of(backups).ids() if everything else [which]
     status = 0
     with Meter("verify", None, quiet=quiet) as meter:
@@ -199,7 +179,7 @@ def verify(
     "--from", "sources", multiple=True, type=click.Path(), metavar="DIR",
     help="With --at: restore from this data directory, which may be in use, and not from a TARGET; repeatable.",
 )
-@_identity_option
+@backup_options.identity_option
 @_staging_option
 @common.json_option("Print one JSON object for the restored backup.")
 @common.quiet_options
@@ -244,7 +224,7 @@ def restore(
         if target is None:
             manifest = restore_directories(sources, where, at=at_ms or 0, by=by, tell=meter.add)
         else:
-            backups = _backups(target, identities=identities, staging=staging)
+            backups = backup_options.backups_at(target, identities=identities, staging=staging)
             manifest = restore_backup(backups, where, which, at=at_ms, by=by, tell=meter.add)
     if at_ms is not None:
         for text in manifest.notes:
@@ -259,7 +239,7 @@ def restore(
 @command.command("delete")
 @_target_argument
 @click.argument("ids", nargs=-1, metavar="ID...")
-@_identity_option
+@backup_options.identity_option
 def delete(target: str, ids: tuple[str, ...], identities: tuple[str, ...]) -> int:
     """Delete backups; the other backups stay complete.
 
@@ -271,7 +251,7 @@ def delete(target: str, ids: tuple[str, ...], identities: tuple[str, ...]) -> in
     """
     from kafkalog.backup import delete_backups
 
-    delete_backups(_backups(target, identities=identities), ids)
+    delete_backups(backup_options.backups_at(target, identities=identities), ids)
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from kafkalog.cli import common
+from kafkalog.cli import backup_options, common
 from kafkalog.cli.decoder_options import decoder_names, schemas_option, serdes_option
 from kafkalog.cli.progress import Meter
 
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
         erase_key: bool
         remove_kept: bool
         store: str | None
+        tiered: str | None
+        backups: str | None
+        recipients: tuple[str, ...]
+        identities: tuple[str, ...]
+        staging: str | None
 
 _OPTIONS = (
     common.dir_option,
@@ -62,6 +67,16 @@ _OPTIONS = (
     click.option(
         "--store", type=click.Path(), metavar="DIR", help="Directory of the key indexes. Default: beside the segments."
     ),
+    click.option(
+        "--tiered", metavar="URL|FILE",
+        help="Also search the topic's tiered segments: URL of their store, or a file that describes it.",
+    ),
+    click.option("--backups", type=click.Path(), metavar="TARGET", help="Redact these backups, and no -d DIR."),
+    backup_options.identity_option,
+    backup_options.recipient_option,
+    click.option(
+        "--staging", type=click.Path(), metavar="DIR", help="With a URL: download segments to this new directory."
+    ),
     common.json_option("Print one JSON object for each segment, and one for the report."),
     common.quiet_options,
 )  # fmt: skip
@@ -84,10 +99,15 @@ def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[RedactOpti
     Dry run by default; --apply makes the changes and then searches again for proof. --apply locks the data directory,
     so no broker may run on it. A log that was not closed cleanly is recovered first if it has anything to redact.
 
+    With --backups all backups in TARGET, a directory or the URL of an object store, are redacted in place.
+
     Example: kafkalog redact -d data -t orders --key customer-17 --apply
+
+    Example: kafkalog redact --backups /backups/kafka -t orders --key customer-17 --apply
 
     Exit status: 0 fine, 1 a key or offset without a record, records left, or damage, 2 wrong usage.
     """
+    from kafkalog.redact.backups.redact import redact_backups
     from kafkalog.redact.directories import redact
     from kafkalog.redact.wanted import parse_offsets
     from kafkalog.where import parse
@@ -105,25 +125,44 @@ def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[RedactOpti
             parse(where)
     if not keys and not offsets and where is None:
         raise click.UsageError("no records are named: give --key, --keys, --where or --offsets")
+    _check_places(given)
+    named: dict[str, Any] = {
+        "keys": keys, "offsets": offsets, "where": where, "typed": _typed(where, given["serdes"], given["schemas"]),
+        "partitions": given["partitions"], "change": given["change"], "erase_key": given["erase_key"],
+        "apply": not given["dry_run"],
+    }  # fmt: skip
     with Meter("redact", None, quiet=quiet) as meter:
-        report = redact(
-            common.need_dirs(given["dirs"]),
-            given["topic"],
-            keys=keys,
-            offsets=offsets,
-            where=where,
-            typed=_typed(where, given["serdes"], given["schemas"]),
-            partitions=given["partitions"],
-            change=given["change"],
-            erase_key=given["erase_key"],
-            remove_kept=given["remove_kept"],
-            key_index=given["store"],
-            apply=not given["dry_run"],
-            progress=meter.add if meter.shown else lambda size: None,
-        )
+        named["progress"] = meter.add if meter.shown else lambda size: None
+        if given["backups"] is not None:
+            target = backup_options.backups_at(
+                given["backups"], given["recipients"], given["identities"], given["staging"]
+            )
+            report = redact_backups(target, given["topic"], **named)
+        else:
+            report = redact(
+                common.need_dirs(given["dirs"]), given["topic"], remove_kept=given["remove_kept"],
+                key_index=given["store"], tiered=given["tiered"], **named,
+            )  # fmt: skip
     for line in report.json_lines() if as_json else report.lines():
         print(line)
     return 0 if report.ok else 1
+
+
+def _check_places(given: RedactOptions) -> None:
+    """Raise a usage error for options of data directories with --backups, and for those of backups without it."""
+    named: dict[str, object]
+    if given["backups"] is None:
+        named = {"--recipient": given["recipients"], "--identity": given["identities"], "--staging": given["staging"]}
+        reason = "{} needs --backups TARGET, the URL of an object store."
+    else:
+        named = {
+            "-d": given["dirs"], "--remove-kept": given["remove_kept"], "--store": given["store"],
+            "--tiered": given["tiered"],
+        }  # fmt: skip
+        reason = "{} is for data directories; --backups has none."
+    for option, value in named.items():
+        if value:
+            raise click.UsageError(reason.format(option))
 
 
 def _keys_of(given: tuple[str, ...], files: tuple[str, ...], encoding: str) -> list[bytes]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TOPIC_TABLE, LogConfig
@@ -20,7 +20,7 @@ from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.report import CopiedPartition, NotKept
 from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
 from kafkalog.dirs.open import open_dirs
-from kafkalog.errors import IllegalState
+from kafkalog.errors import IllegalState, NotAPartition
 from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.jobs import write_each
 from kafkalog.manager.log_manager import LogManager
@@ -32,6 +32,9 @@ from kafkalog.storage.segment_reader import Chunk
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
+
+if TYPE_CHECKING:
+    from kafkalog.dirs.log_dirs import LogDirs
 
 _NEWEST_EPOCH: Final = 2**31 - 1
 _APPEND_BYTES: Final = 1 << 20
@@ -182,9 +185,17 @@ def topics_in(path: str, names: Sequence[str]) -> dict[str, TargetTopic]:
         topics = {}
         for name, topic in dirs.topics.items():
             if name in names:
-                ends = {number: dirs[name, number].end_offset for number in topic.partitions}
+                ends = {number: _end_of(dirs, name, number) for number in topic.partitions}
                 topics[name] = TargetTopic(topic.settings, ends, ends)
         return topics
+
+
+def _end_of(dirs: LogDirs, topic: str, number: int) -> int:
+    """Return the end of a partition; 0 for a directory that a killed copy has only just created."""
+    try:
+        return dirs[topic, number].end_offset
+    except NotAPartition:
+        return 0
 
 
 class _Written:

@@ -36,9 +36,10 @@ def plan_topic(
     """Return the plan for a topic.
 
     Raises IllegalArgument if offsets are to be kept but the target cannot, TopicExists if the topic there has fewer
-    partitions.
+    partitions, and records: without any a killed copy may not have created all of them.
     """
-    if existing is not None and existing.ends and len(existing.ends) < topic.partition_count:
+    is_being_created = traits.keeps_log and existing is not None and not any(existing.ends.values())
+    if existing is not None and existing.ends and len(existing.ends) < topic.partition_count and not is_being_created:
         raise TopicExists(
             f"topic {topic.name} has {len(existing.ends)} partitions in {traits.name}, but {topic.partition_count} in "
             "the source", hint="add partitions there, so that each record stays in its partition",

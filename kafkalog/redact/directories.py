@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.clean.redact_rows import EMPTY, TOMBSTONE
 from kafkalog.config.topic import LogConfig
@@ -19,13 +20,19 @@ from kafkalog.redact.search import Advance, Result, search, where_offsets
 from kafkalog.redact.wanted import MODES, Change, Wanted
 from kafkalog.storage.names import INTERNAL_TOPICS
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.tiered.metadata_topic import TOPIC
+from kafkalog.tiered.topics import is_tiered
 from kafkalog.tools.directories import Path
 from kafkalog.tools.offline_partition import OfflinePlan, in_locked_directories, open_offline
 from kafkalog.tools.offline_survey import OfflineSurvey
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import list_names
 
-_REMOTE = "remote.storage.enable"
+if TYPE_CHECKING:
+    from kafkalog.redact.tiered import InStore
+
+_UNSEARCHED = "segments in remote storage, which may hold such records; name their store: --tiered FILE"
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ def redact(
     erase_key: bool = False,
     remove_kept: bool = False,
     key_index: Path | None = None,
+    tiered: Path | None = None,
     apply: bool = False,
     progress: Advance = lambda size: None,
     fs: FileSystem = OS,
@@ -73,7 +81,8 @@ def redact(
     in a compacted topic and else empty. Headers go in both; keys go with `erase_key`. Offsets, timestamps, producers,
     transactions, format and codec stay. `remove_kept` removes records that recovery kept, if they may be wanted.
     `key_index` is the directory of key indexes, by default they lie beside the segments. `progress` is called with the
-    bytes of each segment searched.
+    bytes of each segment searched. `tiered` is the store with the topic's tiered segments: its URL, or a file that
+    describes it. They are searched, and those with wanted records are reported as `held`: they cannot be rewritten.
 
     Without `apply` nothing is locked or changed, and a broker may run. With it the data directory is locked, and each
     segment with such records is replaced: an error or a crash leaves every record as it was or redacted, and another
@@ -87,36 +96,74 @@ def redact(
     >>> print(redact(log.path, "orders", keys=[b"u-1"], change="empty").summary())
     1 record in 1 segment of 1 partition, ... bytes to rewrite, with empty: nothing was changed, give --apply
     """
-    _check_topic(topic)
+    check_topic(topic)
     wanted = Wanted.of(keys, offsets or {}, where, typed or {})
-    _check_offsets(wanted, partitions)
+    check_offsets(wanted, partitions)
     survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)
     config = survey.config_of(topic)
-    is_known = survey.known.settings_of(topic) is not None
-    made = change_of(change, erase_key, config, is_known)
+    made = change_of(change, erase_key, config, survey.known.settings_of(topic) is not None)
     plans = [
         RedactPlan(
-            one, config, survey.now_ms, survey.mark_is_end(one), wanted, made,
-            KeyIndexPlace(one.path, key_index, fs),
+            one, config, survey.now_ms, survey.mark_is_end(one), wanted, made, KeyIndexPlace(one.path, key_index, fs)
         )
         for one in survey.found
         if not partitions or one.topic_partition.partition in partitions
-    ]  # fmt: skip
+    ]
     _check_partitions(topic, {plan.place.topic_partition.partition for plan in plans}, {*partitions, *wanted.offsets})
+    in_store = [] if tiered is None else _search_tiered(plans, tiered, fs, progress)
     if apply:
         done = in_locked_directories(
             plans, lambda log_dir, plan: _redact(log_dir, plan, remove_kept, fs, clock, progress), fs
         )
     else:
         done = [_look(plan, fs, progress) for plan in plans]
-    left = sum(one.left for one in done) if apply else None
-    segments = tuple(segment for one in done for segment in one.segments)
-    copies = [copy for one in done for copy in one.copies]
-    if str((survey.known.settings_of(topic) or {}).get(_REMOTE)).lower() == "true":
-        copies.append(Copy(topic, "segments in remote storage"))
+    unsearched = _UNSEARCHED if tiered is None and _may_be_tiered(survey, topic, fs) else None
+    return _report(plans, done, in_store, apply, unsearched)
+
+
+def _report(
+    plans: Sequence[RedactPlan],
+    done: Sequence[_Done],
+    in_store: Sequence[InStore],
+    applied: bool,
+    unsearched: str | None,
+) -> RedactReport:
+    held = tuple(segment for one in in_store for segment in one.held)
+    is_proven = applied and unsearched is None
+    copies = [*(copy for one in done for copy in one.copies), *(copy for one in in_store for copy in one.copies)]
     return RedactReport(
-        segments, _missing(plans, done, wanted), tuple(copies), len(plans), made.name, apply, left
+        tuple(segment for one in done for segment in one.segments),
+        _missing(plans, done, in_store, plans[0].wanted),
+        tuple(copies),
+        len(plans),
+        plans[0].change.name,
+        applied,
+        sum(one.left for one in done) + sum(one.records for one in held) if is_proven else None,
+        held=held,
+        unsearched=unsearched,
     )
+
+
+def _may_be_tiered(survey: OfflineSurvey, topic: str, fs: FileSystem) -> bool:
+    """Return True for a tiered topic, and for one with unknown settings beside the metadata of tiered segments."""
+    known = is_tiered(survey.known, topic)
+    if known is not None:
+        return known
+    directories = {os.path.dirname(one.path) for one in survey.found}
+    return any(name.startswith(f"{TOPIC}-") for one in directories for name in list_names(one, fs))
+
+
+def _search_tiered(
+    plans: Sequence[RedactPlan], tiered: Path, fs: FileSystem, progress: Advance
+) -> list[InStore]:
+    """Search the tiered segments of each plan's partition."""
+    from kafkalog.redact.tiered import TieredSearch
+
+    store = TieredSearch(tiered, [plan.directory for plan in plans], fs)
+    try:
+        return [store.run(plan.place, plan.wanted, plan.change, progress) for plan in plans]
+    finally:
+        store.close()
 
 
 def change_of(name: str | None, erase_key: bool, config: LogConfig, is_known: bool) -> Change:
@@ -136,7 +183,7 @@ def change_of(name: str | None, erase_key: bool, config: LogConfig, is_known: bo
     return Change(value, erase_key)
 
 
-def _check_topic(topic: str) -> None:
+def check_topic(topic: str) -> None:
     """Raise IllegalArgument for an internal topic."""
     if topic in INTERNAL_TOPICS:
         raise IllegalArgument(
@@ -145,7 +192,8 @@ def _check_topic(topic: str) -> None:
         )
 
 
-def _check_offsets(wanted: Wanted, partitions: Sequence[int]) -> None:
+def check_offsets(wanted: Wanted, partitions: Sequence[int]) -> None:
+    """Raise IllegalArgument for offsets of a partition that is not searched."""
     outside = sorted(wanted.offsets.keys() - {*partitions}) if partitions else []
     if outside:
         raise IllegalArgument(
@@ -161,15 +209,22 @@ def _check_partitions(topic: str, existing: set[int], named: set[int]) -> None:
         raise UnknownTopicOrPartition(f"topic {topic} has no partition {absent[0]}", hint=f"it has {numbers}")
 
 
-def _missing(plans: Sequence[RedactPlan], done: Sequence[_Done], wanted: Wanted) -> tuple[str, ...]:
-    """Return the keys that no partition has, and the offsets without a record."""
-    keys = wanted.keys.difference(*(one.found.keys for one in done))
+def _missing(
+    plans: Sequence[RedactPlan], done: Sequence[_Done], in_store: Sequence[InStore], wanted: Wanted
+) -> tuple[str, ...]:
     found: dict[int, set[int]] = {}
-    for plan, one in zip(plans, done, strict=True):
-        found.setdefault(plan.place.topic_partition.partition, set()).update(one.found.offsets)
-    names = [f"key {key.decode('utf-8', 'backslashreplace')!r}" for key in sorted(keys)]
-    for partition, offsets in sorted(wanted.offsets.items()):
-        names += [f"offset {offset} of partition {partition}" for offset in offsets if offset not in found[partition]]
+    results = [*(one.found for one in done), *(one.found for one in in_store)]
+    for plan, result in zip([*plans, *(plans if in_store else ())], results, strict=True):
+        found.setdefault(plan.place.topic_partition.partition, set()).update(result.offsets)
+    return missing_names(wanted, {key for result in results for key in result.keys}, found)
+
+
+def missing_names(wanted: Wanted, keys: set[bytes], offsets: Mapping[int, set[int]]) -> tuple[str, ...]:
+    """Return the keys and offsets wanted of which there is no record: neither in `keys` nor in `offsets`."""
+    names = [f"key {key.decode('utf-8', 'backslashreplace')!r}" for key in sorted(wanted.keys - keys)]
+    for partition, rising in sorted(wanted.offsets.items()):
+        found = offsets.get(partition, set())
+        names += [f"offset {offset} of partition {partition}" for offset in rising if offset not in found]
     return tuple(names)
 
 

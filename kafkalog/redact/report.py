@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+_HELD: Final = "brokers keep sizes and positions of tiered segments, so their objects cannot be rewritten"
 
 
 class RedactedSegment(NamedTuple):
-    """A segment with records that are redacted, or are to be; `size_after` is None before it was rewritten.
+    """A segment with records that are redacted, or are to be; `size_after` is None if it was not rewritten.
 
-    Sizes in bytes. All of a segment is rewritten.
+    Sizes in bytes. All of a segment is rewritten. `path` is the URL of an object in a store.
     """
 
     topic: str
@@ -36,7 +38,9 @@ class RedactReport:
     """The result of `redact`.
 
     `missing` names keys and offsets of which there is no record. `copies` may hold the records and were not redacted.
-    `left` is the number of records that the search after the redaction found, 0 if it succeeded; None without one.
+    `held` are tiered segments with such records, which cannot be rewritten; `unsearched` says what was not searched.
+    `left` is the number of records that the search after the redaction found, with those of `held`: 0 if it succeeded,
+    None without such a search, or if there is something `unsearched`. `searched` names what was searched.
 
     >>> from kafkalog.redact import redact
     >>> report = redact(log.path, "orders", keys=[b"u-1"], change="empty")
@@ -53,6 +57,9 @@ class RedactReport:
     change: str
     applied: bool
     left: int | None = None
+    searched: str = "these directories"
+    held: tuple[RedactedSegment, ...] = ()
+    unsearched: str | None = None
 
     @property
     def records(self) -> int:
@@ -66,8 +73,8 @@ class RedactReport:
 
     @property
     def ok(self) -> bool:
-        """True if every key and offset has a record, and the search after the redaction found none that is left."""
-        return not self.missing and not self.left
+        """True if every key and offset has a record, all of them can be redacted, and no search found one left."""
+        return not self.missing and not self.left and not self.held and self.unsearched is None
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -76,16 +83,23 @@ class RedactReport:
         """Yield the report as text, line by line."""
         verb = "redacted" if self.applied else "redact"
         for one in self.segments:
-            count = f"{one.records:,} record{'' if one.records == 1 else 's'}"
             sizes = f"{one.size:,} bytes" + ("" if one.size_after is None else f", now {one.size_after:,}")
-            yield f"{verb} {count} in {one.path} ({sizes})"
+            yield f"{verb} {_count(one.records)} in {one.path} ({sizes})"
+        for one in self.held:
+            yield f"not redacted: {_count(one.records)} in {one.path} ({one.size:,} bytes): {_HELD}"
+        if self.unsearched is not None:
+            yield f"not searched: {self.unsearched}"
         for copy in self.copies:
             yield f"{'removed' if copy.removed else 'not redacted'}: {copy.path}: {copy.what}"
         for missing in self.missing:
             yield f"not found: {missing}"
         yield self.summary()
-        if self.left is not None:
-            yield "searched again: " + ("none of the records is left" if not self.left else f"{self.left:,} are left")
+        if self.left:
+            yield f"searched again: {_count(self.left)} left in {self.searched}"
+        elif self.left is not None:
+            others = any(not copy.removed for copy in self.copies)
+            but = ", but what was not redacted may hold them" if others else ""
+            yield f"searched again: none of the records is left in {self.searched}{but}"
 
     def summary(self) -> str:
         """Return one line with the totals."""
@@ -93,7 +107,7 @@ class RedactReport:
         if not self.segments:
             return f"nothing to redact {of}"
         segments = f"{len(self.segments)} segment{'' if len(self.segments) == 1 else 's'} {of}"
-        count = f"{self.records:,} record{'' if self.records == 1 else 's'} in {segments}"
+        count = f"{_count(self.records)} in {segments}"
         sizes = f"{self.size:,} bytes {'rewritten' if self.applied else 'to rewrite'}, with {self.change}"
         return f"{count}, {sizes}" + ("" if self.applied else ": nothing was changed, give --apply")
 
@@ -101,6 +115,10 @@ class RedactReport:
         """Yield JSON objects, one a line: each segment, each copy, each missing name, then the report."""
         for one in self.segments:
             yield json.dumps({"type": "segment", **one._asdict()})
+        for one in self.held:
+            yield json.dumps({"type": "held", **one._asdict(), "why": _HELD})
+        if self.unsearched is not None:
+            yield json.dumps({"type": "unsearched", "what": self.unsearched})
         for copy in self.copies:
             yield json.dumps({"type": "copy", **copy._asdict()})
         for missing in self.missing:
@@ -108,3 +126,7 @@ class RedactReport:
         totals: dict[str, Any] = {"type": "redact", "applied": self.applied, "with": self.change}
         totals |= {"records": self.records, "bytes": self.size, "partitions": self.partitions, "left": self.left}
         yield json.dumps(totals)
+
+
+def _count(records: int) -> str:
+    return f"{records:,} record{'' if records == 1 else 's'}"

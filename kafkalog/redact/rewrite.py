@@ -16,7 +16,7 @@ from kafkalog.errors import CorruptRecord
 from kafkalog.keys.build import build_segment
 from kafkalog.keys.manage import common_secret
 from kafkalog.keys.place import KeyIndexPlace
-from kafkalog.redact.batches import redact_chunk
+from kafkalog.redact.batches import NewChunk, redact_chunk
 from kafkalog.redact.wanted import Change
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.log_walk import bound_of
@@ -90,22 +90,31 @@ def _copy(log: UnifiedLog, segment: LogSegment, offsets: array[int], change: Cha
     """Write the batches of a segment to the new one, those with the records redacted; return the number of records."""
     bound = bound_of(log.segments, segment.base_offset)
     extent = Extent(segment.base_offset, segment.records.slice(0, segment.size), bound)
-    records = read = 0
-    next_offset = segment.base_offset
-    for chunk in segment_chunks(extent, segment.base_offset, bound):
-        start, next_offset = next_offset, chunk.next_offset
-        part = offsets[bisect_left(offsets, start) : bisect_left(offsets, next_offset)]
-        new = redact_chunk(chunk, part, change)
+    records = 0
+    for new in redacted_chunks(extent, segment.size, offsets, change, segment.path):
         records += new.records
+        writer.append(new.data, new.table)
+    return records
+
+
+def redacted_chunks(
+    extent: Extent, size: int, offsets: array[int], change: Change, path: str
+) -> Iterator[NewChunk]:
+    """Yield all chunks of a segment of `size` bytes, with its records at `offsets` (rising) redacted.
+
+    CorruptRecord for bytes that belong to no batch, at the end; other errors as for `redact_chunk`.
+    """
+    read, next_offset = 0, extent.base_offset
+    for chunk in segment_chunks(extent, extent.base_offset, extent.bound):
+        start, next_offset = next_offset, chunk.next_offset
+        yield redact_chunk(chunk, offsets[bisect_left(offsets, start) : bisect_left(offsets, next_offset)], change)
         last = chunk.last - 1
         read += chunk.batches.position(last) + chunk.batches.size(last) - chunk.batches.position(chunk.first)
-        writer.append(new.data, new.table)
-    if read != segment.size:
+    if read != size:
         raise CorruptRecord(
-            f"{segment.size - read} bytes behind the last batch belong to none", path=segment.path, position=read,
+            f"{size - read} bytes behind the last batch belong to none", path=path, position=read,
             hint="the segment is unchanged: run `kafkalog repair --excise --apply` first",
         )  # fmt: skip
-    return records
 
 
 def _drop_index(base_offset: int, place: KeyIndexPlace) -> bytes | None:

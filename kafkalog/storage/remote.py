@@ -33,7 +33,8 @@ def refuse_to_write(*paths: str) -> None:
     """Raise ReadOnlyLog for a URL."""
     for path in paths:
         if is_url(path):
-            raise ReadOnlyLog("a URL can be opened only for reading", path=path, hint="open it with mode 'r'")
+            shown = without_password(path)
+            raise ReadOnlyLog("a URL can be opened only for reading", path=shown, hint="open it with mode 'r'")
 
 
 def refuse_urls(*paths: object) -> None:
@@ -41,7 +42,7 @@ def refuse_urls(*paths: object) -> None:
     for path in paths:
         if is_url(path):
             raise IllegalArgument(
-                "a URL was given instead of a local file or directory", path=str(path),
+                "a URL was given instead of a local file or directory", path=without_password(str(path)),
                 hint="mount the store, or copy from it or to it with the store's own tool; docs/remote.md lists what "
                 "accepts URLs",
             )  # fmt: skip
@@ -63,11 +64,11 @@ def locate(url: str, options: Mapping[str, object] | None = None) -> tuple[Remot
     except ImportError as error:
         raise MissingPackage(f"the package for {protocol}:// is not installed: {error}", hint=_hint(error)) from None
     except ValueError as error:
-        shown = ascii(without_password(url)[:200])
-        raise IllegalArgument(f"{shown}: {error}", hint="use a URL that fsspec supports") from None
+        shown, why = ascii(without_password(url)[:200]), without_password(str(error))
+        raise IllegalArgument(f"{shown}: {why}", hint="use a URL that fsspec supports") from None
     except Exception as error:
-        raise StorageError(f"cannot open the store of {protocol}://: {error}") from error
-    found = RemoteFileSystem(remote, protocol)
+        raise StorageError(f"cannot open the store of {protocol}://: {without_password(str(error))}") from error
+    found = RemoteFileSystem(remote, protocol, is_rooted=str(path).startswith("/"))
     return found, found.path_of(path)
 
 

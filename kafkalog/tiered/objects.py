@@ -114,11 +114,46 @@ class ObjectStore:
 
     def content(self, partition: TieredPartition, segment: RemoteSegment) -> SegmentContent:
         """Return the content of a segment; nothing is read before it is used. Raises StorageError."""
+        stem = self.stem_of(partition, segment)
+        is_own = self._is_own_layout(partition, self._own_directory(partition))
+        make = self.plain_segment if is_own else self.plugin_segment
+        return make(stem, segment.start, segment.size_bytes)
+
+    def found_in(self, partition: TieredPartition) -> dict[str, SegmentContent | None]:
+        """Return all segments of a partition of which the store has data, also those that do not count, by their stems.
+
+        None for an object of the plugin without a manifest, which says how its bytes are stored. StorageError.
+        """
+        directory = self._own_directory(partition)
+        is_own = self._is_own_layout(partition, directory)
+        if not is_own:
+            name = f"{validate_topic(partition.topic)}-{partition.topic_id}/{partition.partition}"
+            directory = os.path.join(self._root, self._prefix + name)
+        try:
+            listed = self.fs.found_in(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except OSError as error:
+            raise StorageError.from_os(error, "read the tiered store", path=self.fs.url_of(directory)) from error
+        found: dict[str, SegmentContent | None] = {}
+        for name, status in sorted(listed.items()):
+            stem = os.path.join(directory, name.removesuffix(LOG))
+            if not name.endswith(LOG) or not name[:20].isdecimal():
+                continue
+            if is_own:
+                found[stem] = self.plain_segment(stem, int(name[:20]), status.size)
+            else:
+                has_manifest = name.removesuffix(LOG) + MANIFEST in listed
+                found[stem] = self.plugin_segment(stem, int(name[:20]), None) if has_manifest else None
+        return found
+
+    def stem_of(self, partition: TieredPartition, segment: RemoteSegment) -> str:
+        """Return the path of a segment's objects without suffix. Raises StorageError."""
         name = f"{base_name(segment.start)}-{segment.segment_id}"
         own = self._own_directory(partition)
         if self._is_own_layout(partition, own):
-            return self.plain_segment(os.path.join(own, name), segment.start, segment.size_bytes)
-        return self.plugin_segment(self._plugin_stem(partition, segment, name), segment.start, segment.size_bytes)
+            return os.path.join(own, name)
+        return self._plugin_stem(partition, segment, name)
 
     def plain_segment(self, stem: str, first_offset: int, size_bytes: int) -> PlainSegment:
         """Return the content of the segment in the objects `<stem>.log`, `<stem>.index` and so on."""

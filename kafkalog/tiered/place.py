@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from errno import ENOENT
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog.errors import InvalidRecord, StorageError
 from kafkalog.storage.leader_epoch import EpochEntry
@@ -28,7 +27,7 @@ from kafkalog.tiered.plan import Span
 from kafkalog.tiered.segments import Copies, RemoteSegment, checked_segment
 from kafkalog.tiered.span_files import GapFile, SpanFiles, VirtualFile, end_of, named_files, spans_files
 from kafkalog.tiered.topics import spans_before
-from kafkalog.tiered.virtual_files import VirtualEntry, VirtualFileSystem
+from kafkalog.tiered.virtual_files import VirtualDirectory
 from kafkalog.util.remote_files import RemoteStatus
 
 _FILE: Final = re.compile(r"(?P<base>[0-9]{20})-(?P<id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)")
@@ -59,15 +58,14 @@ def tiered_place(path: str) -> TieredPlace | None:
     return TieredPlace(path, TieredPartition(found["topic"], int(partition), found["id"]), name == partition)
 
 
-class PlaceFileSystem(VirtualFileSystem):
+class PlaceFileSystem(VirtualDirectory):
     """The store with an additional directory, `path`: `<place>/<topic>-<partition>`, with the segments of a place."""
 
     def __init__(self, store: ObjectStore, place: TieredPlace, metadata: MetadataTopic | None) -> None:
-        super().__init__(store.fs)
+        super().__init__(store.fs, place.path, f"{place.partition.topic}-{place.partition.partition}")
         self._store = store
         self._place = place
         self._metadata = metadata
-        self.path = os.path.join(place.path, f"{place.partition.topic}-{place.partition.partition}")
         self._files: Mapping[str, VirtualFile] = {}
         self._spans: dict[Span, SpanFiles] = {}
         self._contents: dict[tuple[str, RemoteStatus | None], SegmentContent] = {}
@@ -115,7 +113,7 @@ class PlaceFileSystem(VirtualFileSystem):
     def _named(self, spans: tuple[Span, ...]) -> dict[str, VirtualFile]:
         files = named_files(spans, self._spans, self.path)
         if spans and spans[-1].segment is not None:
-            files[EPOCHS] = _ContentFile(self._spans[spans[-1]].content, EPOCHS, spans[-1].segment.segment_id)
+            files[EPOCHS] = ContentFile(self._spans[spans[-1]].content, EPOCHS, spans[-1].segment.segment_id)
         return files
 
     def _content(self, stem: str, size_bytes: int | None, status: RemoteStatus | None = None) -> SegmentContent:
@@ -166,10 +164,10 @@ class PlaceFileSystem(VirtualFileSystem):
             end = self._end_of(content, int(base))
             reached = None if end is None else max(end, reached or 0)
             for suffix in _SUFFIXES:
-                files[base + suffix] = _ContentFile(content, suffix, f"{stem} {status}")
+                files[base + suffix] = ContentFile(content, suffix, f"{stem} {status}")
         if last:
             stem = last[max(last)]  # the epochs of the last segment include all earlier ones
-            files[EPOCHS] = _ContentFile(self._content(stem, None, stems[stem]), EPOCHS, stem)
+            files[EPOCHS] = ContentFile(self._content(stem, None, stems[stem]), EPOCHS, stem)
         return files
 
     def _end_of(self, content: SegmentContent, first: int) -> int | None:
@@ -181,27 +179,43 @@ class PlaceFileSystem(VirtualFileSystem):
                 return None
         return self._ends[content]
 
-    # The calls
 
-    def _stat(self, path: str | os.PathLike[str]) -> os.stat_result:
-        text = os.fspath(path)
-        return self.base.stat(self._place.path) if text.rstrip("/") == self.path else super()._stat(text)
+class SegmentFileSystem(VirtualDirectory):
+    """The store with an additional directory, `path`, of a partition with one tiered segment, in all its bytes.
 
-    def _listdir(self, path: str | os.PathLike[str]) -> list[str]:
-        text = os.fspath(path)
-        if text.rstrip("/") != self.path:
-            return self.base.listdir(text)
-        return sorted(self.virtual_files(text, refresh=True))
+    `first` is the segment's base offset, `end` its last one, if it is known: then its end is not searched for.
+    """
 
-    def _scandir(self, path: str | os.PathLike[str]) -> AbstractContextManager[Iterator[Any]]:
-        text = os.fspath(path)
-        if text.rstrip("/") != self.path:
-            return super()._scandir(text)
-        files = self.virtual_files(text, refresh=True)
-        return nullcontext(VirtualEntry(name, os.path.join(text, name), file) for name, file in sorted(files.items()))
+    def __init__(
+        self, store: ObjectStore, partition: TieredPartition, stem: str, content: SegmentContent, first: int,
+        end: int | None,
+    ) -> None:  # fmt: skip
+        super().__init__(store.fs, os.path.dirname(stem), f"{partition.topic}-{partition.partition}")
+        self._files: dict[str, VirtualFile] = {base_name(first) + LOG: ContentFile(content, LOG, stem)}
+        if end is not None and end >= first:
+            self._files[base_name(end + 1) + LOG] = EmptyFile()
+
+    def virtual_files(self, directory: str, *, refresh: bool = False) -> Mapping[str, VirtualFile]:
+        """Return the segment's file, for its directory."""
+        return self._files if directory.rstrip("/") == self.path else {}
 
 
-class _ContentFile:
+class EmptyFile:
+    """A file without bytes."""
+
+    mtime_ns = 0
+    identity = "empty"
+
+    def size(self) -> int:
+        """Return 0."""
+        return 0
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return no bytes."""
+        return b""
+
+
+class ContentFile:
     """A file of a segment, whole."""
 
     mtime_ns = 0

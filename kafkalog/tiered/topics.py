@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kafkalog.errors import NotAPartition
-from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.storage.leader_epoch import EpochEntry, read_epochs
 from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, parse_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata
@@ -105,16 +105,23 @@ class TieredTopics(VirtualFileSystem):
         for directory in dict.fromkeys((os.path.dirname(path), *self._directories)):
             if not self.base.is_directory(directory):
                 continue
-            topics = read_known_topics([directory], fs=self.base)
-            if topic in topics.own:
-                return topics.own[topic].get(_TIERED) == "true"
-            if topics.cluster is not None and topic in topics.cluster.image.topics:
-                return topics.cluster.image.topic_settings(topic).get(_TIERED) == "true"
+            found = is_tiered(read_known_topics([directory], fs=self.base), topic)
+            if found is not None:
+                return found
         return True
 
     def _files(self, partition: _Partition, named: TieredPartition, spans: Sequence[Span]) -> dict[str, VirtualFile]:
         partition.spans = spans_files(spans, partition.spans, lambda segment: self._store.content(named, segment))
         return named_files(spans, partition.spans, partition.path)
+
+
+def is_tiered(topics: KnownTopics, topic: str) -> bool | None:
+    """Return True if a topic's segments are copied to remote storage; None if its settings are unknown."""
+    if topic in topics.own:
+        return topics.own[topic].get(_TIERED) == "true"
+    if topics.cluster is not None and topic in topics.cluster.image.topics:
+        return topics.cluster.image.topic_settings(topic).get(_TIERED) == "true"
+    return None
 
 
 class _Partition:

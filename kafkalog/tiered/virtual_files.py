@@ -114,6 +114,34 @@ class VirtualFileSystem(FileSystem):
         return position
 
 
+class VirtualDirectory(VirtualFileSystem):
+    """The file system `base` with one additional directory, `path`: `name` in the directory `parent` of `base`."""
+
+    def __init__(self, base: FileSystem, parent: str, name: str) -> None:
+        super().__init__(base)
+        self._parent = parent
+        self.path = os.path.join(parent, name)
+
+    # The calls
+
+    def _stat(self, path: str | os.PathLike[str]) -> os.stat_result:
+        text = os.fspath(path)
+        return self.base.stat(self._parent) if text.rstrip("/") == self.path else super()._stat(text)
+
+    def _listdir(self, path: str | os.PathLike[str]) -> list[str]:
+        text = os.fspath(path)
+        if text.rstrip("/") != self.path:
+            return self.base.listdir(text)
+        return sorted(self.virtual_files(text, refresh=True))
+
+    def _scandir(self, path: str | os.PathLike[str]) -> AbstractContextManager[Iterator[Any]]:
+        text = os.fspath(path)
+        if text.rstrip("/") != self.path:
+            return super()._scandir(text)
+        files = self.virtual_files(text, refresh=True)
+        return nullcontext(VirtualEntry(name, os.path.join(text, name), file) for name, file in sorted(files.items()))
+
+
 class VirtualEntry(NamedTuple):
     """A virtual file in a directory, with the methods of os.DirEntry."""
 

@@ -47,12 +47,15 @@ class RemoteStatus(NamedTuple):
 
 
 class RemoteFileSystem(FileSystem):
-    """The store `remote`, a file system of fsspec, below the path `root` (`/s3:`). Threads: as fsspec allows."""
+    """The store `remote`, a file system of fsspec, below the path `root` (`/s3:`). Threads: as fsspec allows.
 
-    def __init__(self, remote: Any, protocol: str) -> None:
+    `is_rooted`: its paths begin with a slash, as those of files do, and those in a bucket do not.
+    """
+
+    def __init__(self, remote: Any, protocol: str, *, is_rooted: bool = False) -> None:
         self.remote = remote
         self.root = f"/{protocol}:"
-        self._is_rooted = remote.root_marker == "/" or protocol in ("file", "local")
+        self._is_rooted = is_rooted or remote.root_marker == "/" or protocol in ("file", "local")
         self._open_files: dict[int, tuple[str, RemoteStatus]] = {}
         self._numbers = count(_FIRST_NUMBER)
         self._block = lru_cache(maxsize=KEPT_BLOCKS)(self._read_block)

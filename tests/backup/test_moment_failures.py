@@ -15,7 +15,7 @@ from kafkalog.backup import create_backup, restore_backup, restore_directories
 from kafkalog.backup.store import BackupStore
 from kafkalog.errors import CorruptBackup, CorruptRecord, DirectoryLocked, IllegalArgument, StorageError
 from kafkalog.util.clock import MockClock
-from tests.backup.logs import files, fill
+from tests.backup.logs import files, fill, offsets
 from tests.faults import WRITING_CALLS, FaultFS
 
 ROOT = Path(__file__).parents[2]
@@ -205,3 +205,22 @@ def test_the_newest_backup_before_a_moment_may_have_an_id_after_it(where: Path) 
     for at_ms, wanted in ((150, made[0]), (201, made[1]), (950, made[2]), (5000, made[2])):
         assert store.newest_before(1_700_000_000_000 + at_ms) == wanted
     assert store.newest_before(made[0].created_ms) is None
+
+
+def test_segments_before_the_cut_are_copied_once(tmp_path: Path) -> None:
+    data, target = tmp_path / "data", tmp_path / "restored"
+    fill(data, records=600)
+    before = {path.name: path.read_bytes() for path in (data / "orders-0").glob("*.log")}
+    fs = FaultFS()
+    restore_directories(data, target, at=1400, fs=fs)
+    written = {Path(one.path) for one in fs.calls if one.op == "pwrite" and one.path.endswith(".log")}
+    twice = {one.name for one in written if "kafkalog-restore.partial" in one.parts}
+    segments = sorted((target / "orders-0").glob("*.log"))
+    assert len(segments) > 5 and twice & {one.name for one in segments} <= {segments[-1].name}
+    assert all(one.read_bytes() == before[one.name] for one in segments[:-1])
+    statuses = [one.stat() for one in segments]
+    assert {one.st_nlink for one in statuses} == {1} and {one.st_mode & 0o600 for one in statuses} == {0o600}
+    assert offsets(target / "orders-0") == list(range(401))
+    assert {path.name: path.read_bytes() for path in (data / "orders-0").glob("*.log")} == before
+    with kafkalog.open(target / "orders-0", "a") as log:
+        log.append([b"value 401"])

@@ -72,3 +72,31 @@ def test_what_is_not_there_is_told(data: Path) -> None:
 def test_wrong_usage(data: Path, given: tuple[str, ...], told: str) -> None:
     done = commands.kafkalog("redact", "-d", data, "-t", "t", *given)
     assert done.returncode in (1, 2) and told in done.stderr.decode()
+
+
+def test_backups_are_redacted_in_a_directory_and_in_a_store(data: Path, tmp_path: Path) -> None:
+    url, staging = f"file://{tmp_path}/store", ("--staging", tmp_path / "staging")
+    for target, more in ((tmp_path / "backups", ()), (url, staging)):
+        commands.ok("backup", "-d", data, target)
+        words = ("redact", "--backups", target, "-t", "t", "--key", "k1", "--with", "empty", *more)
+        assert "3 records in 1 segment of 1 partition" in commands.ok(*words).decode()
+        out = commands.ok(*words, "--apply").decode()
+        assert out.rstrip().endswith("searched again: none of the records is left in these backups")
+        commands.ok("backup", "verify", target)
+    done = commands.kafkalog("redact", "--backups", url, "-t", "t", "--key", "k1", "--with", "empty")
+    assert done.returncode == 2 and b"--staging DIR" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--backups", "b", "-d", "x"), b"-d is for data directories"),
+        (("--backups", "b", "--tiered", "x"), b"--tiered is for data directories"),
+        (("--backups", "b", "--remove-kept"), b"--remove-kept is for data directories"),
+        (("-d", "x", "--staging", "y"), b"--staging needs --backups TARGET"),
+        (("-d", "x", "--identity", "y"), b"--identity needs --backups TARGET"),
+    ],
+)
+def test_options_of_backups_and_of_data_directories_are_not_mixed(words: tuple[str, ...], said: bytes) -> None:
+    done = commands.kafkalog("redact", "-t", "t", "--key", "k1", *words)
+    assert done.returncode == 2 and said in done.stderr

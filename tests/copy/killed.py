@@ -1,9 +1,9 @@
 """The process whose copies are killed: it forks one for each kill, so that none has to start an interpreter.
 
-    python -m tests.copy.killed DATA TARGET steps|moments
+    python -m tests.copy.killed DATA TARGET steps|moments [KILLS]
 
 With "steps" the n-th copy kills itself at the n-th call or return of a step; with "moments" copies are killed at random
-moments, `MOMENTS` times. The source grows before every copy. It prints the number of copies that were killed.
+moments, until `KILLS` were (16). The source grows before every copy. It prints the number of copies that were killed.
 """
 
 import os
@@ -11,10 +11,7 @@ import random
 import signal
 import sys
 import time
-import traceback
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import kafkalog
 import kafkalog.copy.cluster_partition
@@ -23,11 +20,14 @@ import kafkalog.server.wire.definitions
 from kafkalog.copy import copy_topics
 from kafkalog.server.groups.stored import commit_all
 from tests.builder import R, batch
-from tests.lake.killed import forked
+from tests.kills import die_at, forked
 
-MOMENTS = 16
 SETTINGS = {"retention.ms": -1, "segment.bytes": 1 << 20}
-STEPS = {"create", "_append", "flush", "_send_all", "_request", "_commit", "commit", "commit_offsets", "write_each"}
+STEPS = {
+    "kafkalog/copy/": {
+        "create", "_append", "flush", "_send_all", "_request", "_commit", "commit", "commit_offsets", "write_each",
+    },
+}  # fmt: skip
 
 
 def append(data: Path, number: int) -> None:
@@ -48,38 +48,19 @@ def append(data: Path, number: int) -> None:
     commit_all(str(data), {"readers": ends})
 
 
-def die_at(step: int) -> Any:
-    """A profiler that kills the process at its n-th call or return of a step."""
-    left = step
-
-    def profile(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal left
-        code = frame.f_code
-        if event in ("call", "return") and code.co_name in STEPS and "kafkalog/copy/" in code.co_filename:
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            left -= 1
-
-    return profile
-
-
-def main(data: Path, target: str, how: str) -> None:
+def main(data: Path, target: str, how: str, kills: int = 16) -> None:
     def copy() -> None:
-        try:
-            copy_topics(str(data), target, ["plain", "gaps"], apply=True)
-        except BaseException:
-            traceback.print_exc()  # the child ends without
-            raise
+        copy_topics(str(data), target, ["plain", "gaps"], apply=True)
 
     killed = turn = status = 0
     kafkalog.copy.cluster_partition.MARKER_BYTES = 500  # type: ignore[misc]
     stride = 19 if target.startswith("kafka:") else 1
     moments, longest_s = random.Random(11), 0.3
-    while turn < MOMENTS if how == "moments" else not turn or status:
+    while killed < kills if how == "moments" else not turn or status:
         assert os.waitpid(forked(lambda: append(data, turn)), 0)[1] == 0  # noqa: B023
 
         def at_step() -> None:
-            sys.setprofile(die_at(turn * stride))  # noqa: B023
+            sys.setprofile(die_at(turn * stride, STEPS))  # noqa: B023
             copy()
 
         child = forked(at_step if how == "steps" else copy)
@@ -96,4 +77,4 @@ def main(data: Path, target: str, how: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]), *sys.argv[2:4], *map(int, sys.argv[4:]))

@@ -1,11 +1,14 @@
 """Copies that are killed, at each step and at random moments: every record is there once, in order."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import kafkalog
+from kafkalog.copy import copy_topics
 from kafkalog.server.groups.stored import committed_offsets
 from tests.commands import ROOT, environment
 from tests.copy.topics import cluster_on, records_in
@@ -48,3 +51,23 @@ def test_killed_copies_to_a_cluster_have_each_record_once(tmp_path: Path, how: s
         before = [one.offset for one in source].index(source[-1].offset)
         group = committed_offsets([str(files)])["readers"][name[:-2]][int(name[-1])]
         assert group == before - 1
+
+
+@pytest.mark.parametrize("left", ["no second partition", "no segment", "no file"])
+def test_a_copy_killed_while_it_created_the_topic_continues(tmp_path: Path, left: str) -> None:
+    data, target = tmp_path / "data", tmp_path / "copied"
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs.create_topic("t", 2, {"retention.ms": -1})
+        for log in dirs.logs("t"):
+            log.append([b"%d" % n for n in range(10)])
+    copy_topics(str(data), str(target), ["t"], apply=True)
+    for path in target.glob("t-*/*"):
+        if left == "no file" or path.name != "partition.metadata":
+            path.unlink()
+    for path in target.glob("*checkpoint*"):
+        path.unlink()
+    if left == "no second partition":
+        shutil.rmtree(target / "t-1")
+    copy_topics(str(data), str(target), ["t"], apply=True)
+    for name in ("t-0", "t-1"):
+        assert read_all(target / name) == read_all(data / name)

@@ -12,10 +12,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import deltalake
 import pyarrow.parquet  # noqa: F401
@@ -26,6 +23,7 @@ import kafkalog
 import kafkalog.lake.delta
 import kafkalog.lake.iceberg
 from kafkalog.lake.sync import sync_topic
+from tests.kills import die_at, forked
 
 MOMENTS = 20
 PARTITIONS, RECORDS, KEYS = 2, 60, 25
@@ -51,35 +49,6 @@ def append(data: Path, number: int) -> None:
             ])  # fmt: skip
 
 
-def die_at(step: int, steps: Mapping[str, set[str]] = STEPS) -> Any:
-    """A profiler that kills the process at its n-th call or return of a step."""
-    left = step
-
-    def profile(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal left
-        if event not in ("call", "return"):
-            return
-        code = frame.f_code
-        if any(place in code.co_filename and code.co_name in names for place, names in steps.items()):
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            left -= 1
-
-    return profile
-
-
-def forked(work: Any) -> int:
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    return child
-
-
 def main(data: Path, target: str, how: str, kind: str) -> None:
     def sync() -> None:
         sync_topic(data, "orders", target, upsert=kind == "upsert", target_file_bytes=1 << 10)
@@ -91,7 +60,7 @@ def main(data: Path, target: str, how: str, kind: str) -> None:
         assert os.waitpid(forked(lambda: append(data, turn)), 0)[1] == 0  # noqa: B023
 
         def at_step() -> None:
-            sys.setprofile(die_at(turn))  # noqa: B023
+            sys.setprofile(die_at(turn, STEPS))  # noqa: B023
             sync()
 
         child = forked(at_step if how == "steps" else sync)

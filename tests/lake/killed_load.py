@@ -16,7 +16,7 @@ import pyiceberg.catalog.sql
 import pyiceberg.io.pyarrow
 
 from kafkalog.lake.table_load import load_table
-from tests.lake.killed import die_at, forked
+from tests.kills import die_at, forked
 from tests.lake.loads import COLUMNS, SCHEMA, rows
 from tests.lake.tables import Lake
 

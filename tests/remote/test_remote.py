@@ -308,3 +308,20 @@ def test_no_error_has_the_password_of_a_url() -> None:
     with pytest.raises(IllegalArgument) as caught:
         locate("nowhere://me:secret@host/data")
     assert "nowhere://me@host/data" in str(caught.value) and "secret" not in str(caught.value)
+
+
+def test_a_path_that_begins_with_a_slash_keeps_it(data: Path) -> None:
+    """As those of SFTP do, whose file systems have no marker of a root."""
+    from fsspec.implementations.local import LocalFileSystem
+
+    class Rooted(LocalFileSystem):  # type: ignore[misc]
+        protocol = "rooted"
+
+        @classmethod
+        def _strip_protocol(cls, path: Any) -> str:
+            return "/" + path.partition("://")[2].partition("/")[2] if "://" in str(path) else str(path)
+
+    Rooted.root_marker = ""
+    fsspec.register_implementation("rooted", Rooted, clobber=True)
+    with kafkalog.open(data / "orders-0") as log, kafkalog.open(f"rooted://host{data}/orders-0") as there:
+        assert [one.value for one in there] == [one.value for one in log]

@@ -223,6 +223,27 @@ def backup_in_the_directory(shell: Shell, at: Path) -> Iterator[str]:
     shell("repair", "--apply", "--backup-dir", at / "backup", at / "data")
 
 
+def redact_backups_in_a_store(shell: Shell, at: Path) -> Iterator[str]:
+    fill(at / "data", records=20)
+    shell("backup", "-d", at / "data", f"file://{at}/store")
+    redact = ("redact", "--backups", f"file://{at}/store", "-t", "orders", "--offsets", "0:3", "--apply")
+    yield shell(*redact, status=2)
+    shell(*redact, "--staging", at / "staging")
+
+
+def redact_encrypted_backups(shell: Shell, at: Path) -> Iterator[str]:
+    age = pytest.importorskip("pyrage", reason="pyrage is not installed: pip install 'kafkalog[encryption]'")
+    fill(at / "data", records=20)
+    identity = age.x25519.Identity.generate()
+    (at / "key.txt").write_text(f"{identity}\n")
+    recipient = ("--recipient", str(identity.to_public()))
+    shell("backup", "-d", at / "data", f"file://{at}/store", *recipient)
+    redact = ("redact", "--backups", f"file://{at}/store", "-t", "orders", "--offsets", "0:3", "--apply")
+    keys = ("--staging", at / "staging", "--identity", at / "key.txt")
+    yield shell(*redact, *keys, status=2)
+    shell(*redact, *keys, *recipient)
+
+
 def bench_on_a_log(shell: Shell, at: Path) -> Iterator[str]:
     fill(at / "data", records=200)
     given = ("bench", "--benchmarks", "readseq", "--num", "100")
@@ -263,6 +284,8 @@ RUN: dict[Scenario, tuple[str, ...]] = {
     load_of_a_table_without_values: ("--value-format",),
     redact_without_settings: ("--with",),
     redact_keys_of_a_compacted_topic: ("--erase-key",),
+    redact_backups_in_a_store: ("--staging",),
+    redact_encrypted_backups: ("--recipient",),
     line_of_high_partition: ("-p",),
     consume_beyond_the_end: ("-o",),
     stored_without_name: ("-G", "-o"),

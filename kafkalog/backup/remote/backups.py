@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from kafkalog.backup.copying import Tell
 from kafkalog.backup.manifest import Manifest
 from kafkalog.backup.remote.encryption import Encryption
 from kafkalog.backup.remote.mirror import Mirror
-from kafkalog.backup.remote.objects import StoredObjects
+from kafkalog.backup.remote.objects import Discarded, StoredObjects
 from kafkalog.errors import (
     CorruptBackup,
     DirectoryLocked,
@@ -26,7 +26,7 @@ from kafkalog.tools.verify.report import Finding, Report, Severity, Sums
 from kafkalog.util.fileio import FileSystem
 
 LATEST: Final = "latest"
-_ANOTHER: Final = "restore another backup; delete all with this object, so that the next one uploads it again"
+_ANOTHER: Final = "restore another backup; the next one with --full uploads it again, if the log still has it"
 
 
 class RemoteBackups:
@@ -96,6 +96,15 @@ class RemoteBackups:
                     )  # fmt: skip
         return staging
 
+    def required_staging(self) -> str:
+        """Return the staging directory that was given. IllegalArgument without one, or if it overlaps the store."""
+        if self._staging is None:
+            raise IllegalArgument(
+                "segments of these backups have to be downloaded, and no directory for them is given", path=self.url,
+                hint="name a new directory, which is removed afterwards: --staging DIR",
+            )  # fmt: skip
+        return self.staging_for(self._staging)
+
     @contextmanager
     def mirrored(self, staging: str, fs: FileSystem) -> Iterator[Mirror]:
         """Provide the local mirror for the block; it is removed afterwards.
@@ -119,13 +128,28 @@ class RemoteBackups:
         read, so that nothing is deleted.
         """
         doomed = list(dict.fromkeys(self.find(one) for one in ids))
+        self.objects.delete_superseded()
         kept = [self.objects.manifest(one) for one in self.ids() if one not in doomed]
         for one in doomed:
             self.objects.delete(one)
-        needed = {file.sha256 for manifest in kept for file in manifest.files}
-        for checksum in self.objects.all_sums() - needed:
+        for checksum in self._unneeded(kept):
             self.objects.delete_content(checksum)
         self.objects.delete_leftovers()
+
+    def check_can_delete(self) -> None:
+        """Raise what `delete` would raise for backups that stay, and for one that is created now. StorageError."""
+        self.objects.check_can_read()
+        with suppress(PartitionNotFound):
+            for one in self.ids():
+                self.manifest(one)
+
+    def _unneeded(self, kept: Iterable[Manifest]) -> set[str]:
+        return self.objects.all_sums() - {file.sha256 for manifest in kept for file in manifest.files}
+
+    def leftovers(self) -> list[str]:
+        """Return the names of objects that belong to no backup; errors as for `delete`."""
+        unneeded = self._unneeded([self.objects.manifest(one) for one in self.ids()])
+        return [*self.objects.leftovers(), *(f"files/{checksum}" for checksum in sorted(unneeded))]
 
     def verify(self, which: str, tell: Tell | None) -> Report:
         """Read every file of a backup from the store and compare its checksum. PartitionNotFound, IllegalArgument."""
@@ -137,7 +161,7 @@ class RemoteBackups:
             return Report((_finding(Severity.DAMAGE, error.path or self.url, error.message),))
         for file in manifest.files:
             try:
-                self.objects.get(file, _Nowhere(), tell)
+                self.objects.get(file, Discarded(), tell)
             except CorruptBackup as error:
                 findings.append(_finding(Severity.DAMAGE, error.path or self.url, f"{file.path}: {error.message}"))
             except StorageError as error:
@@ -147,13 +171,6 @@ class RemoteBackups:
         sums.segments = sum(one.segments for one in manifest.partitions)
         sums.bytes = sum(one.size for one in manifest.partitions)
         return Report(tuple(findings), sums)
-
-
-class _Nowhere:
-    """A file that drops what is written."""
-
-    def write(self, data: bytes) -> int:
-        return len(data)
 
 
 def _finding(severity: Severity, path: str, what: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -57,6 +58,20 @@ class Encryption:
             if failure is not None:
                 raise failure from None
             raise CorruptBackup(f"the object was changed or cut off: {error}", path=url, hint=_OTHER_BACKUP) from None
+
+
+    def check_own(self) -> None:
+        """Raise IllegalArgument if there are recipients, and no identity decrypts what is encrypted for them."""
+        if not self.encrypts:
+            return
+        sealed = io.BytesIO()
+        self.encrypt(io.BytesIO(b"test"), sealed)
+        try:
+            self.decrypt(io.BytesIO(sealed.getvalue()), io.BytesIO(), "")
+        except (CorruptBackup, IllegalArgument):
+            raise IllegalArgument(
+                "no private key is given that opens what is encrypted for the recipients", hint=_NEEDS_IDENTITY
+            ) from None
 
 
 class _Watched:

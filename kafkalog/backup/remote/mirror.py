@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import IO, Final
 
-from kafkalog.backup.copying import Tell, create, sum_of
-from kafkalog.backup.manifest import MANIFEST, SUMS, StoredFile, read_manifest
-from kafkalog.backup.remote.objects import StoredObjects
+from kafkalog.backup.copying import Tell, create, one_at_a_time, run_together, sum_of
+from kafkalog.backup.manifest import MANIFEST, SUMS, Manifest, StoredFile, read_manifest
+from kafkalog.backup.remote.objects import Discarded, StoredObjects
 from kafkalog.backup.store import MARKER, BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, IllegalArgument, KafkalogError, StorageError
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem, atomic_write, make_directories
-from kafkalog.util.side_by_side import side_by_side
+from kafkalog.util.os_errors import os_errors
 
-TRANSFERS: Final = 4
-"""Files that are uploaded or downloaded at the same time."""
 NOTE: Final = "kafkalog.mirror"
 """Name of the file with the URL of the store whose mirror the directory is."""
 _MAX_NOTE_BYTES: Final = 1 << 16
@@ -98,7 +95,7 @@ class Mirror:
         try:
             make_directories(self._fs, directory)
             path = os.path.join(directory, MANIFEST)
-            if self._fs.exists(path):
+            if self._fs.exists(path) and sum_of(self._fs, path)[1] in (self._objects.manifest_name(which) or ""):
                 return
             with suppress(CorruptBackup, IllegalArgument):
                 content = self._objects.manifest_content(which)
@@ -115,30 +112,41 @@ class Mirror:
         stored = self._objects.ids()
         return [one for one in BackupStore(self.path, fs=self._fs).ids() if one not in stored]
 
-    def upload(self, which: str, tell: Tell | None = None) -> None:
+    def upload(self, which: str, tell: Tell | None = None, *, heal: bool = False) -> None:
         """Upload a backup: contents that the store lacks, then the manifest. StorageError, CorruptBackup.
 
+        With `heal` contents that the store has are compared, and uploaded again if they are bad or cannot be read.
         StorageError if contents were deleted from the store meanwhile, so that the backup is not complete;
         DirectoryLocked while another run uses the directory.
         """
         with StoreLock(self.path, fs=self._fs):
-            self._upload(which, tell)
+            self._upload(which, tell, heal)
 
-    def _upload(self, which: str, tell: Tell | None) -> None:
+    def _upload(self, which: str, tell: Tell | None, heal: bool) -> None:
         directory = os.path.join(self.path, which)
         manifest = read_manifest(directory, self._fs)
         stored = self._objects.sums()
         missing = {file.sha256: file for file in manifest.files if file.sha256 not in stored}
-        count = _one_at_a_time(tell)
-        _transfer(
+        count = one_at_a_time(tell)
+        run_together(
             partial(self._objects.put, file, os.path.join(directory, file.path), count) for file in missing.values()
         )
+        if heal:
+            known = {file.sha256: file for file in manifest.files if file.sha256 in stored}
+            run_together(partial(self._heal, file, os.path.join(directory, file.path)) for file in known.values())
         if not {file.sha256 for file in manifest.files} <= self._objects.sums():
             raise StorageError(
                 "files of the new backup were deleted from the store meanwhile", path=self._objects.url,
                 hint="create it again when no backups are being deleted there",
             )  # fmt: skip
         self._objects.put_manifest(manifest)
+
+    def _heal(self, file: StoredFile, path: str) -> None:
+        """Upload a content of the store again, from the file at `path`, if it is not what was stored."""
+        try:
+            self._objects.get(file, Discarded(), None)
+        except (CorruptBackup, IllegalArgument):  # the latter without the private key
+            self._objects.put(file, path, None)
 
     def download(self, which: str, tell: Tell | None = None) -> None:
         """Download the files of a backup and compare their checksums. CorruptBackup names the object; StorageError.
@@ -151,13 +159,47 @@ class Mirror:
     def _download(self, which: str, tell: Tell | None) -> None:
         directory = os.path.join(self.path, which)
         manifest = self._objects.manifest(which)
-        for folder in {os.path.dirname(file.path) for file in manifest.files}:
-            try:
+        self._make_folders(directory, manifest.files)
+        count = one_at_a_time(tell)
+        run_together(partial(self._download_file, directory, file, count) for file in manifest.files)
+
+    def fetch(self, which: str, files: Iterable[StoredFile]) -> str:
+        """Download some files of a backup, and return its directory here. Errors as for `download`."""
+        directory = os.path.join(self.path, which)
+        wanted = list(files)
+        with StoreLock(self.path, fs=self._fs):
+            self._make_folders(directory, wanted)
+            run_together(partial(self._download_file, directory, file, None) for file in wanted)
+        return directory
+
+    def drop(self, which: str, but: Iterable[str]) -> None:
+        """Remove the downloaded files of a backup, except its manifest and those at the paths `but`. StorageError."""
+        directory = os.path.join(self.path, which)
+        kept = {MANIFEST, *but}
+        with os_errors("remove the download", directory):
+            for below, _, names in os.walk(directory):
+                for name in names:
+                    path = os.path.join(below, name)
+                    if os.path.relpath(path, directory) not in kept:
+                        self._fs.unlink_if_exists(path)
+
+    def replace(self, old: Manifest, new: Manifest, directory: str) -> None:
+        """Replace a backup in the store by one whose changed files are in `directory`. StorageError, CorruptBackup."""
+        encrypted = self._objects.is_encrypted(old.id)
+        stored = self._objects.sums(encrypted)
+        known = {file.sha256 for file in old.files}
+        changed = {file.sha256: file for file in new.files if file.sha256 not in known | stored}
+        with StoreLock(self.path, fs=self._fs):
+            run_together(
+                partial(self._objects.put, file, os.path.join(directory, file.path), None, encrypted)
+                for file in changed.values()
+            )
+            self._objects.replace_manifest(new)
+
+    def _make_folders(self, directory: str, files: Iterable[StoredFile]) -> None:
+        for folder in {os.path.dirname(file.path) for file in files}:
+            with os_errors("prepare the restore", directory):
                 make_directories(self._fs, os.path.join(directory, folder))
-            except OSError as error:
-                raise StorageError.from_os(error, "prepare the restore", path=directory) from error
-        count = _one_at_a_time(tell)
-        _transfer(partial(self._download_file, directory, file, count) for file in manifest.files)
 
     def _download_file(self, directory: str, file: StoredFile, tell: Tell | None) -> None:
         path = os.path.join(directory, file.path)
@@ -199,33 +241,3 @@ class _Target:
             return self._file.write(data)
         except OSError as error:
             raise StorageError.from_os(error, "write the download", path=self._path) from error
-
-
-def _one_at_a_time(tell: Tell | None) -> Tell | None:
-    """Return `tell` for callers in several threads."""
-    if tell is None:
-        return None
-    lock = threading.Lock()
-
-    def call(size: int) -> None:
-        with lock:
-            tell(size)
-
-    return call
-
-
-def _transfer(tasks: Iterable[Callable[[], None]]) -> None:
-    """Run the tasks, some at the same time; raise the first error, after which no further task begins."""
-    has_failed = False
-
-    def run(task: Callable[[], None]) -> None:
-        nonlocal has_failed
-        if has_failed:
-            return
-        try:
-            task()
-        except BaseException:
-            has_failed = True
-            raise
-
-    side_by_side(run, tasks, TRANSFERS, "kafkalog-backup")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
+from secrets import token_hex
 from typing import Any, Final, Protocol
 
 from kafkalog.backup.copying import COPY_BYTES, Tell
@@ -31,6 +32,14 @@ class Sink(Protocol):
 
     def write(self, data: bytes, /) -> int:
         """Write the bytes and return their number."""
+
+
+class Discarded:
+    """A sink that drops what is written."""
+
+    def write(self, data: bytes, /) -> int:
+        """Return the number of bytes."""
+        return len(data)
 
 
 class StoredObjects:
@@ -62,10 +71,11 @@ class StoredObjects:
 
     def create(self) -> None:
         """Create the store if nothing is there. IllegalArgument if something else is; StorageError."""
-        names = self._names("") - {MARKER + _PARTIAL}  # what a kill leaves
+        names = self._names("")
         if MARKER in names:
             return
-        if names:
+        if [name for name in names if not name.startswith(f"{MARKER}.")]:  # what a kill leaves
+
             raise IllegalArgument(
                 "something that is not a store of backups lies there", path=self.url, hint="choose another URL"
             )
@@ -86,37 +96,83 @@ class StoredObjects:
 
     def manifest_content(self, which: str) -> bytes:
         """Return the bytes of a backup's manifest; errors as for `manifest`."""
-        found = self._manifests().get(which)
-        if found is None:
+        name = self.manifest_name(which)
+        if name is None:
             raise CorruptBackup("the backup's manifest is missing", path=self.url, hint=_OTHER_BACKUP)
-        name = f"{_MANIFESTS}/{found}"
+        return self._manifest_bytes(name)
+
+    def manifest_name(self, which: str) -> str | None:
+        """Return the name of the object with a backup's manifest, its newest one; None if there is none."""
+        names = self._manifests().get(which, [])
+        return self._by_redactions(names)[-1][1] if len(names) > 1 else names[0] if names else None
+
+    def _manifest_bytes(self, name: str) -> bytes:
+        url = self.url_of(f"{_MANIFESTS}/{name}")
         content = io.BytesIO()
-        self._read(name, _Bounded(content, MAX_BYTES, self.url_of(name)))
+        self._read(f"{_MANIFESTS}/{name}", _Bounded(content, MAX_BYTES, url))
         if sha256(content.getvalue()).hexdigest() not in name:
-            raise CorruptBackup("the manifest differs from what was stored", path=self.url_of(name), hint=_OTHER_BACKUP)
+            raise CorruptBackup("the manifest differs from what was stored", path=url, hint=_OTHER_BACKUP)
         return content.getvalue()
 
-    def _manifests(self) -> dict[str, str]:
-        """Return the names of the manifests by the ids of their backups."""
-        found = {}
-        for name in self._names(_MANIFESTS):
+    def _manifests(self) -> dict[str, list[str]]:
+        """Return the names of the manifests by the ids of their backups: several after a killed redaction."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self._names(_MANIFESTS)):
             which, _, rest = name.removesuffix(SUFFIX).removesuffix(_JSON).partition(".")
             if is_id(which) and is_sum(rest):
-                found[which] = name
+                found.setdefault(which, []).append(name)
         return found
 
-    def sums(self) -> set[str]:
-        """Return the SHA-256 sums of the stored contents: encrypted ones if this store encrypts, else plain ones."""
-        suffix = SUFFIX if self._encryption.encrypts else ""
+    def _by_redactions(self, names: list[str]) -> list[tuple[int, str]]:
+        """Return the names of a backup's manifests, the newest last, each with its number of redactions."""
+        parsed = ((parse_manifest(self._manifest_bytes(name), self.url_of(name)), name) for name in names)
+        return sorted((manifest.redactions, name) for manifest, name in parsed)
+
+    def delete_superseded(self) -> None:
+        """Delete the manifests that a killed redaction has replaced. Errors as for `manifest`; StorageError."""
+        for names in self._manifests().values():
+            if len(names) > 1:
+                ordered = self._by_redactions(names)
+                for redactions, name in ordered:
+                    if redactions < ordered[-1][0]:
+                        self._remove(f"{_MANIFESTS}/{name}")
+
+    def sums(self, encrypted: bool | None = None) -> set[str]:
+        """Return the SHA-256 sums of the stored contents, encrypted or plain: by default as this store writes them."""
+        suffix = SUFFIX if self._is_sealed(encrypted) else ""
         names = (name.removesuffix(suffix) for name in self._names(_FILES) if name.endswith(suffix))
         return {name for name in names if is_sum(name)}
 
+    def _is_sealed(self, encrypted: bool | None) -> bool:
+        return self._encryption.encrypts if encrypted is None else encrypted
+
+    def is_encrypted(self, which: str) -> bool:
+        """Return True if a backup is encrypted. StorageError."""
+        return (self.manifest_name(which) or "").endswith(SUFFIX)
+
+    def check_can_read(self) -> None:
+        """Raise IllegalArgument if this store encrypts and no identity could decrypt what it writes."""
+        self._encryption.check_own()
+
+    def check_can_replace(self, which: str) -> None:
+        """Raise IllegalArgument for an encrypted backup if there are no recipients to encrypt its new content for."""
+        if self.is_encrypted(which) and not self._encryption.encrypts:
+            raise IllegalArgument(
+                f"the backup {which} is encrypted, and so has to be its new content", path=self.url,
+                hint="give the public keys of all who may read it: --recipient KEY",
+            )  # fmt: skip
+
+    def url_of_content(self, checksum: str) -> str:
+        """Return the URL of the object of a content. CorruptBackup if there is none; StorageError."""
+        return self.url_of(self._find(checksum))
+
     # Backups
 
-    def put(self, file: StoredFile, path: str, tell: Tell | None) -> None:
+    def put(self, file: StoredFile, path: str, tell: Tell | None, encrypted: bool | None = None) -> None:
         """Upload the content of a file of a backup, which lies at the local `path`. StorageError.
 
-        CorruptBackup if the content is not what its entry says, for instance since someone changed it.
+        CorruptBackup if the content is not what its entry says, for instance since someone changed it. `encrypted` is
+        by default what the store is set to.
         """
         try:
             source = open(path, "rb")
@@ -124,7 +180,9 @@ class StoredObjects:
             raise StorageError.from_os(error, "read", path=path) from error
         with source:
             reading = _Hashed(source, tell)
-            self._write_sealed(f"{_FILES}/{file.sha256}", reading, lambda: reading.check(file, path))
+            self._write_sealed(
+                f"{_FILES}/{file.sha256}", reading, lambda: reading.check(file, path), self._is_sealed(encrypted)
+            )
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Upload a backup's manifest, which completes the backup. StorageError; IllegalState if its id is taken."""
@@ -132,9 +190,20 @@ class StoredObjects:
             raise IllegalState(
                 "another backup of the same second was uploaded meanwhile", path=self.url, hint="create it again"
             )
+        self._put_manifest(manifest, self._encryption.encrypts)
+
+    def replace_manifest(self, manifest: Manifest) -> None:
+        """Upload the manifest of a redacted backup, all of whose contents are there, and delete its older ones.
+
+        Errors as for `manifest`; StorageError.
+        """
+        self._put_manifest(manifest, self.is_encrypted(manifest.id))
+        self.delete_superseded()
+
+    def _put_manifest(self, manifest: Manifest, encrypted: bool) -> None:
         content = encode_manifest(manifest)
         name = f"{_MANIFESTS}/{manifest.id}.{sha256(content).hexdigest()}{_JSON}"
-        self._write_sealed(name, io.BytesIO(content))
+        self._write_sealed(name, io.BytesIO(content), lambda: None, encrypted)
 
     def get(self, file: StoredFile, target: Sink, tell: Tell | None) -> None:
         """Write the content of a file to `target`. CorruptBackup if it is missing or not what was stored."""
@@ -145,7 +214,8 @@ class StoredObjects:
 
     def delete(self, which: str) -> None:
         """Delete a backup's manifest: from then on the backup does not exist. StorageError."""
-        self._remove(f"{_MANIFESTS}/{self._manifests()[which]}")
+        for name in self._manifests()[which]:
+            self._remove(f"{_MANIFESTS}/{name}")
 
     def delete_content(self, checksum: str) -> None:
         """Delete a content that no backup has. StorageError."""
@@ -156,12 +226,16 @@ class StoredObjects:
         """Return the SHA-256 sums of all stored contents, encrypted or not."""
         return {name for one in self._names(_FILES) if is_sum(name := one.removesuffix(SUFFIX))}
 
+    def leftovers(self) -> list[str]:
+        """Return the names of files that killed runs left in a directory. StorageError."""
+        places = (_FILES, _MANIFESTS) if self._is_local else ()
+        found = (f"{below}/{name}" for below in places for name in sorted(self._names(below)))
+        return [name for name in found if name.endswith(_PARTIAL)]
+
     def delete_leftovers(self) -> None:
         """Delete files that killed runs left in a directory. StorageError."""
-        for below in (_FILES, _MANIFESTS) if self._is_local else ():
-            for name in self._names(below):
-                if name.endswith(_PARTIAL):
-                    self._remove(f"{below}/{name}")
+        for name in self.leftovers():
+            self._remove(name)
 
     # Objects
 
@@ -206,18 +280,18 @@ class StoredObjects:
         except Exception as error:
             raise self._failed(error, "read", name) from error
 
-    def _write_sealed(self, name: str, source: Any, check: Callable[[], object] = lambda: None) -> None:
-        """Write an object, encrypted if the store encrypts; `check` may raise before it becomes visible."""
+    def _write_sealed(self, name: str, source: Any, check: Callable[[], object], encrypted: bool) -> None:
+        """Write an object, encrypted or plain; `check` may raise before it becomes visible."""
 
         def fill(target: Any) -> None:
-            if self._encryption.encrypts:
+            if encrypted:
                 self._encryption.encrypt(source, target)
             else:
                 while data := source.read(COPY_BYTES):
                     target.write(data)
             check()
 
-        self._write(f"{name}{SUFFIX}" if self._encryption.encrypts else name, fill)
+        self._write(f"{name}{SUFFIX}" if encrypted else name, fill)
 
     def _write(self, name: str, fill: Callable[[Any], object]) -> None:
         """Create an object, which becomes visible whole."""
@@ -244,11 +318,12 @@ class StoredObjects:
 
     def _write_locally(self, path: str, fill: Callable[[Any], object]) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path + _PARTIAL, "wb") as target:
+        partial = f"{path}.{token_hex(8)}{_PARTIAL}"  # another machine may write the same object now
+        with open(partial, "xb") as target:
             fill(target)
             target.flush()
             os.fsync(target.fileno())
-        os.replace(path + _PARTIAL, path)
+        os.replace(partial, path)
         OS.fsync_dir(os.path.dirname(path))
 
     def _remove(self, name: str) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
+from kafkalog.backup.damage import logs_by_directory
 from kafkalog.backup.manifest import Manifest, StoredPartition
 from kafkalog.backup.moment import COORDINATOR
 from kafkalog.backup.rewind.groups import OFFSETS_TOPIC, GroupsRewind, restored_offsets
@@ -16,6 +17,7 @@ from kafkalog.reading.chunks import records
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.transactions import KEYS, VALUES
+from kafkalog.storage.names import parse_base_offset
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import FileSystem
 
@@ -44,6 +46,18 @@ class Rewind:
     def record(self) -> str:
         """The moment as text, to recognize a restore that was interrupted."""
         return f"at {self._moment.at_ms} by {self._moment.by}"
+
+    def whole_segments(self) -> frozenset[str]:
+        """Return the paths in the backup of segment files that the restored logs have unchanged, but for the last ones.
+        """
+        begins = {self._name(plan): plan.begin for plan in self._plans}
+        found: set[str] = set()
+        for name, logs in logs_by_directory(self._manifest.files):
+            bases = [parse_base_offset(log) or 0 for log in logs]
+            for log, following in zip(logs, bases[1:], strict=False):
+                if following <= begins.get(name, 0):
+                    found.add(f"{name}/{log}")
+        return frozenset(found)
 
     def apply(self, staged: Sequence[str]) -> None:
         """Cut the partitions in the staged data directories, given in the backup's order. CorruptRecord, StorageError.
@@ -80,8 +94,11 @@ class Rewind:
         self._notes += groups.notes
 
     def _original(self, plan: PartitionPlan) -> str:
-        name = self._manifest.directories[plan.stored.directory].name
-        return os.path.join(self._backup, name, str(plan.stored.topic_partition))
+        return os.path.join(self._backup, self._name(plan))
+
+    def _name(self, plan: PartitionPlan) -> str:
+        """Return the path of a partition's directory in the backup."""
+        return f"{self._manifest.directories[plan.stored.directory].name}/{plan.stored.topic_partition}"
 
     def _config(self, plan: PartitionPlan) -> LogConfig:
         return LogConfig.from_stored(self._manifest.topics.get(plan.stored.topic, {}))
