@@ -165,7 +165,16 @@ class ErrorCode(IntEnum):
         "The server encountered an error with the transaction. The client can abort the transaction to continue using "
         "this transactional ID."
     )
+    INVALID_RECORD_STATE = 121, (
+        "The record state is invalid. The acknowledgement of delivery could not be completed."
+    )
+    SHARE_SESSION_NOT_FOUND = 122, "The share session was not found."
+    INVALID_SHARE_SESSION_EPOCH = 123, "The share session epoch is invalid."
+    FENCED_STATE_EPOCH = 124, (
+        "The share coordinator rejected the request because the share-group state epoch did not match."
+    )
     INVALID_REGULAR_EXPRESSION = 128, "The regular expression is not valid."
+    SHARE_SESSION_LIMIT_REACHED = 133, "The limit of share sessions has been reached."
 
 
 def code_of(error: BaseException) -> int:

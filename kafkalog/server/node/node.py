@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.server.security.credentials import Credentials
     from kafkalog.server.security.quotas import Quotas
     from kafkalog.server.settings.dynamic import DynamicSettings
+    from kafkalog.server.share.shares import Shares
     from kafkalog.server.txns.coordinator import TransactionCoordinator
     from kafkalog.server.txns.producer_ids import ProducerIds
 
@@ -52,8 +53,8 @@ class NodeOptions(TypedDict, total=False):
 class Node:
     """One server, between `start` and `stop`; used only in the loop's thread.
 
-    Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `groups`, `transactions`, `leading`,
-    `following`, `authorizer`, `credentials`, `quotas`, `dynamic`.
+    Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `shares`, `groups`, `transactions`,
+    `leading`, `following`, `authorizer`, `credentials`, `quotas`, `dynamic`.
     """
 
     authorizer: Authorizer
@@ -63,6 +64,7 @@ class Node:
     quorum: Quorum
     topics: Topics
     replicas: ReplicaManager
+    shares: Shares
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     leading: Leading

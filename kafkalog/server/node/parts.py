@@ -30,12 +30,13 @@ PARTS: Final = {
     "topics": "kafkalog.server.node.topics",
     "quorum": "kafkalog.server.quorum.quorum",
     "replicas": "kafkalog.server.replica.replica_manager",
+    "shares": "kafkalog.server.share.shares",
     "groups": "kafkalog.server.groups.coordinator",
     "transactions": "kafkalog.server.txns.coordinator",
     "leading": "kafkalog.server.node.leading",
     "following": "kafkalog.server.node.following",
 }
-OF_THE_LEADER: Final = ("groups", "transactions")
+OF_THE_LEADER: Final = ("shares", "groups", "transactions")
 """Parts that run only on the leader of a replica set."""
 
 

@@ -26,7 +26,10 @@ GROUP: Final = 8
 _TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 _PASSWORD: Final = 9
 _SHORT: Final = 4
-_SHORTS: Final = frozenset({"offsets.topic.replication.factor", "transaction.state.log.replication.factor"})
+_SHORTS: Final = frozenset({
+    "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.min.isr", "share.coordinator.state.topic.replication.factor",
+})  # fmt: skip
 SENSITIVE: Final = frozenset(
     {
         "kafkalog.replicas.jaas.config",
