@@ -40,7 +40,7 @@ async def _describe(node: Node, context: RequestContext, asked: DescribeShareGro
     if error:
         return _group_row(group_id, error)
     try:
-        group = node.groups.share_group(group_id)
+        group = node.groups.share_group(group_id, is_new=True)
     except Refused as refusal:
         return _group_row(group_id, refusal.code, refusal.message)
     await node.shares.log.loaded()
@@ -66,8 +66,6 @@ def _topic_row(node: Node, context: RequestContext, group_id: str, name: str, nu
     error = 0
     if not _may_see(node, context, name):
         error = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    elif topic is None:
-        error = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if error or topic is None:
         rows = [_row(number, error) for number in numbers]
         return {"topic_name": name, "topic_id": None, "partitions": rows}

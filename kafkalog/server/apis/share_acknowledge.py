@@ -42,7 +42,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     session = node.shares.sessions.resume((group_id, member_id), epoch)
     if isinstance(session, ErrorCode):
         return refused(node, context, request, session, None)
-    given = acknowledgements(request.topics, context.api_version, may_renew=True)
+    given = acknowledgements(request.topics, may_renew=getattr(request, "is_renew_ack", False))
     outcomes = dict(given.refused)
     for place in list(given.ranges):
         code = place_error(node, context, place)
@@ -63,7 +63,7 @@ def _answer(
         row = {
             "partition_index": place[1],
             "error_code": int(code),
-            "error_message": message or ErrorCode(code).message,
+            "error_message": message,
             "current_leader": _NO_LEADER,
         }
         topics.setdefault(place[0], []).append(row)
@@ -82,7 +82,7 @@ def refused(node: Node, context: RequestContext, request: object, error_code: in
     return {
         "throttle_time": context.throttle_ms,
         "error_code": int(error_code),
-        "error_message": message or ErrorCode(error_code).message,
+        "error_message": message,
         "acquisition_lock_timeout": 0,
         "responses": [],
         "node_endpoints": [],

@@ -44,8 +44,8 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         return refused(node, context, request, error, None)
     group_id, member_id = request.group_id or "", request.member_id or ""
     key, epoch, shares = (group_id, member_id), request.share_session_epoch, node.shares
-    given = acknowledgements(request.topics, context.api_version, may_renew=True)
     is_renewal = getattr(request, "is_renew_ack", False)
+    given = acknowledgements(request.topics, may_renew=is_renewal)
     if epoch == INITIAL and (given.ranges or given.refused) or (is_renewal and not _is_only_renewal(request)):
         return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
     asked = [place_of(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
@@ -119,9 +119,9 @@ def _row(index: int, one: Fetched, code: int, message: str | None) -> dict[str, 
     return {
         "partition_index": index,
         "error_code": int(one.error_code),
-        "error_message": ErrorCode(one.error_code).message,
+        "error_message": None,
         "acknowledge_error_code": code,
-        "acknowledge_error_message": message or ErrorCode(code).message,
+        "acknowledge_error_message": message,
         "current_leader": _NO_LEADER,
         "records": b"" if one.records is None else one.records,
         "acquired_records": [
@@ -135,7 +135,7 @@ def refused(node: Node, context: RequestContext, request: object, error_code: in
     return {
         "throttle_time": context.throttle_ms,
         "error_code": int(error_code),
-        "error_message": message or ErrorCode(error_code).message,
+        "error_message": message,
         "acquisition_lock_timeout": 0,
         "responses": [],
         "node_endpoints": [],

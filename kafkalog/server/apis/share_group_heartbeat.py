@@ -35,7 +35,7 @@ async def handle(node: Node, context: RequestContext, request: ShareGroupHeartbe
         _check(request)
         done = await node.groups.share_heartbeat(request.group_id, event)
     except Refused as error:
-        return refused(node, context, request, error.code, error.message)
+        return refused(node, context, request, error.code, error.message) | {"error_message": error.message or None}
     member = done.member
     answer: dict[str, object] = {
         "throttle_time": context.throttle_ms,
@@ -57,10 +57,10 @@ async def handle(node: Node, context: RequestContext, request: ShareGroupHeartbe
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
     """Raise Refused if the request is invalid for any group."""
-    problem = None
     if not request.member_id:
-        problem = "MemberId can't be empty."
-    elif not request.group_id:
+        raise Refused(ErrorCode.INVALID_REQUEST, "")
+    problem = None
+    if not request.group_id:
         problem = "GroupId can't be empty."
     elif request.rack_id == "":
         problem = "RackId can't be empty."
@@ -72,7 +72,9 @@ def _check(request: ShareGroupHeartbeatRequest) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, problem)
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: object, error_code: int, message: str | None
+) -> dict[str, object]:
     """Return the error, without member or assignment."""
     return {
         "throttle_time": context.throttle_ms,

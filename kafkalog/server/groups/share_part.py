@@ -32,6 +32,8 @@ class SharePart(GroupBase):
     async def share_heartbeat(self, group_id: str, event: ShareHeartbeat) -> ShareResult:
         """Handle a heartbeat and return its result. Refused with the code for the client."""
         await self._check_ready(group_id)
+        if event.epoch == LEFT and group_id not in self.groups:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         group = self.share_group(group_id, is_new=event.epoch == 0)
         if event.epoch == LEFT:
             return await self._share_settled(self._store_share(heartbeats.leave(group, event)), event.member_id)
@@ -61,7 +63,7 @@ class SharePart(GroupBase):
         if group is not None:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
         if not is_new:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
         return ShareGroup(group_id, epoch=FIRST_EPOCH)
 
     def _shared(self, names: Iterable[str]) -> dict[UUID, SharedTopic]:
@@ -142,22 +144,24 @@ class SharePart(GroupBase):
 
     # States
 
-    async def empty_share_group(self, group_id: str) -> ShareGroup:
-        """Return a share group without members. Refused."""
+    async def empty_share_group(self, group_id: str, *, is_new: bool = False) -> ShareGroup:
+        """Return a share group without members; one that does not exist if `is_new`. Refused."""
         await self._check_ready(group_id)
-        group = self.share_group(group_id)
+        if not is_new and group_id not in self.groups:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        group = self.share_group(group_id, is_new=is_new)
         if not group.is_empty:
             raise Refused(ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.message or "")
         return group
 
     async def alter_share_offsets(self, group_id: str, offsets: Mapping[tuple[Topic, int], int]) -> None:
-        """Let a group without members begin at these offsets. Refused."""
-        group = await self.empty_share_group(group_id)
+        """Let a group without members, which may be new, begin at these offsets. Refused."""
+        group = await self.empty_share_group(group_id, is_new=True)
         starts = {ShareKey(group_id, topic.id, number): offset for (topic, number), offset in offsets.items()}
         if not starts:
             return
         await self._store_states(starts, (group.epoch or FIRST_EPOCH) + 1)
-        group = await self.empty_share_group(group_id)
+        group = await self.empty_share_group(group_id, is_new=True)
         added: dict[UUID, SharedTopic] = {}
         for topic, number in offsets:
             known = added.get(topic.id, SharedTopic(topic.name, frozenset()))

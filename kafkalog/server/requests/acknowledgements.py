@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         partitions: tuple[_Partition, ...]
 
 
-_FIRST_WITH_RENEWAL: Final = 2
 _NO_ID: Final = UUID(int=0)
 MOST_MEMBER_CHARS: Final = 36
 """Length of a UUID, which is the longest id of a share group's member."""
@@ -48,10 +47,10 @@ def place_of(topic_id: UUID | None, index: int) -> Place:
     return topic_id or _NO_ID, index
 
 
-def acknowledgements(topics: Iterable[_Topic], version: int, *, may_renew: bool) -> Acknowledgements:
+def acknowledgements(topics: Iterable[_Topic], *, may_renew: bool) -> Acknowledgements:
     """Return the acknowledgements in a request, each partition checked by itself."""
     found = Acknowledgements({}, {})
-    highest = RENEW if version >= _FIRST_WITH_RENEWAL and may_renew else RENEW - 1
+    highest = RENEW if may_renew else RENEW - 1
     for topic in topics:
         for one in topic.partitions:
             if not one.acknowledgement_batches:

@@ -125,7 +125,8 @@ class SharePartition:
             if result.error_code or result.records is None or self._window is None:
                 return Fetched(result.error_code)
             deadline_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
-            limits = Limits(max_records, max_locks, deadline_ms, max(1, batch_size), is_exact)
+            delivery_limit = self.setting("share.delivery.count.limit")
+            limits = Limits(max_records, max_locks, deadline_ms, delivery_limit, max(1, batch_size), is_exact)
             return self._acquire(member, at, result, limits)
 
     async def _read(self, at: int, max_bytes: int) -> FetchResult:
@@ -158,6 +159,8 @@ class SharePartition:
         """Apply a member's acknowledgements. Return the error code and message."""
         if self._window is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        if not self.setting("share.renew.acknowledge.enable") and any(windows.RENEW in one.types for one in ranges):
+            return ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group."
         limit = self.setting("share.delivery.count.limit")
         renewed_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
         try:
@@ -168,7 +171,9 @@ class SharePartition:
 
     def release(self, member: str) -> int:
         """Release the records of a member whose session ended. Return the error code."""
-        return 0 if self._window is None else self._apply(windows.release(self._window, member))
+        if self._window is None:
+            return 0
+        return self._apply(windows.release(self._window, member, self.setting("share.delivery.count.limit")))
 
     def _expire(self) -> None:
         self._timer = None

@@ -86,14 +86,23 @@ class Window(NamedTuple):
 class Limits(NamedTuple):
     """Limits of one fetch: `is_exact` ends it at `max_records`, otherwise at the end of a batch of the log.
 
-    `max_locks` limits the window, `batch_size` is the size at which acquired rows are divided.
+    `max_locks` limits the window, `batch_size` is the size at which acquired rows are divided. Records that were
+    delivered often without success come in smaller parts, the last time one by one, since one of them may be the cause.
     """
 
     max_records: int
     max_locks: int
     deadline_ms: int
+    delivery_limit: int = 5
     batch_size: int = 1
     is_exact: bool = False
+
+    def most_after(self, count: int, size: int) -> int:
+        """Return how many of `size` consecutive records may come together after `count` deliveries."""
+        throttled = count - max(2, (self.delivery_limit + 1) // 2)
+        if throttled < 0:
+            return size
+        return 1 if count >= self.delivery_limit - 1 else max(1, size >> throttled + 1)
 
 
 class AcknowledgedRange(NamedTuple):
@@ -156,9 +165,9 @@ def acquire(
     """
     at = max(read_from, window.start)
     rows: list[AcquiredRows] = []
-    taken = 0
+    left = limits.max_records
     for base, last in batches:
-        if taken >= limits.max_records or at > window.end:
+        if left <= 0 or at > window.end:
             break
         if base > at:
             window = _without_records(window, at, base - 1)
@@ -166,14 +175,22 @@ def acquire(
         if last < first:
             continue
         for part in _available(window, first, last, limits):
+            size = part.last - part.first + 1
+            most = limits.most_after(part.count, size)
+            if most < size:
+                if rows:  # they are delivered by themselves
+                    left = 0
+                    break
+                size, left = most, min(left, most)
             if limits.is_exact:
-                part = part._replace(last=min(part.last, part.first + limits.max_records - taken - 1))
-            if part.last < part.first:
+                size = min(size, left)
+            row = AcquiredRows(part.first, part.first + size - 1, part.count + 1)
+            window = _put(window, Run(*row[:2], RecordState.ACQUIRED, row.count, member, limits.deadline_ms))
+            rows.append(row)
+            left -= size
+            if limits.is_exact and left <= 0 or most < part.last - part.first + 1:
+                left = 0
                 break
-            count = part.count + 1
-            window = _put(window, Run(part.first, part.last, RecordState.ACQUIRED, count, member, limits.deadline_ms))
-            rows.append(AcquiredRows(part.first, part.last, count))
-            taken += part.last - part.first + 1
         at = last + 1
     return Plan(window, window.start, window.complete, rows=_joined(rows, limits.batch_size))
 
@@ -184,7 +201,7 @@ def _available(window: Window, first: int, last: int, limits: Limits) -> list[Ru
     begin = max(first, window.end)
     if last >= begin and window.size < limits.max_locks:
         end = min(last, window.start + limits.max_locks - 1) if limits.is_exact else last
-        found.append(Run(begin, end, RecordState.AVAILABLE, 0))
+        found.append(Run(begin, max(begin, end), RecordState.AVAILABLE, 0))
     return found
 
 
@@ -247,10 +264,13 @@ def acknowledge(
 
 def _check_range(window: Window, one: AcknowledgedRange) -> None:
     if one.first >= window.end:
+        if not window.runs:
+            raise AcknowledgementRefused(
+                ErrorCode.INVALID_RECORD_STATE,
+                "Batch record not found. The request batch offsets are not found in the cache.",
+            )
         raise AcknowledgementRefused(
-            ErrorCode.INVALID_RECORD_STATE,
-            "Batch record not found. The first offset in request is past acquired records."
-            if window.runs else "Batch record not found. The request batch offsets are not found in the cache.",
+            ErrorCode.INVALID_REQUEST, "Batch record not found. The first offset in request is past acquired records."
         )
     if one.last >= window.end:
         raise AcknowledgementRefused(
@@ -294,10 +314,10 @@ def _given_back(run: Run, delivery_limit: int) -> Run:
     return Run(run.first, run.last, state, run.count)
 
 
-def release(window: Window, member: str) -> Plan:
-    """Release the records of a member whose session ends; this delivery does not count."""
+def release(window: Window, member: str, delivery_limit: int) -> Plan:
+    """Give back the records of a member whose session ends."""
     changed = [
-        Run(run.first, run.last, RecordState.AVAILABLE, max(0, run.count - 1))
+        _given_back(run, delivery_limit)
         for run in window.runs if run.state is RecordState.ACQUIRED and run.member == member
     ]  # fmt: skip
     return _all_put(window, changed)
