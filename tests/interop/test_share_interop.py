@@ -1,4 +1,4 @@
-"""Share groups here and in a broker of 4.4: calls, the Java and librdkafka clients, the tool, and the same directory."""
+"""Share groups here and in a broker of 4.4: calls, clients of Java and C, the tool, and one directory for both."""
 
 from __future__ import annotations
 

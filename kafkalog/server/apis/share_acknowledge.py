@@ -60,7 +60,7 @@ def _answer(
 ) -> dict[str, object]:
     topics: dict[UUID, list[dict[str, object]]] = {}
     for place, (code, message) in outcomes.items():
-        row = {
+        row: dict[str, object] = {
             "partition_index": place[1],
             "error_code": int(code),
             "error_message": message,

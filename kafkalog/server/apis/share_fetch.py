@@ -125,7 +125,7 @@ def _row(index: int, one: Fetched, code: int, message: str | None) -> dict[str, 
         "current_leader": _NO_LEADER,
         "records": b"" if one.records is None else one.records,
         "acquired_records": [
-            {"first_offset": row.first, "last_offset": row.last, "delivery_count": row.count} for row in one.rows
+            {"first_offset": row.first, "last_offset": row.last, "delivery_count": row.deliveries} for row in one.rows
         ],
     }
 

@@ -46,10 +46,11 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
-_PARTITIONS_SETTING: Final = {
-    CONSUMER_OFFSETS: "offsets.topic.num.partitions", TRANSACTION_STATE: "transaction.state.log.num.partitions",
-    SHARE_GROUP_STATE: "share.coordinator.state.topic.num.partitions",
+_SETTINGS: Final = {
+    CONSUMER_OFFSETS: "offsets.topic", TRANSACTION_STATE: "transaction.state.log",
+    SHARE_GROUP_STATE: "share.coordinator.state.topic",
 }  # fmt: skip
+"""Prefix of the settings of each internal topic."""
 METADATA_TOPIC: Final = "__cluster_metadata"
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 MAX_PARTITIONS_AT_ONCE: Final = 10_000
@@ -326,33 +327,30 @@ class Topics:
 
     def internal_partitions(self, name: str) -> int:
         """Return the number of partitions of a new internal topic."""
-        return int(self._numbers[_PARTITIONS_SETTING[name]])
+        return int(self._numbers[f"{_SETTINGS[name]}.num.partitions"])
 
     def internal_settings(self, name: str) -> dict[str, str]:
         """Return the reference's settings for a new internal topic."""
+        if name not in INTERNAL:
+            raise IllegalArgument(f"{ascii(name)} is not an internal topic")
+        segment_bytes = str(self._numbers[f"{_SETTINGS[name]}.segment.bytes"])
         if name == CONSUMER_OFFSETS:
-            return {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self._numbers["offsets.topic.segment.bytes"]),
-            }
+            return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
         if name == TRANSACTION_STATE:
             return {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
                 "min.insync.replicas": str(self._numbers["transaction.state.log.min.isr"]),
-                "segment.bytes": str(self._numbers["transaction.state.log.segment.bytes"]),
+                "segment.bytes": segment_bytes,
                 "unclean.leader.election.enable": "false",
             }
-        if name == SHARE_GROUP_STATE:
-            return {
-                "cleanup.policy": "delete",
-                "compression.type": "producer",
-                "min.insync.replicas": str(self._numbers["share.coordinator.state.topic.min.isr"]),
-                "retention.ms": "-1",
-                "segment.bytes": str(self._numbers["share.coordinator.state.topic.segment.bytes"]),
-            }
-        raise IllegalArgument(f"{ascii(name)} is not an internal topic")
+        return {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(self._numbers["share.coordinator.state.topic.min.isr"]),
+            "retention.ms": "-1",
+            "segment.bytes": segment_bytes,
+        }
 
     # The loop's view
 

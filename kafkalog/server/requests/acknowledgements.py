@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.server.error_codes import ErrorCode
@@ -14,20 +14,10 @@ from kafkalog.server.share.shares import Outcome
 from kafkalog.server.share.window import RENEW, AcknowledgedRange
 
 if TYPE_CHECKING:
+    from kio.schema.share_acknowledge.v2.request import AcknowledgeTopic
+    from kio.schema.share_fetch.v2.request import FetchTopic
+
     from kafkalog.server.node.node import Node
-
-    class _Batch(Protocol):
-        first_offset: int
-        last_offset: int
-        acknowledge_types: tuple[int, ...]
-
-    class _Partition(Protocol):
-        partition_index: int
-        acknowledgement_batches: tuple[_Batch, ...]
-
-    class _Topic(Protocol):
-        topic_id: UUID | None
-        partitions: tuple[_Partition, ...]
 
 
 _NO_ID: Final = UUID(int=0)
@@ -47,7 +37,7 @@ def place_of(topic_id: UUID | None, index: int) -> Place:
     return topic_id or _NO_ID, index
 
 
-def acknowledgements(topics: Iterable[_Topic], *, may_renew: bool) -> Acknowledgements:
+def acknowledgements(topics: Iterable[FetchTopic | AcknowledgeTopic], *, may_renew: bool) -> Acknowledgements:
     """Return the acknowledgements in a request, each partition checked by itself."""
     found = Acknowledgements({}, {})
     highest = RENEW if may_renew else RENEW - 1

@@ -37,7 +37,7 @@ class Fetched(NamedTuple):
     rows: tuple[AcquiredRows, ...] = ()
 
     @property
-    def count(self) -> int:
+    def offsets(self) -> int:
         """Number of acquired offsets."""
         return sum(row.last - row.first + 1 for row in self.rows)
 

@@ -124,7 +124,7 @@ class Shares:
                 found[place] = await one.fetch(member, size, records, limits.batch_size, is_exact=limits.is_exact)
             except (KafkalogError, OSError) as error:
                 found[place] = Fetched(code_of(error))
-            records -= found[place].count
+            records -= found[place].offsets
             size -= 0 if (sent := found[place].records) is None else sent.size
         return found
 

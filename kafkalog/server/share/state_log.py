@@ -1,4 +1,4 @@
-"""The share coordinator's log: the stored states of share partitions, each in one partition of `__share_group_state`."""
+"""The share coordinator's log: stored states of share partitions, each in one partition of `__share_group_state`."""
 
 from __future__ import annotations
 
@@ -178,27 +178,30 @@ class ShareStateLog:
     async def prune(self) -> None:
         """Delete the records that no state needs.
 
-        A state whose last snapshot has become old is stored anew first, so that it does not hold back all others.
+        A state that is old, and behind which much was written, is stored anew first: it would hold back all others.
         """
         if self._node.topics.get(SHARE_GROUP_STATE) is None:
             return
         await self.loaded()
-        old_ms = self._node.clock() - self._node.config["share.coordinator.cold.partition.snapshot.interval.ms"]
-        needed: dict[TopicPartition, int] = {}
-        for key, placed in list(self._states.items()):
-            try:
-                if placed.state.written_ms < old_ms and placed.updates:
-                    self.write(key, Change(-1, -1, placed.state.complete, ()))
-            except (KafkalogError, OSError) as error:
-                _LOG.error("the state of share partition %s cannot be stored: %s", key, error)
-            place, offset = self._place(key), self._states[key].offset
-            needed[place] = min(offset, needed.get(place, offset))
-        for place, offset in needed.items():
+        by_place: dict[TopicPartition, list[ShareKey]] = {}
+        for key in self._states:
+            by_place.setdefault(self._place(key), []).append(key)
+        for place, keys in by_place.items():
             if place.partition in self._failed or any(self._place(key) == place for key in self._unreadable):
                 continue
             try:
-                partition = self._node.replicas.find(place)
-                if offset > partition.log.log_start_offset:
-                    await self._node.run(partition.delete_records, min(offset, partition.log.high_watermark))
+                await self._prune_partition(place, keys)
             except (KafkalogError, OSError) as error:
                 _LOG.error("old records of %s cannot be deleted: %s", place, error)
+
+    async def _prune_partition(self, place: TopicPartition, keys: Iterable[ShareKey]) -> None:
+        partition = self._node.replicas.find(place)
+        now_ms = self._node.clock()
+        old_ms = now_ms - self._node.config["share.coordinator.cold.partition.snapshot.interval.ms"]
+        for key in (keys := list(keys)):
+            state, offset, _ = self._states[key]
+            if state.written_ms < old_ms and offset + 2 * len(keys) < partition.log.log_end_offset:
+                self._snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms))
+        first = min((self._states[key].offset for key in keys if key in self._states), default=0)
+        if first > partition.log.log_start_offset:
+            await self._node.run(partition.delete_records, min(first, partition.log.high_watermark))

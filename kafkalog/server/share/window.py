@@ -38,7 +38,7 @@ class Run(NamedTuple):
     first: int
     last: int
     state: RecordState
-    count: int  # deliveries so far
+    deliveries: int
     member: str = NOBODY
     deadline_ms: int = 0
 
@@ -49,7 +49,7 @@ class StateBatch(NamedTuple):
     first: int
     last: int
     state: int
-    count: int
+    deliveries: int
 
 
 class AcquiredRows(NamedTuple):
@@ -57,7 +57,7 @@ class AcquiredRows(NamedTuple):
 
     first: int
     last: int
-    count: int
+    deliveries: int
 
 
 class Window(NamedTuple):
@@ -143,7 +143,7 @@ def loaded(start: int, batches: Iterable[StateBatch]) -> Window:
         if first > at:
             runs.append(Run(at, first - 1, RecordState.AVAILABLE, 0))
         state = RecordState(one.state) if one.state in COMPLETE else RecordState.AVAILABLE
-        runs.append(Run(first, one.last, state, one.count))
+        runs.append(Run(first, one.last, state, one.deliveries))
         at = one.last + 1
     return _moved(Window(start, at, _merged(runs)))
 
@@ -176,7 +176,7 @@ def acquire(
             continue
         for part in _available(window, first, last, limits):
             size = part.last - part.first + 1
-            most = limits.most_after(part.count, size)
+            most = limits.most_after(part.deliveries, size)
             if most < size:
                 if rows:  # they are delivered by themselves
                     left = 0
@@ -184,8 +184,8 @@ def acquire(
                 size, left = most, min(left, most)
             if limits.is_exact:
                 size = min(size, left)
-            row = AcquiredRows(part.first, part.first + size - 1, part.count + 1)
-            window = _put(window, Run(*row[:2], RecordState.ACQUIRED, row.count, member, limits.deadline_ms))
+            row = AcquiredRows(part.first, part.first + size - 1, part.deliveries + 1)
+            window = _put(window, Run(*row[:2], RecordState.ACQUIRED, row.deliveries, member, limits.deadline_ms))
             rows.append(row)
             left -= size
             if limits.is_exact and left <= 0 or most < part.last - part.first + 1:
@@ -220,7 +220,7 @@ def _joined(rows: list[AcquiredRows], batch_size: int) -> tuple[AcquiredRows, ..
     for row in rows:
         before = found[-1] if found else None
         if (
-            before is not None and before.last + 1 == row.first and before.count == row.count
+            before is not None and before.last + 1 == row.first and before.deliveries == row.deliveries
             and before.last - before.first + 1 < batch_size
         ):  # fmt: skip
             found[-1] = before._replace(last=row.last)
@@ -235,7 +235,7 @@ def archive(window: Window, ranges: Iterable[tuple[int, int]]) -> Plan:
     for first, last in ranges:
         for run in _within(window, first, last):
             if run.state is RecordState.ACQUIRED:
-                changed.append(Run(run.first, run.last, RecordState.ARCHIVED, run.count))
+                changed.append(Run(run.first, run.last, RecordState.ARCHIVED, run.deliveries))
                 window = _put(window, changed[-1])
     return _plan(window, changed)
 
@@ -305,13 +305,14 @@ def _acknowledged(run: Run, kind: int, delivery_limit: int, renewed_ms: int) -> 
         return run._replace(deadline_ms=renewed_ms)
     if kind == RELEASE:
         return _given_back(run, delivery_limit)
-    return Run(run.first, run.last, RecordState.ACKNOWLEDGED if kind == ACCEPT else RecordState.ARCHIVED, run.count)
+    state = RecordState.ACKNOWLEDGED if kind == ACCEPT else RecordState.ARCHIVED
+    return Run(run.first, run.last, state, run.deliveries)
 
 
 def _given_back(run: Run, delivery_limit: int) -> Run:
     """Return a run that its member no longer holds; it is archived after its last delivery."""
-    state = RecordState.AVAILABLE if run.count < delivery_limit else RecordState.ARCHIVED
-    return Run(run.first, run.last, state, run.count)
+    state = RecordState.AVAILABLE if run.deliveries < delivery_limit else RecordState.ARCHIVED
+    return Run(run.first, run.last, state, run.deliveries)
 
 
 def release(window: Window, member: str, delivery_limit: int) -> Plan:
@@ -347,7 +348,7 @@ def _all_put(window: Window, changed: Sequence[Run]) -> Plan:
 
 
 def _plan(window: Window, changed: Sequence[Run]) -> Plan:
-    batches = [StateBatch(run.first, run.last, int(run.state), run.count) for run in sorted(changed)]
+    batches = [StateBatch(run.first, run.last, int(run.state), run.deliveries) for run in sorted(changed)]
     return Plan(_moved(window), window.start, window.complete, joined_batches(batches))
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.share import window as windows
 from kafkalog.server.share.batches import LogBatch, aborted_ranges, without
 from kafkalog.server.share.start import reset_timestamp
 from kafkalog.server.share.state import Change, ShareState, changed, combined
@@ -171,7 +170,7 @@ BATCHES = st.lists(
 
 
 def by_offset(batches: Iterable[StateBatch]) -> dict[int, tuple[int, int]]:
-    return {offset: (one.state, one.count) for one in batches for offset in range(one.first, one.last + 1)}
+    return {offset: (one.state, one.deliveries) for one in batches for offset in range(one.first, one.last + 1)}
 
 
 @given(st.lists(BATCHES, max_size=4), st.integers(-1, 20))
@@ -235,14 +234,14 @@ class WindowBesideModel(RuleBasedStateMachine):
         for row in plan.rows:
             for offset in range(row.first, row.last + 1):
                 state, count, _, _ = self.model.get(offset, ("available", 0, "", 0))
-                assert state == "available" and row.count == count + 1
+                assert state == "available" and row.deliveries == count + 1
                 assert count < LIMIT - 1 or len(taken) == 1, "the last delivery is alone"
                 self.model[offset] = ("acquired", count + 1, member, deadline_ms)
         self.apply(plan)
 
     @rule(
-        member=st.sampled_from(MEMBERS), back=st.integers(0, 12), types=st.lists(st.integers(0, 4), min_size=1, max_size=4),
-        is_one=st.booleans(),
+        member=st.sampled_from(MEMBERS), back=st.integers(0, 12), is_one=st.booleans(),
+        types=st.lists(st.integers(0, 4), min_size=1, max_size=4),
     )  # fmt: skip
     def complete(self, member: str, back: int, types: list[int], is_one: bool) -> None:
         first = max(0, self.window.end - back)
@@ -314,7 +313,7 @@ class WindowBesideModel(RuleBasedStateMachine):
     def agrees(self) -> None:
         names = {RecordState.AVAILABLE: "available", RecordState.ACQUIRED: "acquired"}
         found = {
-            offset: (names.get(run.state, "complete"), run.count, run.member, run.deadline_ms)
+            offset: (names.get(run.state, "complete"), run.deliveries, run.member, run.deadline_ms)
             for run in self.window.runs for offset in range(run.first, run.last + 1)
         }  # fmt: skip
         assert self.window.start == self.start
