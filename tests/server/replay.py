@@ -72,7 +72,7 @@ NAMING: Final = (
     "resource_name", "principal", "operation", "broker_id", "node_id", "leader_epoch",
 )  # fmt: skip
 """Fields that say which element of an array one is: the order of most arrays is that of a hash table."""
-NOT_SERVED: Final = {55: "describe_quorum", 76: "share_group_heartbeat"}
+NOT_SERVED: Final = {55: "describe_quorum"}
 """Recorded calls that a server of one node has no answer to."""
 LISTINGS: Final = {3: "topics", 16: "groups", 29: "resources", 48: "entries", 61: "topics", 66: "transaction_states",
                    74: "config_resources", 75: "topics"}  # fmt: skip

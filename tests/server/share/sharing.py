@@ -43,8 +43,9 @@ class Member:
             {"partition_index": index, "acknowledgement_batches": [ack(*one) for one in acks]} for index in places
         ]
         answer = await call(self.node, "share_fetch", 2, {
-            "group_id": self.group, "member_id": self.name, "share_session_epoch": self.epoch if epoch is None else epoch,
-            "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500,
+            "group_id": self.group, "member_id": self.name, "max_wait": 0,
+            "share_session_epoch": self.epoch if epoch is None else epoch,
+            "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500,
             "topics": [{"topic_id": topic_id, "partitions": rows}], "forgotten_topics_data": [],
         } | more, connection=self.connection)  # fmt: skip
         if answer.error_code:
