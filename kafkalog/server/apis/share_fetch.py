@@ -55,12 +55,15 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         session = shares.sessions.resume(key, epoch)
     if isinstance(session, ErrorCode):
         return refused(node, context, request, session, None)
+    if epoch > INITIAL and not shares.sessions.add(session, asked):
+        return refused(node, context, request, ErrorCode.SHARE_SESSION_LIMIT_REACHED, None)
     acknowledged = given.refused | await shares.acknowledge(group_id, member_id, given.ranges)
     if epoch == FINAL:
         await shares.close_session(key)
         return _answer(node, context, group_id, {}, acknowledged)
-    if epoch != INITIAL:
-        _update(session, request, asked)
+    for topic in request.forgotten_topics_data:
+        for index in topic.partitions:
+            session.partitions.pop(place_of(topic.topic_id, index), None)
     fetched = {} if is_renewal else await _fetch(node, context, request, session)
     fetched = {place: one for place, one in fetched.items() if epoch == INITIAL or one.rows or one.error_code}
     return _answer(node, context, group_id, fetched, acknowledged)
@@ -68,13 +71,6 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
 
 def _is_only_renewal(request: _Request) -> bool:
     return not (request.max_wait or request.max_bytes or request.max_records)
-
-
-def _update(session: ShareSession, request: _Request, asked: list[Place]) -> None:
-    session.partitions |= dict.fromkeys(asked)
-    for topic in request.forgotten_topics_data:
-        for index in topic.partitions:
-            session.partitions.pop(place_of(topic.topic_id, index), None)
 
 
 async def _fetch(

@@ -73,15 +73,19 @@ class SharePart(GroupBase):
 
     async def _initialize(self, group: ShareGroup, names: frozenset[str]) -> None:
         """Store states for partitions of these topics that have none, before anyone is assigned them."""
-        missing = heartbeats.missing_states(group, self._shared(names))
-        if missing:
+        if not heartbeats.missing_states(group, self._shared(names)):
+            return
+        async with self._node.shares.initializing:
+            group = self.share_group(group.id, is_new=True)  # another member may have changed it meanwhile
+            missing = heartbeats.missing_states(group, self._shared(names))
             starts = {
                 ShareKey(group.id, topic_id, number): UNKNOWN_START
                 for topic_id, topic in missing.items() for number in sorted(topic.partitions)
             }  # fmt: skip
-            await self._store_states(starts, (group.epoch or FIRST_EPOCH) + 1)
-            group = self.share_group(group.id, is_new=True)
-            self._store_share(heartbeats.initialized(group, missing))
+            if starts:
+                await self._store_states(starts, (group.epoch or FIRST_EPOCH) + 1)
+                group = self.share_group(group.id, is_new=True)
+                self._store_share(heartbeats.initialized(group, missing))
 
     async def _store_states(self, starts: Mapping[ShareKey, int], state_epoch: int) -> None:
         try:
@@ -166,15 +170,18 @@ class SharePart(GroupBase):
         for topic, number in offsets:
             known = added.get(topic.id, SharedTopic(topic.name, frozenset()))
             added[topic.id] = known._replace(partitions=known.partitions | {number})
-        await self._settled_states(self._store_share(heartbeats.initialized(group, added)))
+        self._store_share(heartbeats.initialized(group, added))
+        await self._settled_states(group_id)
 
     async def delete_share_offsets(self, group_id: str, topic_ids: frozenset[UUID]) -> None:
         """Delete the states of topics of a group without members. Refused."""
         group = await self.empty_share_group(group_id)
+        self._store_share(heartbeats.without_topics(group, topic_ids))
         await self._delete_states(group, topic_ids)
-        await self._settled_states(self._store_share(heartbeats.without_topics(group, topic_ids)))
+        await self._settled_states(group_id)
 
     async def _delete_states(self, group: ShareGroup, topic_ids: frozenset[UUID]) -> None:
+        """Delete states that the group no longer has. If this is interrupted, they are overwritten when it has them."""
         keys = [
             ShareKey(group.id, topic_id, number)
             for topic_id in topic_ids & group.topics.keys() for number in group.topics[topic_id].partitions
@@ -186,8 +193,8 @@ class SharePart(GroupBase):
         if error:
             raise Refused(error, ErrorCode(error).message or "")
 
-    async def _settled_states(self, done: ShareResult) -> None:
-        error = await self.log.settled(done.group.id)
+    async def _settled_states(self, group_id: str) -> None:
+        error = await self.log.settled(group_id)
         if error:
             raise Refused(ErrorCode(error), ErrorCode(error).message or "")
 
@@ -196,16 +203,17 @@ class SharePart(GroupBase):
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         try:
-            await self._delete_states(group, frozenset(group.topics))
             self.log.append_many(group.id, heartbeats.tombstones(group))
-        except Refused as refusal:
-            return refusal.code
         except (KafkalogError, OSError) as failure:
             _LOG.error("group %s cannot be deleted: %s", group.id, failure)
             return group_error_code(failure)
         self.timers.cancel(group.id)
         self.memory.put(group.id, 0)
         self.groups.pop(group.id, None)
+        try:
+            await self._delete_states(group, frozenset(group.topics))
+        except Refused as refusal:
+            return refusal.code
         return await self.log.settled(group.id)
 
     def forget_shared_topic(self, topic: Topic) -> None:

@@ -11,6 +11,8 @@ from kafkalog.server.error_codes import ErrorCode
 
 INITIAL: Final = 0
 FINAL: Final = -1
+MOST_PARTITIONS: Final = 200_000
+"""Limit of the partitions in all sessions."""
 _LAST_EPOCH: Final = 2**31 - 1
 Place = tuple[UUID, int]
 """Topic id and partition number."""
@@ -41,10 +43,19 @@ class ShareSessions:
     def open(self, key: SessionKey, connection: int, places: Iterable[Place]) -> ShareSession | ErrorCode:
         """Open a session, in place of the member's present one. Return it, or the error if there are too many."""
         self._sessions.pop(key, None)
-        if len(self._sessions) >= self._most:
+        session = ShareSession(key, connection)
+        if len(self._sessions) >= self._most or not self.add(session, places):
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        session = self._sessions[key] = ShareSession(key, connection, partitions=dict.fromkeys(places))
+        self._sessions[key] = session
         return session
+
+    def add(self, session: ShareSession, places: Iterable[Place]) -> bool:
+        """Add partitions to a session. Return False, with nothing done, if there would be too many in all."""
+        new = {place: None for place in places if place not in session.partitions}
+        if new and len(new) + sum(len(one.partitions) for one in self._sessions.values()) > MOST_PARTITIONS:
+            return False
+        session.partitions |= new
+        return True
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession | ErrorCode:
         """Return the session of a later or last request, or the error for the client; a later one counts."""

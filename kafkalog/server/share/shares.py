@@ -6,6 +6,7 @@ before its request is answered.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.node.topics import SHARE_GROUP_STATE
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.share.partition import Fetched, SharePartition
 from kafkalog.server.share.sessions import Place, SessionKey, ShareSessions
 from kafkalog.server.share.state import ShareKey
@@ -50,6 +52,8 @@ class Shares:
         self._node = node
         self.log = ShareStateLog(node)
         self.sessions = ShareSessions(node.config["group.share.max.share.sessions"])
+        self.initializing = asyncio.Lock()
+        """Held while states are stored for new partitions of a group, so that none is stored twice."""
         self._partitions: dict[ShareKey, SharePartition] = {}
 
     async def start(self) -> None:
@@ -181,7 +185,9 @@ class Shares:
 
     async def initialize(self, starts: Mapping[ShareKey, int], state_epoch: int) -> int:
         """Store new states that begin at these offsets. Return 0 or the error code. Raises the append's errors."""
+        turns = CooperativeYield()
         for key, start in starts.items():
+            await turns.row()
             error = await self.log.ready(key)
             if error:
                 return error

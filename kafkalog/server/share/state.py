@@ -173,7 +173,8 @@ class StateReplay:
 def _state_of(value: Message) -> ShareState:
     return ShareState(
         value["snapshotEpoch"], value["stateEpoch"], value["leaderEpoch"], value["startOffset"],
-        value.get("deliveryCompleteCount", -1), value["createTimestamp"], value["writeTimestamp"], _batches_of(value),
+        value.get("deliveryCompleteCount", -1), value["createTimestamp"], value["writeTimestamp"],
+        combined((), _batches_of(value), UNKNOWN_START),
     )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 from kafkalog.server.error_codes import ErrorCode
 
 NOBODY: Final = ""
+_MOST_DELIVERIES: Final = 2**15 - 2
+"""Largest count that can still be increased in an answer."""
 
 
 class RecordState(IntEnum):
@@ -97,11 +99,14 @@ class Limits(NamedTuple):
     batch_size: int = 1
     is_exact: bool = False
 
-    def most_after(self, count: int, size: int) -> int:
-        """Return how many of `size` consecutive records may come together after `count` deliveries."""
+    def most_after(self, count: int, size: int) -> int | None:
+        """Return how many of `size` consecutive records may come after `count` deliveries, and nothing else with them.
+
+        None after so few deliveries that there is no such limit.
+        """
         throttled = count - max(2, (self.delivery_limit + 1) // 2)
         if throttled < 0:
-            return size
+            return None
         return 1 if count >= self.delivery_limit - 1 else max(1, size >> throttled + 1)
 
 
@@ -143,7 +148,7 @@ def loaded(start: int, batches: Iterable[StateBatch]) -> Window:
         if first > at:
             runs.append(Run(at, first - 1, RecordState.AVAILABLE, 0))
         state = RecordState(one.state) if one.state in COMPLETE else RecordState.AVAILABLE
-        runs.append(Run(first, one.last, state, one.deliveries))
+        runs.append(Run(first, one.last, state, min(max(one.deliveries, 0), _MOST_DELIVERIES)))
         at = one.last + 1
     return _moved(Window(start, at, _merged(runs)))
 
@@ -177,18 +182,17 @@ def acquire(
         for part in _available(window, first, last, limits):
             size = part.last - part.first + 1
             most = limits.most_after(part.deliveries, size)
-            if most < size:
-                if rows:  # they are delivered by themselves
-                    left = 0
-                    break
-                size, left = most, min(left, most)
+            if most is not None and rows:
+                left = 0
+                break
+            size = size if most is None else most
             if limits.is_exact:
                 size = min(size, left)
             row = AcquiredRows(part.first, part.first + size - 1, part.deliveries + 1)
             window = _put(window, Run(*row[:2], RecordState.ACQUIRED, row.deliveries, member, limits.deadline_ms))
             rows.append(row)
             left -= size
-            if limits.is_exact and left <= 0 or most < part.last - part.first + 1:
+            if most is not None or (limits.is_exact and left <= 0):
                 left = 0
                 break
         at = last + 1
