@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,13 @@ from tests.interop.share_calls import Talker
 from tests.interop.share_conversation import conversation
 
 HERE: Final = Path(__file__).parent
-SETTINGS: Final = {"share.coordinator.state.topic.num.partitions": "1", "offsets.topic.num.partitions": "1"}
+QUICK: Final = {"group.share.min.heartbeat.interval.ms": "200", "group.share.heartbeat.interval.ms": "200"}
+"""Heartbeats as often as the tests need them."""
+TOOL_CALLS: Final = (
+    ("--reset-offsets", "--group", "tooled", "--topic", "t", "--to-earliest", "--execute"),
+    ("--describe", "--group", "tooled", "--offsets"), ("--delete-offsets", "--group", "tooled", "--topic", "t"),
+    ("--delete", "--group", "tooled"),
+)  # fmt: skip
 TOOL: Final = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 GROUP: Final = "both"
 
@@ -81,10 +86,11 @@ def begin(talker: Talker, group_id: str = GROUP) -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a broker of 4.4 told, and the directory that it left."""
     path = tmp_path_factory.mktemp("broker")
-    with Broker(None, path / "work", path / "data", SHARE, version="4.4", options=quick_start("4.4")) as running:
+    settings = SHARE | QUICK
+    with Broker(None, path / "work", path / "data", settings, version="4.4", options=quick_start("4.4")) as running:
         talker = Talker(running.bootstrap)
         found: dict[str, Any] = {"conversation": list(conversation(talker)), "java": told_by_java(running.bootstrap)}
         talker.set_group(GROUP, share_auto_offset_reset="earliest")
@@ -94,20 +100,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
         found["tool"] = [tool(running.bootstrap, *arguments) for arguments in TOOL_CALLS]
         with Taker(running.bootstrap) as taker:
             taker.take(21, _3=AcknowledgeType.RELEASE, _4=AcknowledgeType.REJECT)
-    return_value = {**found, "data": path / "data"}
-    yield return_value
-
-
-TOOL_CALLS: Final = (
-    ("--list",), ("--describe", "--group", "tooled"), ("--describe", "--group", "tooled", "--state"),
-    ("--reset-offsets", "--group", "tooled", "--topic", "t", "--to-earliest", "--execute"),
-    ("--describe", "--group", "tooled", "--offsets"), ("--delete-offsets", "--group", "tooled", "--topic", "t"),
-    ("--delete", "--group", "tooled"),
-)  # fmt: skip
+    return {**found, "data": path / "data"}
 
 
 def test_calls_are_answered_as_by_the_broker(broker: dict[str, Any]) -> None:
-    with kafka_server() as server:
+    with kafka_server(settings=QUICK) as server:
         found = list(conversation(Talker(server.bootstrap)))
     assert [step for step, ours in zip(broker["conversation"], found, strict=True) if step != ours] == []
 
@@ -138,7 +135,7 @@ def test_a_share_group_goes_from_a_broker_to_us_and_back(broker: dict[str, Any],
         with Taker(server.bootstrap) as taker:
             found = taker.take(5, _3=AcknowledgeType.RELEASE, _22=AcknowledgeType.RELEASE)
         assert found == [(3, 3), *((offset, 1) for offset in range(21, 25))]
-    with Broker(None, tmp_path / "work", data, SHARE, version="4.4", options=quick_start("4.4")) as running:
+    with Broker(None, tmp_path / "work", data, SHARE | QUICK, version="4.4", options=quick_start("4.4")) as running:
         with Taker(running.bootstrap) as taker:
             assert taker.take(2) == [(3, 4), (22, 2)]
     with kafka_server(directory=data) as server:
