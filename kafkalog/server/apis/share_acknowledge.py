@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from kafkalog.server.apis.share_fetch import NO_LEADER
+from kafkalog.server.apis.share_fetch import refused as refused
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.acknowledgements import acknowledgements, place_error, request_error
 from kafkalog.server.requests.context import Answer, RequestContext
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
         member_id: str | None
         share_session_epoch: int
         topics: tuple[AcknowledgeTopic, ...]
-
-
-_NO_LEADER: Final[Mapping[str, int]] = {"leader_id": -1, "leader_epoch": -1}
 
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
@@ -64,7 +63,7 @@ def _answer(
             "partition_index": place[1],
             "error_code": int(code),
             "error_message": message,
-            "current_leader": _NO_LEADER,
+            "current_leader": NO_LEADER,
         }
         topics.setdefault(place[0], []).append(row)
     return {
@@ -73,17 +72,5 @@ def _answer(
         "error_message": None,
         "acquisition_lock_timeout": group_setting(node, group_id, "share.record.lock.duration.ms"),
         "responses": [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in topics.items()],
-        "node_endpoints": [],
-    }
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no partition."""
-    return {
-        "throttle_time": context.throttle_ms,
-        "error_code": int(error_code),
-        "error_message": message,
-        "acquisition_lock_timeout": 0,
-        "responses": [],
         "node_endpoints": [],
     }

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 _RECORD_LIMIT: Final = 1
-_NO_LEADER: Final[Mapping[str, int]] = {"leader_id": -1, "leader_epoch": -1}
+NO_LEADER: Final[Mapping[str, int]] = {"leader_id": -1, "leader_epoch": -1}
+"""Leader of a partition that this node leads: clients are not sent elsewhere."""
 
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
@@ -118,7 +119,7 @@ def _row(index: int, one: Fetched, code: int, message: str | None) -> dict[str, 
         "error_message": None,
         "acknowledge_error_code": code,
         "acknowledge_error_message": message,
-        "current_leader": _NO_LEADER,
+        "current_leader": NO_LEADER,
         "records": b"" if one.records is None else one.records,
         "acquired_records": [
             {"first_offset": row.first, "last_offset": row.last, "delivery_count": row.deliveries} for row in one.rows
