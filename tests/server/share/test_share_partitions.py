@@ -233,6 +233,7 @@ async def test_a_state_is_written_whole_from_time_to_time_and_what_is_old_goes(t
         await node.shares.log.prune()
         assert log.log_start_offset == 1, "the other partition's only record"
     async with node_for(tmp_path, **settings) as node:
+        await node.groups.loaded()
         assert await Member(node).acquired() == []
         assert await offsets(node) == {0: (5, 0), 1: (-1, -1)}
         now_ms = node.clock() + 1_000_000
