@@ -33,6 +33,7 @@ DEFAULTS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
     "log.cleaner.dedupe.buffer.size": "4194304",
 }
 """Settings for a fast start of the server and of groups; settings of the caller override them."""

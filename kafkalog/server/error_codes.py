@@ -183,8 +183,17 @@ class ErrorCode(IntEnum):
         "The server encountered an error with the transaction. The client can abort the transaction to continue using "
         "this transactional ID."
     )
+    INVALID_RECORD_STATE = 121, (
+        "The record state is invalid. The acknowledgement of delivery could not be completed."
+    )
+    SHARE_SESSION_NOT_FOUND = 122, "The share session was not found."
+    INVALID_SHARE_SESSION_EPOCH = 123, "The share session epoch is invalid."
+    FENCED_STATE_EPOCH = 124, (
+        "The share coordinator rejected the request because the share-group state epoch did not match."
+    )
     INVALID_REGULAR_EXPRESSION = 128, "The regular expression is not valid."
     REBOOTSTRAP_REQUIRED = 129, "Client metadata is stale. The client should rebootstrap to obtain new metadata."
+    SHARE_SESSION_LIMIT_REACHED = 133, "The limit of share sessions has been reached."
     GROUP_DELETION_FAILED = 134, (
         "DeleteGroups could not complete; see the error message on the per-group result for details."
     )

@@ -72,8 +72,6 @@ NAMING: Final = (
     "resource_name", "principal", "operation", "broker_id", "node_id", "leader_epoch",
 )  # fmt: skip
 """Fields that say which element of an array one is: the order of most arrays is that of a hash table."""
-NOT_SERVED: Final = {76: "share_group_heartbeat"}
-"""Recorded calls that a server of one node has no answer to."""
 LISTINGS: Final = {3: "topics", 16: "groups", 29: "resources", 48: "entries", 61: "topics", 66: "transaction_states",
                    74: "config_resources", 75: "topics"}  # fmt: skip
 """Calls that tell of all there is, and the array: other scenarios ran on the same broker."""
@@ -134,7 +132,7 @@ class Difference:
     @property
     def call(self) -> str:
         """The call's name, as kio has it."""
-        return APIS[self.frame.key].name if self.frame.key in APIS else NOT_SERVED[self.frame.key]
+        return APIS[self.frame.key].name
 
     def __str__(self) -> str:
         note = f" ({self.frame.note})" if self.frame.note else ""

@@ -16,8 +16,8 @@ from tests.server.txns.calls import with_node
 
 SOFTWARE = {"client_software_name": "a-client", "client_software_version": "1.2"}
 NEW = {
-    "group.version": 1, "kraft.version": 1, "metadata.version": 33, "transaction.version": 2,
-    "eligible.leader.replicas.version": 1,
+    "group.version": 1, "kraft.version": 1, "metadata.version": 33, "share.version": 2,
+    "transaction.version": 2, "eligible.leader.replicas.version": 1,
 }  # fmt: skip
 FAILED = "The update failed for all features since the following feature had an error: "
 
@@ -149,6 +149,29 @@ def test_consumer_groups_need_their_feature(tmp_path: Path) -> None:
         assert (await call(node, "consumer_group_describe", 1, described)).groups[0].error_code == 35
         assert (await update(node, ("group.version", 1, 1))).error_code == 0
         assert (await call(node, "consumer_group_heartbeat", 1, heartbeat)).error_code == 0
+
+    with_node(tmp_path, body)
+
+
+def test_share_groups_need_their_feature(tmp_path: Path) -> None:
+    """KIP-932: without `share.version` heartbeats, fetches, acknowledgements and descriptions answer 35."""
+
+    async def body(node: Node) -> None:
+        assert (await update(node, ("share.version", 0, 2))).error_code == 0
+        member = {"group_id": "s", "member_id": "m"}
+        heartbeat = {**member, "member_epoch": 0, "subscribed_topic_names": ["t"]}
+        assert (await call(node, "share_group_heartbeat", 1, heartbeat)).error_code == 35
+        fetch = {
+            **member, "share_session_epoch": 0, "max_wait": 0, "min_bytes": 0, "max_bytes": 1, "max_records": 1,
+            "batch_size": 1, "topics": [], "forgotten_topics_data": [],
+        }  # fmt: skip
+        assert (await call(node, "share_fetch", 1, fetch)).error_code == 35
+        acknowledge = {**member, "share_session_epoch": 1, "topics": []}
+        assert (await call(node, "share_acknowledge", 1, acknowledge)).error_code == 35
+        described = {"group_ids": ["s"], "include_authorized_operations": False}
+        assert (await call(node, "share_group_describe", 1, described)).groups[0].error_code == 35
+        assert (await update(node, ("share.version", 2, 1))).error_code == 0
+        assert (await call(node, "share_group_heartbeat", 1, heartbeat)).error_code == 0
 
     with_node(tmp_path, body)
 

@@ -82,7 +82,7 @@ def default_of(row: Row) -> Any:
 
 def test_every_setting_is_one_of_the_reference_or_our_own() -> None:
     assert {row.name for row in ROWS} | OWN.keys() == KEYS.keys()
-    assert len(ROWS) == 112
+    assert len(ROWS) == 137
     assert all(key.doc for key in KEYS.values())
 
 
@@ -107,12 +107,14 @@ def accepts_value(key: Key, value: int) -> bool:
     return True
 
 
+RANGES = {row.name: tuple(map(int, row.valid.split(" to "))) for row in ROWS if " to " in row.valid}
 LOWEST = {row.name: int(row.valid[3:]) for row in ROWS if row.valid.startswith(">= ")} | {
     "socket.receive.buffer.bytes": -1,
     "socket.send.buffer.bytes": -1,
     "replica.socket.receive.buffer.bytes": -1,
     "sasl.server.max.receive.size": 1,
     **{name: lowest for name, (_, lowest) in OWN.items() if lowest is not None},
+    **{name: limits[0] for name, limits in RANGES.items()},
 }  # fmt: skip
 
 
@@ -122,8 +124,12 @@ def test_the_lowest_value_is_taken_and_none_below_it(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "highest"), [("offsets.topic.compression.codec", 4), ("kafkalog.handover.timeout.ms", 20_000)]
-)
+    ("name", "highest"),
+    [
+        ("offsets.topic.compression.codec", 4), ("kafkalog.handover.timeout.ms", 20_000),
+        *((name, limits[1]) for name, limits in RANGES.items()),
+    ],
+)  # fmt: skip
 def test_the_highest_value_is_taken_and_none_above_it(name: str, highest: int) -> None:
     assert [accepts_value(KEYS[name], value) for value in (highest, highest + 1)] == [True, False]
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
 
 _CLASSIC, _CONSUMER = 0, 1
-_DENIED: Final = "The described group uses topics that the client is not authorized to describe."
+DENIED: Final = "The described group uses topics that the client is not authorized to describe."
+"""Error message of groups with topics that the client may not see."""
 
 
 async def handle(node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest) -> Answer:
@@ -43,7 +44,7 @@ def _describe(node: Node, context: RequestContext, group_id: str, group: Group |
         return _row(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
     allows = node.authorizer.allows
     if not all(allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name) for name in group.subscribed_topics()):
-        return _row(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _DENIED)
+        return _row(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, DENIED)
     return _row(group_id, 0) | {
         "group_state": str(group.state),
         "group_epoch": group.epoch,
@@ -63,13 +64,14 @@ def _member(node: Node, group: ConsumerGroup, one: ConsumerMember) -> dict[str, 
         "client_host": one.client_host,
         "subscribed_topic_names": sorted(one.topics),
         "subscribed_topic_regex": one.regex or "",
-        "assignment": _assignment(node, one.held),  # as in a broker, with what it must still revoke
-        "target_assignment": _assignment(node, group.targets.get(one.id, NO_PARTITIONS)),
+        "assignment": assignment_tree(node, one.held),  # as in a broker, with what it must still revoke
+        "target_assignment": assignment_tree(node, group.targets.get(one.id, NO_PARTITIONS)),
         "member_type": _CLASSIC if one.is_classic else _CONSUMER,
     }
 
 
-def _assignment(node: Node, partitions: Mapping[UUID, frozenset[int]]) -> dict[str, object]:
+def assignment_tree(node: Node, partitions: Mapping[UUID, frozenset[int]]) -> dict[str, object]:
+    """Return an assignment in the form used in responses, without deleted topics."""
     topics = ((node.topics.by_id(topic_id), numbers) for topic_id, numbers in partitions.items())
     return {
         "topic_partitions": [

@@ -315,9 +315,13 @@ def _update_topics(draft: Draft, topics: VisibleTopics) -> bool:
 
 def topics_hash(group: ConsumerGroup, topics: VisibleTopics) -> int:
     """Return a hash of the group's topics and their partition counts; 0 without topics."""
+    return metadata_hash(topics.places(group.subscribed_topics()))
+
+
+def metadata_hash(places: Mapping[UUID, int]) -> int:
+    """Return a hash of topics and their partition counts; 0 without topics."""
     import hashlib  # the import takes milliseconds, so not at startup
 
-    places = topics.places(group.subscribed_topics())
     if not places:
         return 0
     text = ",".join(f"{topic_id}:{count}" for topic_id, count in sorted(places.items()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import KafkalogError
@@ -24,6 +24,8 @@ from kafkalog.server.groups.group_log import OFFSETS_TOPIC, group_error_code
 from kafkalog.server.groups.mixed_part import MixedPart
 from kafkalog.server.groups.offset_part import OffsetPart
 from kafkalog.server.groups.other_group import OtherGroup
+from kafkalog.server.groups.share_group import ShareGroup
+from kafkalog.server.groups.share_part import SharePart
 from kafkalog.server.groups.values import Joined, Joining, KeptPosition, Synced, Syncing
 from kafkalog.types import TopicPartition
 
@@ -46,7 +48,7 @@ class GroupOverview(NamedTuple):
     offsets: dict[TopicPartition, int]
 
 
-class GroupCoordinator(OffsetPart, MixedPart):
+class GroupCoordinator(OffsetPart, MixedPart, SharePart):
     """The groups of a node. Created by `make`; usable between `start` and `stop`."""
 
     def __init__(self, node: Node) -> None:
@@ -122,12 +124,18 @@ class GroupCoordinator(OffsetPart, MixedPart):
             self.groups[group_id] = consumers
             self.memory.put(group_id, consumers.held_bytes)
             self.watch_all(consumers)
-        others = replay.kept_for_broker()
-        if others:
-            _LOG.info("%d share and streams groups of a broker are kept but not served", len(others))
-        self.groups.update(others)
+        self._add_others(replay.kept_for_broker())
         for group_id in replay.offsets.groups():
             self.groups.setdefault(group_id, ClassicGroup(group_id, now_ms))
+
+    def _add_others(self, others: Mapping[str, OtherGroup]) -> None:
+        self.groups.update(others)
+        shared = [group for group in others.values() if isinstance(group, ShareGroup)]
+        for group in shared:
+            self.memory.put(group.id, group.held_bytes)
+            self.watch_share_members(group)
+        if len(others) > len(shared):
+            _LOG.info("%d streams groups of a broker are kept but not served", len(others) - len(shared))
 
     @property
     def is_loading(self) -> bool:
@@ -247,6 +255,8 @@ class GroupCoordinator(OffsetPart, MixedPart):
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             self.on_consumer_timer(group, name)
+        elif isinstance(group, ShareGroup):
+            self.on_share_timer(group, name)
         elif isinstance(group, ClassicGroup):
             rules = self.classic_rules()
             if name == JOIN_TIMER:
@@ -280,7 +290,7 @@ class GroupCoordinator(OffsetPart, MixedPart):
     async def delete(self, group_id: str) -> int:
         """Delete a group and return the error code.
 
-        NON_EMPTY_GROUP for a group with members or pending ids, and for share and streams groups.
+        NON_EMPTY_GROUP for a group with members or pending ids, and for streams groups.
         """
         error = await self.ready(group_id, is_written=False)
         if error:
@@ -288,6 +298,8 @@ class GroupCoordinator(OffsetPart, MixedPart):
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
+        if isinstance(group, ShareGroup):
+            return await self.delete_share_group(group)
         if isinstance(group, OtherGroup) or not group.is_empty or (isinstance(group, ClassicGroup) and group.pending):
             return ErrorCode.NON_EMPTY_GROUP
         try:
@@ -307,6 +319,7 @@ class GroupCoordinator(OffsetPart, MixedPart):
                 self._forget_all()
             else:
                 self.forget_topic(before.name)
+                self.forget_shared_topic(before)
 
     def _forget_all(self) -> None:
         """Remove all groups after `__consumer_offsets` was deleted, as a restart would."""

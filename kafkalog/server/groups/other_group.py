@@ -1,6 +1,7 @@
-"""A share or streams group (KIP-932, KIP-1071) that a broker wrote in this directory; it is not served here.
+"""A group that commits no offsets here, so that no consumer may use its name: a share or streams group.
 
-It is tracked so that no other group takes its name: nothing is written, expired or deleted under it.
+Share groups (KIP-932) are in `share_group`. A streams group (KIP-1071) that a broker wrote is not served: it is tracked
+so that nothing is written, expired or deleted under its name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Kind(StrEnum):
 
 
 KIND_OF: Final[Mapping[int, Kind]] = {
-    **dict.fromkeys((records.SHARE_MEMBER, records.SHARE_GROUP), Kind.SHARE),
+    **dict.fromkeys(range(records.SHARE_MEMBER, records.SHARE_PARTITIONS + 1), Kind.SHARE),
     **dict.fromkeys(
         (records.STREAMS_GROUP, records.STREAMS_MEMBER, records.STREAMS_TARGET, records.STREAMS_CURRENT_MEMBER,
          records.STREAMS_TOPOLOGY), Kind.STREAMS,
@@ -36,12 +37,9 @@ KIND_OF: Final[Mapping[int, Kind]] = {
 }  # fmt: skip
 """Kind of group by record type, for the types that determine its members and state."""
 
-MEMBERS: Final = frozenset({records.SHARE_MEMBER, records.STREAMS_MEMBER})
+MEMBERS: Final = frozenset({records.STREAMS_MEMBER})
 """Record types of which only the key matters, and whether there is a value."""
-WITHOUT_STATE: Final = frozenset({
-    records.SHARE_TARGET, records.SHARE_TARGET_MEMBER, records.SHARE_CURRENT_MEMBER, records.SHARE_PARTITIONS,
-    records.STREAMS_TARGET_MEMBER,
-})  # fmt: skip
+WITHOUT_STATE: Final = frozenset({records.STREAMS_TARGET_MEMBER})
 """Record types of such groups that affect neither members nor state."""
 
 

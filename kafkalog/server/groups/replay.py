@@ -15,7 +15,8 @@ from kafkalog.records.tables import batch_table
 from kafkalog.server.groups import records
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.offsets import GroupOffsets
-from kafkalog.server.groups.other_group import KIND_OF, MEMBERS, WITHOUT_STATE, OtherGroup
+from kafkalog.server.groups.other_group import KIND_OF, MEMBERS, WITHOUT_STATE, Kind, OtherGroup
+from kafkalog.server.groups.share_group import ShareGroup
 from kafkalog.storage.log_walk import Walkable, log_chunks
 from kafkalog.storage.segment_reader import Chunk
 
@@ -47,7 +48,7 @@ class Replay:
     def apply(self, key: bytes | None, value: bytes | None, at: int, producer_id: int = NO_PRODUCER) -> None:
         """Apply one record; `at` is its offset, `producer_id` is set if it belongs to a transaction.
 
-        Of share and streams groups, only the members and the state are kept. Records of unknown types, which later
+        Of streams groups, only the members and the state are kept. Records of unknown types, which later
         versions may write, are counted in `unread` and stay in the log. MessageError if a record of a known type cannot
         be read.
         """
@@ -125,7 +126,8 @@ class Replay:
         if group is None or group.kind is not kind:
             if value is None:  # the record that it deletes was compacted away, or is of an earlier group
                 return
-            group = self.others[group_id] = OtherGroup(group_id, kind)
+            group = ShareGroup(group_id) if kind is Kind.SHARE else OtherGroup(group_id, kind)
+            self.others[group_id] = group
         group.apply(number, names, value)
         if group.epoch is not None:
             self.classic.pop(group_id, None)

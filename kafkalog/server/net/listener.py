@@ -86,6 +86,8 @@ class Network:
         self._sweep: asyncio.TimerHandle | None = None
         self.takes_connection: Callable[[str], bool] = lambda _: True
         """Return True if the address's quota allows another connection."""
+        self.on_close: Callable[[int], object] = lambda _: None
+        """Called with the id of each connection that was closed."""
         pool.on_change = self._resume_waiting
 
     def listen(self, endpoint: Endpoint) -> Listener:
@@ -176,6 +178,7 @@ class Network:
             self.unfinished.remove(channel)
         if connection.sasl is not None:
             connection.sasl.end()
+        self.on_close(connection.id)
         self.by_address[connection.peer_host] -= 1
         if not self.by_address[connection.peer_host]:
             del self.by_address[connection.peer_host]

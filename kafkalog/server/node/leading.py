@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, NotLeaderOrFollower
 from kafkalog.server.node.parts import OF_THE_LEADER, make_part
 from kafkalog.server.quorum.errors import NotController, NotCoordinator
 
@@ -25,7 +25,10 @@ _COORDINATORS: Final = (
     "add_offsets_to_txn", "add_partitions_to_txn", "consumer_group_describe", "consumer_group_heartbeat",
     "delete_groups", "describe_groups", "describe_transactions", "end_txn", "heartbeat",
     "join_group", "leave_group", "offset_commit", "offset_delete", "offset_fetch", "sync_group", "txn_offset_commit",
+    "alter_share_group_offsets", "delete_share_group_offsets", "describe_share_group_offsets", "share_group_describe",
+    "share_group_heartbeat",
 )  # fmt: skip
+_LEADERS: Final = ("share_acknowledge", "share_fetch")
 CONTROLLERS: Final = (
     "alter_client_quotas", "alter_configs", "alter_user_scram_credentials", "create_acls", "create_partitions",
     "create_topics", "delete_acls", "delete_topics", "incremental_alter_configs",
@@ -33,6 +36,7 @@ CONTROLLERS: Final = (
 )  # fmt: skip
 REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
     **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(CONTROLLERS, NotController),
+    **dict.fromkeys(_LEADERS, NotLeaderOrFollower),
 }  # fmt: skip
 """Calls that only the leader answers, and the error that sends clients elsewhere."""
 USUAL_TIMEOUT_MS: Final = 30_000

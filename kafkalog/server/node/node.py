@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.server.security.quotas import Quotas
     from kafkalog.server.settings.dynamic import DynamicSettings
     from kafkalog.server.settings.features import NodeFeatures
+    from kafkalog.server.share.shares import Shares
     from kafkalog.server.txns.coordinator import TransactionCoordinator
     from kafkalog.server.txns.producer_ids import ProducerIds
     from kafkalog.server.wire.ranges import Pieces
@@ -58,9 +59,8 @@ class NodeOptions(TypedDict, total=False):
 class Node:
     """One server, between `start` and `stop`; used only in the loop's thread.
 
-    Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `groups`, `transactions`, `leading`,
-    `following`, `authorizer`, `credentials`, `quotas`, `dynamic`,
-    `features`, `moves`.
+    Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `moves`, `shares`, `groups`, `transactions`,
+    `leading`, `following`, `authorizer`, `credentials`, `quotas`, `dynamic`, `features`.
     """
 
     authorizer: Authorizer
@@ -72,6 +72,7 @@ class Node:
     topics: Topics
     replicas: ReplicaManager
     moves: DirMoves
+    shares: Shares
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     leading: Leading

@@ -32,12 +32,13 @@ PARTS: Final = {
     "quorum": "kafkalog.server.quorum.quorum",
     "replicas": "kafkalog.server.replica.replica_manager",
     "moves": "kafkalog.server.replica.dir_moves",
+    "shares": "kafkalog.server.share.shares",
     "groups": "kafkalog.server.groups.coordinator",
     "transactions": "kafkalog.server.txns.coordinator",
     "leading": "kafkalog.server.node.leading",
     "following": "kafkalog.server.node.following",
 }
-OF_THE_LEADER: Final = ("groups", "transactions")
+OF_THE_LEADER: Final = ("shares", "groups", "transactions")
 """Parts that run only on the leader of a replica set."""
 
 

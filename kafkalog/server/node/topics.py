@@ -44,7 +44,13 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
-INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
+SHARE_GROUP_STATE: Final = "__share_group_state"
+INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+_SETTINGS: Final = {
+    CONSUMER_OFFSETS: "offsets.topic", TRANSACTION_STATE: "transaction.state.log",
+    SHARE_GROUP_STATE: "share.coordinator.state.topic",
+}  # fmt: skip
+"""Prefix of the settings of each internal topic."""
 METADATA_TOPIC: Final = "__cluster_metadata"
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 MAX_PARTITIONS_AT_ONCE: Final = 10_000
@@ -251,7 +257,7 @@ class Topics:
             words = f"The topic {name} currently has {topic.partitions} partition(s); {count} would not be an increase."
             same = f"Topic already has {count} partition(s)."
             raise InvalidPartitions(same if count == topic.partitions else words)
-        if name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        if name in INTERNAL:
             raise InvalidRequest(f"The number of partitions of {name} is fixed: it maps groups and transactions.")
         check_partition_count(count - topic.partitions)
         return topic
@@ -312,7 +318,7 @@ class Topics:
 
     async def create_on_use(self, name: str) -> Topic:
         """Create a missing topic on first use, with the node's or an internal topic's settings, and return it."""
-        if name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        if name in INTERNAL:
             return await self.ensure_internal(name)
         try:
             return await self.create(name)
@@ -321,26 +327,30 @@ class Topics:
 
     def internal_partitions(self, name: str) -> int:
         """Return the number of partitions of a new internal topic."""
-        key = "offsets.topic.num.partitions" if name == CONSUMER_OFFSETS else "transaction.state.log.num.partitions"
-        return int(self._numbers[key])
+        return int(self._numbers[f"{_SETTINGS[name]}.num.partitions"])
 
     def internal_settings(self, name: str) -> dict[str, str]:
         """Return the reference's settings for a new internal topic."""
+        if name not in INTERNAL:
+            raise IllegalArgument(f"{ascii(name)} is not an internal topic")
+        segment_bytes = str(self._numbers[f"{_SETTINGS[name]}.segment.bytes"])
         if name == CONSUMER_OFFSETS:
-            return {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self._numbers["offsets.topic.segment.bytes"]),
-            }
+            return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
         if name == TRANSACTION_STATE:
             return {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
                 "min.insync.replicas": str(self._numbers["transaction.state.log.min.isr"]),
-                "segment.bytes": str(self._numbers["transaction.state.log.segment.bytes"]),
+                "segment.bytes": segment_bytes,
                 "unclean.leader.election.enable": "false",
             }
-        raise IllegalArgument(f"{ascii(name)} is not an internal topic")
+        return {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(self._numbers["share.coordinator.state.topic.min.isr"]),
+            "retention.ms": "-1",
+            "segment.bytes": segment_bytes,
+        }
 
     # The loop's view
 

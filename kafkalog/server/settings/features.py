@@ -27,8 +27,6 @@ MAX_FILE_BYTES: Final = 1 << 16
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 GROUP, KRAFT, METADATA, SHARE = "group.version", "kraft.version", "metadata.version", "share.version"
 TRANSACTION: Final = "transaction.version"
-SHARE_LEVEL: Final = 0
-"""Highest level of `share.version`; 0: share groups are not served, and the feature is not offered."""
 
 
 class Range(NamedTuple):
@@ -42,7 +40,7 @@ SUPPORTED: Final[Mapping[str, Range]] = {
     GROUP: Range(0, 1),
     KRAFT: Range(0, 1),
     METADATA: Range(7, 33),
-    **({SHARE: Range(0, SHARE_LEVEL)} if SHARE_LEVEL else {}),
+    SHARE: Range(0, 2),
     TRANSACTION: Range(0, 2),
     "eligible.leader.replicas.version": Range(0, 1),
 }

@@ -1,7 +1,6 @@
 """Settings of single groups (KIP-848): their definitions, checks and effective values.
 
-Settings of share and streams groups are only kept for a broker that may use the directory later; such groups are not
-served.
+Settings of streams groups are only kept for a broker that may use the directory later; such groups are not served.
 """
 
 from __future__ import annotations
@@ -68,15 +67,18 @@ _ROWS: Final[tuple[GroupSetting, ...]] = (
          doc="a member without heartbeats is removed after this time"),
     _row("errors.deadletterqueue.copy.record.enable", "bool", False, None, doc=_STORED_44, other_name=""),
     _row("errors.deadletterqueue.topic.name", "string", "", _DEAD_LETTERS, doc=_STORED_44, other_name=""),
-    _row("share.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000),
-    _row("share.auto.offset.reset", "string", "latest", _RESETS, other_name=""),
-    _row("share.delivery.count.limit", "int", 5, at_least(2), 2, 10),
-    _row("share.heartbeat.interval.ms", "int", 5000, at_least(1), 5000, 15_000),
-    _row("share.isolation.level", "string", "read_uncommitted", _READ, other_name=""),
-    _row("share.partition.max.record.locks", "int", 2000, at_least(100), 100, 4000),
-    _row("share.record.lock.duration.ms", "int", 30_000, at_least(1000), 15_000, 60_000),
-    _row("share.renew.acknowledge.enable", "bool", True, None, other_name=""),
-    _row("share.session.timeout.ms", "int", 45_000, at_least(1), 45_000, 60_000),
+    _row("share.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000, f"{_STORED}: here there is no wait"),
+    _row("share.auto.offset.reset", "string", "latest", _RESETS, doc="where a new share group begins", other_name=""),
+    _row("share.delivery.count.limit", "int", 5, at_least(2), 2, 10, "deliveries of a record"),
+    _row("share.heartbeat.interval.ms", "int", 5000, at_least(1), 5000, 15_000, "interval of the members' heartbeats"),
+    _row("share.isolation.level", "string", "read_uncommitted", _READ, doc="records that members see", other_name=""),
+    _row("share.partition.max.record.locks", "int", 2000, at_least(100), 100, 4000,
+         "records of a partition in flight"),
+    _row("share.record.lock.duration.ms", "int", 30_000, at_least(1000), 15_000, 60_000,
+         "time for which a member has a record"),
+    _row("share.renew.acknowledge.enable", "bool", True, None, doc="members may renew locks", other_name=""),
+    _row("share.session.timeout.ms", "int", 45_000, at_least(1), 45_000, 60_000,
+         "a member without heartbeats is removed after this time"),
     _row("streams.acceptable.recovery.lag", "long", 10_000, at_least(0), doc=_STORED_44, is_internal=True),
     _row("streams.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000),
     _row("streams.assignor.name", "string", "sticky", _NAME, doc=_STORED_44, other_name="group.streams.assignors"),

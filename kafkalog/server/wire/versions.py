@@ -104,6 +104,13 @@ _ROWS = (
     Api(69, "consumer_group_describe", 0, 1, 0),
     Api(74, "list_config_resources", 0, 1, 0),
     Api(75, "describe_topic_partitions", 0, 0, 0),
+    Api(76, "share_group_heartbeat", 1, 1, 0),
+    Api(77, "share_group_describe", 1, 1, 0),
+    Api(78, "share_fetch", 1, 2, 0),
+    Api(79, "share_acknowledge", 1, 2, 0),
+    Api(90, "describe_share_group_offsets", 0, 1, 0),
+    Api(91, "alter_share_group_offsets", 0, 0, 0),
+    Api(92, "delete_share_group_offsets", 0, 0, 0),
 )
 APIS = {row.key: row for row in _ROWS}
 OF_A_SET = frozenset({52, 53, 54, 58, 59})

@@ -108,7 +108,7 @@ async def test_a_record_that_can_be_read_takes_the_place_of_one_that_cannot(tmp_
 @in_loop
 async def test_records_of_other_kinds_are_told_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     strange = [
-        Record(b"\x00\x0a\x00\x01g\x00\x01m", b"\x7f\xff"),  # a member of a share group, of a later version
+        Record(b"\x00\x0a\x00\x01h\x00\x01m", b"\x7f\xff"),  # a member of a share group, of a later version
         Record(b"\x00\x18\x00\x01g", b"\x00\x00"),
         Record(b"\x7f\xff", b"later"), Record(b"\xff\xffx", None), Record(b"", b"x"), Record(b"\x00", b"x"),
         Record(b"\x00\x01\x00\x09g", b"x"),  # the key of an offset that ends too soon

@@ -1,0 +1,61 @@
+"""AlterShareGroupOffsets (KIP-932): set where a share group without members begins in partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.consumer_heartbeat import Refused
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.security.acls import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kio.schema.alter_share_group_offsets.v0.request import (
+        AlterShareGroupOffsetsRequest,
+        AlterShareGroupOffsetsRequestTopic,
+    )
+
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.topics import Topic
+
+
+async def handle(node: Node, context: RequestContext, request: AlterShareGroupOffsetsRequest) -> Answer:
+    """Set the offsets and return an error code for each partition."""
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    offsets: dict[tuple[Topic, int], int] = {}
+    rows: list[dict[str, object]] = []
+    for asked in request.topics:
+        topic = node.topics.get(asked.topic_name)
+        may_read = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, asked.topic_name)
+        rows.append(_topic_row(asked, topic, may_read))
+        if topic is not None and may_read:
+            for one in asked.partitions:
+                if 0 <= one.partition_index < topic.partitions:
+                    offsets[topic, one.partition_index] = one.start_offset
+    try:
+        await node.groups.alter_share_offsets(request.group_id, offsets)
+    except Refused as error:
+        return refused(node, context, request, error.code, error.message)
+    return {"throttle_time": context.throttle_ms, "error_code": 0, "error_message": None, "responses": rows}
+
+
+def _topic_row(asked: AlterShareGroupOffsetsRequestTopic, topic: Topic | None, may_read: bool) -> dict[str, object]:
+    partitions = []
+    for one in asked.partitions:
+        code = ErrorCode.NONE
+        if not may_read:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None or not 0 <= one.partition_index < topic.partitions:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partitions.append(
+            {"partition_index": one.partition_index, "error_code": int(code), "error_message": code.message}
+        )
+    topic_id = None if topic is None or not may_read else topic.id
+    return {"topic_name": asked.topic_name, "topic_id": topic_id, "partitions": partitions}
+
+
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+    """Return the error and no topic."""
+    text = message or ErrorCode(error_code).message
+    return {"throttle_time": context.throttle_ms, "error_code": int(error_code), "error_message": text, "responses": []}

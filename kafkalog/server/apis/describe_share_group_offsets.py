@@ -1,0 +1,110 @@
+"""DescribeShareGroupOffsets (KIP-932): where a share group begins in each partition, and how far it is behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.consumer_heartbeat import Refused
+from kafkalog.server.groups.share_group import ShareGroup
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import in_turns
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.share.state import UNKNOWN_START, ShareKey
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kio.schema.describe_share_group_offsets.v1.request import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsRequestGroup,
+    )
+
+    from kafkalog.server.node.node import Node
+
+Row = dict[str, object]
+_UNKNOWN_LAG = -1
+
+
+async def handle(node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest) -> Answer:
+    """Return a row for each requested group."""
+    rows = [await _describe(node, context, one) async for one in in_turns(request.groups)]
+    return {"throttle_time": context.throttle_ms, "groups": rows}
+
+
+async def _describe(node: Node, context: RequestContext, asked: DescribeShareGroupOffsetsRequestGroup) -> Row:
+    group_id = asked.group_id
+    if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return _group_row(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    error = await node.groups.ready(group_id, is_written=False)
+    if error:
+        return _group_row(group_id, error)
+    try:
+        group = node.groups.share_group(group_id, is_new=True)
+    except Refused as refusal:
+        return _group_row(group_id, refusal.code, refusal.message)
+    await node.shares.log.loaded()
+    wanted = _wanted(group) if asked.topics is None else {one.topic_name: one.partitions for one in asked.topics}
+    topics = [
+        _topic_row(node, context, group_id, name, numbers)
+        for name, numbers in wanted.items()
+        if asked.topics is not None or _may_see(node, context, name)
+    ]
+    return _group_row(group_id, 0) | {"topics": topics}
+
+
+def _wanted(group: ShareGroup) -> dict[str, tuple[int, ...]]:
+    return {topic.name: tuple(sorted(topic.partitions)) for topic in group.topics.values()}
+
+
+def _may_see(node: Node, context: RequestContext, name: str) -> bool:
+    return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _topic_row(node: Node, context: RequestContext, group_id: str, name: str, numbers: tuple[int, ...]) -> Row:
+    topic = node.topics.get(name)
+    error = 0
+    if not _may_see(node, context, name):
+        error = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if error or topic is None:
+        rows = [_row(number, error) for number in numbers]
+        return {"topic_name": name, "topic_id": None, "partitions": rows}
+    rows = [_partition_row(node, ShareKey(group_id, topic.id, number), name) for number in numbers]
+    return {"topic_name": name, "topic_id": topic.id, "partitions": rows}
+
+
+def _partition_row(node: Node, key: ShareKey, name: str) -> Row:
+    state = node.shares.log.get(key)
+    if state is None or state.start == UNKNOWN_START:
+        return _row(key.partition, 0)
+    try:
+        end = node.replicas.find(TopicPartition(name, key.partition)).log.high_watermark
+    except KafkalogError:
+        lag = _UNKNOWN_LAG
+    else:
+        lag = max(0, end - state.start - max(0, state.complete))
+    return _row(key.partition, 0) | {"start_offset": state.start, "leader_epoch": state.leader_epoch, "lag": lag}
+
+
+def _row(number: int, code: int) -> Row:
+    return {
+        "partition_index": number,
+        "start_offset": UNKNOWN_START,
+        "leader_epoch": 0,
+        "lag": _UNKNOWN_LAG,
+        "error_code": code,
+        "error_message": ErrorCode(code).message,
+    }
+
+
+def _group_row(group_id: str, code: int, message: str | None = None) -> Row:
+    text = message or ErrorCode(code).message
+    return {"group_id": group_id, "topics": [], "error_code": int(code), "error_message": text}
+
+
+def refused(
+    node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest, error_code: int, message: str | None
+) -> Answer:
+    """Return the same error code for each group."""
+    rows = [_group_row(one.group_id, error_code, message) for one in request.groups]
+    return {"throttle_time": context.throttle_ms, "groups": rows}

@@ -1,0 +1,76 @@
+"""ShareAcknowledge (KIP-932): complete the delivery of records that a member of a share group has acquired."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+from kafkalog.server.apis.share_fetch import NO_LEADER
+from kafkalog.server.apis.share_fetch import refused as refused
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.acknowledgements import acknowledgements, place_error, request_error
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.settings.groups import group_setting
+from kafkalog.server.share.sessions import FINAL, INITIAL, Place
+from kafkalog.server.share.shares import Outcome
+
+if TYPE_CHECKING:
+    from kio.schema.share_acknowledge.v2.request import AcknowledgeTopic
+
+    from kafkalog.server.node.node import Node
+
+    class _Request(Protocol):
+        """The fields of all versions."""
+
+        group_id: str | None
+        member_id: str | None
+        share_session_epoch: int
+        topics: tuple[AcknowledgeTopic, ...]
+
+
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
+    """Apply the acknowledgements and return an error code for each partition; the last request ends the session."""
+    error = request_error(node, context, request.group_id, request.member_id)
+    epoch = request.share_session_epoch
+    if not error and epoch == INITIAL:
+        error = ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    if error:
+        return refused(node, context, request, error, None)
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    session = node.shares.sessions.resume((group_id, member_id), epoch)
+    if isinstance(session, ErrorCode):
+        return refused(node, context, request, session, None)
+    given = acknowledgements(request.topics, may_renew=getattr(request, "is_renew_ack", False))
+    outcomes = dict(given.refused)
+    for place in list(given.ranges):
+        code = place_error(node, context, place)
+        if code:
+            outcomes[place] = int(code), None
+            del given.ranges[place]
+    outcomes |= await node.shares.acknowledge(group_id, member_id, given.ranges)
+    if epoch == FINAL:
+        await node.shares.close_session((group_id, member_id))
+    return _answer(node, context, group_id, outcomes)
+
+
+def _answer(
+    node: Node, context: RequestContext, group_id: str, outcomes: Mapping[Place, Outcome]
+) -> dict[str, object]:
+    topics: dict[UUID, list[dict[str, object]]] = {}
+    for place, (code, message) in outcomes.items():
+        row: dict[str, object] = {
+            "partition_index": place[1],
+            "error_code": int(code),
+            "error_message": message,
+            "current_leader": NO_LEADER,
+        }
+        topics.setdefault(place[0], []).append(row)
+    return {
+        "throttle_time": context.throttle_ms,
+        "error_code": 0,
+        "error_message": None,
+        "acquisition_lock_timeout": group_setting(node, group_id, "share.record.lock.duration.ms"),
+        "responses": [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in topics.items()],
+        "node_endpoints": [],
+    }

@@ -1,0 +1,139 @@
+"""ShareFetch (KIP-932): acquire records for a member of a share group, after its acknowledgements are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+from uuid import UUID
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.acknowledgements import acknowledgements, place_error, place_of, request_error
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.settings.groups import group_setting
+from kafkalog.server.share.partition import Fetched
+from kafkalog.server.share.sessions import FINAL, INITIAL, Place, ShareSession
+from kafkalog.server.share.shares import FetchLimits, Outcome
+
+if TYPE_CHECKING:
+    from kio.schema.share_fetch.v2.request import FetchTopic, ForgottenTopic
+
+    from kafkalog.server.node.node import Node
+
+    class _Request(Protocol):
+        """The fields of all versions; times are in ms."""
+
+        group_id: str | None
+        member_id: str | None
+        share_session_epoch: int
+        max_wait: int
+        max_bytes: int
+        max_records: int
+        batch_size: int
+        topics: tuple[FetchTopic, ...]
+        forgotten_topics_data: tuple[ForgottenTopic, ...]
+
+
+_RECORD_LIMIT: Final = 1
+NO_LEADER: Final[Mapping[str, int]] = {"leader_id": -1, "leader_epoch": -1}
+"""Leader of a partition that this node leads: clients are not sent elsewhere."""
+
+
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
+    """Return the acquired records as file ranges, after waiting for some."""
+    error = request_error(node, context, request.group_id, request.member_id)
+    if error:
+        return refused(node, context, request, error, None)
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    key, epoch, shares = (group_id, member_id), request.share_session_epoch, node.shares
+    is_renewal = getattr(request, "is_renew_ack", False)
+    given = acknowledgements(request.topics, may_renew=is_renewal)
+    if epoch == INITIAL and (given.ranges or given.refused) or (is_renewal and not _is_only_renewal(request)):
+        return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
+    asked = [place_of(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
+    if epoch == INITIAL:
+        session = shares.sessions.open(key, context.connection.id, asked)
+    else:
+        session = shares.sessions.resume(key, epoch)
+    if isinstance(session, ErrorCode):
+        return refused(node, context, request, session, None)
+    if epoch > INITIAL and not shares.sessions.add(session, asked):
+        return refused(node, context, request, ErrorCode.SHARE_SESSION_LIMIT_REACHED, None)
+    acknowledged = given.refused | await shares.acknowledge(group_id, member_id, given.ranges)
+    if epoch == FINAL:
+        await shares.close_session(key)
+        return _answer(node, context, group_id, {}, acknowledged)
+    for topic in request.forgotten_topics_data:
+        for index in topic.partitions:
+            session.partitions.pop(place_of(topic.topic_id, index), None)
+    fetched = {} if is_renewal else await _fetch(node, context, request, session)
+    fetched = {place: one for place, one in fetched.items() if epoch == INITIAL or one.rows or one.error_code}
+    return _answer(node, context, group_id, fetched, acknowledged)
+
+
+def _is_only_renewal(request: _Request) -> bool:
+    return not (request.max_wait or request.max_bytes or request.max_records)
+
+
+async def _fetch(
+    node: Node, context: RequestContext, request: _Request, session: ShareSession
+) -> dict[Place, Fetched]:
+    places = list(session.partitions)
+    if places:  # each partition gets its turn at being the first
+        turn = session.epoch % len(places)
+        places = places[turn:] + places[:turn]
+    errors = {place: code for place in places if (code := place_error(node, context, place))}
+    limits = FetchLimits(
+        request.max_wait,
+        min(request.max_bytes, node.config["fetch.max.bytes"]),
+        request.max_records if request.max_records > 0 else 0,
+        request.batch_size,
+        getattr(request, "share_acquire_mode", 0) == _RECORD_LIMIT,
+    )
+    readable = [place for place in places if place not in errors]
+    found = await node.shares.fetch(*session.key, readable, limits)
+    return {place: Fetched(int(code)) for place, code in errors.items()} | found
+
+
+def _answer(
+    node: Node, context: RequestContext, group_id: str, fetched: Mapping[Place, Fetched],
+    acknowledged: Mapping[Place, Outcome],
+) -> dict[str, object]:
+    topics: dict[UUID, list[dict[str, object]]] = {}
+    for place in dict.fromkeys([*acknowledged, *fetched]):
+        code, message = acknowledged.get(place, (0, None))
+        topics.setdefault(place[0], []).append(_row(place[1], fetched.get(place, Fetched()), int(code), message))
+    return {
+        "throttle_time": context.throttle_ms,
+        "error_code": 0,
+        "error_message": None,
+        "acquisition_lock_timeout": group_setting(node, group_id, "share.record.lock.duration.ms"),
+        "responses": [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in topics.items()],
+        "node_endpoints": [],
+    }
+
+
+def _row(index: int, one: Fetched, code: int, message: str | None) -> dict[str, object]:
+    return {
+        "partition_index": index,
+        "error_code": int(one.error_code),
+        "error_message": None,
+        "acknowledge_error_code": code,
+        "acknowledge_error_message": message,
+        "current_leader": NO_LEADER,
+        "records": b"" if one.records is None else one.records,
+        "acquired_records": [
+            {"first_offset": row.first, "last_offset": row.last, "delivery_count": row.deliveries} for row in one.rows
+        ],
+    }
+
+
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+    """Return the error and no partition."""
+    return {
+        "throttle_time": context.throttle_ms,
+        "error_code": int(error_code),
+        "error_message": message,
+        "acquisition_lock_timeout": 0,
+        "responses": [],
+        "node_endpoints": [],
+    }

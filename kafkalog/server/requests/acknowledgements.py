@@ -1,0 +1,89 @@
+"""Shared code of ShareFetch and ShareAcknowledge: the request's acknowledgements, and the session they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import RequestContext
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.settings.features import SHARE
+from kafkalog.server.share.sessions import Place
+from kafkalog.server.share.shares import Outcome
+from kafkalog.server.share.window import RENEW, AcknowledgedRange
+
+if TYPE_CHECKING:
+    from kio.schema.share_acknowledge.v2.request import AcknowledgeTopic
+    from kio.schema.share_fetch.v2.request import FetchTopic
+
+    from kafkalog.server.node.node import Node
+
+
+_NO_ID: Final = UUID(int=0)
+MOST_MEMBER_CHARS: Final = 36
+"""Length of a UUID, which is the longest id of a share group's member."""
+
+
+class Acknowledgements(NamedTuple):
+    """The valid acknowledgements by partition, and the outcomes of partitions with invalid ones."""
+
+    ranges: dict[Place, list[AcknowledgedRange]]
+    refused: dict[Place, Outcome]
+
+
+def place_of(topic_id: UUID | None, index: int) -> Place:
+    """Return the place of a partition; a request's id of zeros is None."""
+    return topic_id or _NO_ID, index
+
+
+def acknowledgements(topics: Iterable[FetchTopic | AcknowledgeTopic], *, may_renew: bool) -> Acknowledgements:
+    """Return the acknowledgements in a request, each partition checked by itself."""
+    found = Acknowledgements({}, {})
+    highest = RENEW if may_renew else RENEW - 1
+    for topic in topics:
+        for one in topic.partitions:
+            if not one.acknowledgement_batches:
+                continue
+            place = place_of(topic.topic_id, one.partition_index)
+            ranges = [
+                AcknowledgedRange(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                for batch in one.acknowledgement_batches
+            ]
+            if _are_valid(ranges, highest):
+                found.ranges[place] = ranges
+            else:
+                found.refused[place] = ErrorCode.INVALID_REQUEST, None
+    return found
+
+
+def _are_valid(ranges: Iterable[AcknowledgedRange], highest: int) -> bool:
+    before = -1
+    for first, last, types in ranges:
+        if not before < first <= last or len(types) not in (1, last - first + 1):
+            return False
+        if not all(0 <= one <= highest for one in types):
+            return False
+        before = last
+    return True
+
+
+def place_error(node: Node, context: RequestContext, place: Place) -> int:
+    """Return 0 for a partition that exists and that the client may read, else the error code."""
+    topic = node.topics.by_id(place[0])
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, topic.name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return 0 if 0 <= place[1] < topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def request_error(node: Node, context: RequestContext, group_id: str | None, member_id: str | None) -> int:
+    """Return 0 if the client may use the group and names itself, else the error code for the whole request."""
+    if not node.features.level(SHARE):
+        return ErrorCode.UNSUPPORTED_VERSION
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id or ""):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    is_named = group_id and member_id and len(member_id) <= MOST_MEMBER_CHARS
+    return 0 if is_named else ErrorCode.INVALID_REQUEST

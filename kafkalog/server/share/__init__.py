@@ -1,0 +1,1 @@
+"""Share partitions (KIP-932): records in flight, their stored state, and members' sessions."""

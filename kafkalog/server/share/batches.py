@@ -1,0 +1,70 @@
+"""The log's batches as a share fetch sees them: their offsets and places, and those of aborted transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.server.share.window import AcquiredRows
+
+if TYPE_CHECKING:
+    from kafkalog.storage.file_slice import FileSlice
+
+
+class LogBatch(NamedTuple):
+    """A batch: its offsets, its place in the file, and its producer if it is transactional, otherwise -1."""
+
+    first: int
+    last: int
+    position: int
+    size: int
+    producer_id: int
+    is_control: bool
+
+
+def read_batches(records: FileSlice, begin: int, most_offsets: int) -> list[LogBatch]:
+    """Return the batches with offsets from `begin` on, until they have `most_offsets` of them.
+
+    StorageError, CorruptRecord.
+    """
+    found: list[LogBatch] = []
+    for table in records.tables():
+        for one in table:
+            if one.last_offset < begin:
+                continue
+            producer_id = one.producer_id if one.is_transactional else -1
+            found.append(
+                LogBatch(one.base_offset, one.last_offset, one.position, one.size, producer_id, one.is_control)
+            )
+            if one.last_offset - begin >= most_offsets:
+                return found
+    return found
+
+
+def aborted_ranges(batches: Iterable[LogBatch], aborted: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the offsets of batches of aborted transactions, which `aborted` has as (producer id, first offset)."""
+    waiting = sorted(aborted, key=lambda one: one[1])
+    active: set[int] = set()
+    found = []
+    for batch in batches:
+        while waiting and waiting[0][1] <= batch.last:
+            active.add(waiting.pop(0)[0])
+        if batch.producer_id not in active:
+            continue
+        if batch.is_control:
+            active.discard(batch.producer_id)
+        else:
+            found.append((batch.first, batch.last))
+    return found
+
+
+def without(rows: Iterable[AcquiredRows], ranges: Iterable[tuple[int, int]]) -> tuple[AcquiredRows, ...]:
+    """Return the rows without these ranges of offsets."""
+    left = list(rows)
+    for first, last in ranges:
+        parts = []
+        for row in left:
+            parts.append(row._replace(last=min(row.last, first - 1)))
+            parts.append(row._replace(first=max(row.first, last + 1)))
+        left = [row for row in parts if row.first <= row.last]
+    return tuple(left)

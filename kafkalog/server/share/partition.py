@@ -1,0 +1,212 @@
+"""A share partition of a node: its window of records in flight, the timer of their locks, and its stored state."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.group_log import group_error_code
+from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
+from kafkalog.server.settings.groups import group_setting
+from kafkalog.server.share import window as windows
+from kafkalog.server.share.batches import aborted_ranges, read_batches, without
+from kafkalog.server.share.start import reset_timestamp
+from kafkalog.server.share.state import UNKNOWN_START, Change, ShareKey
+from kafkalog.server.share.window import AcknowledgedRange, AcknowledgementRefused, AcquiredRows, Limits, Plan, Window
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.share.state_log import ShareStateLog
+    from kafkalog.storage.file_slice import FileSlice
+    from kafkalog.types import Isolation, TopicPartition
+
+_LOG: Final = logging.getLogger(__name__)
+_MOST_BYTES: Final = 1 << 20
+"""Limit of the bytes that one fetch looks through in a partition, if its first batch is not larger."""
+
+
+class Fetched(NamedTuple):
+    """Result of a fetch from one share partition."""
+
+    error_code: int = 0
+    records: FileSlice | None = None
+    rows: tuple[AcquiredRows, ...] = ()
+
+    @property
+    def offsets(self) -> int:
+        """Number of acquired offsets."""
+        return sum(row.last - row.first + 1 for row in self.rows)
+
+
+class SharePartition:
+    """A share partition. Only for the event loop's thread; a change is stored before it takes effect."""
+
+    def __init__(
+        self, node: Node, log: ShareStateLog, key: ShareKey, place: TopicPartition, wake: Callable[[], object]
+    ) -> None:
+        self.key = key
+        self.place = place
+        self._node = node
+        self._log = log
+        self._wake = wake
+        self._window: Window | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._fetching = asyncio.Lock()
+
+    async def load(self) -> int:
+        """Load the stored state, if not done. Return 0 or the error code for the client."""
+        if self._window is not None:
+            return 0
+        async with self._fetching:
+            error = await self._log.ready(self.key)
+            state = self._log.get(self.key)
+            if error or self._window is not None:
+                return error
+            if state is None:
+                return ErrorCode.INVALID_REQUEST
+            partition = self._node.replicas.find(self.place)
+            start = state.start
+            if start == UNKNOWN_START:
+                timestamp = reset_timestamp(self.setting("share.auto.offset.reset"), self._node.clock())
+                found = await self._node.run(partition.offset_for_time, timestamp, self._isolation)
+                start = partition.log.readable_end(self._isolation).message_offset if found is None else found.offset
+            loaded = windows.loaded(start, state.batches)
+            self._window = windows.begin_at(loaded, partition.log.log_start_offset)
+        return 0
+
+    def setting(self, name: str) -> Any:
+        """Return a setting of the group."""
+        return group_setting(self._node, self.key.group_id, name)
+
+    @property
+    def _isolation(self) -> Isolation:
+        is_committed = self.setting("share.isolation.level").lower() == "read_committed"
+        return "committed" if is_committed else "high_watermark"
+
+    def close(self) -> None:
+        """Stop the timer; the partition is not used any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._window = None
+
+    # Fetching
+
+    @property
+    def has_records(self) -> bool:
+        """True if a fetch may acquire records. Errors as in `ReplicaManager.find`."""
+        if self._window is None:
+            return False
+        log = self._node.replicas.find(self.place).log
+        window = windows.begin_at(self._window, log.log_start_offset)
+        at = windows.next_offset(window, self.setting("share.partition.max.record.locks"))
+        return at is not None and at < log.readable_end(self._isolation).message_offset
+
+    async def fetch(
+        self, member: str, max_bytes: int, max_records: int, batch_size: int, *, is_exact: bool
+    ) -> Fetched:
+        """Acquire records for a member, without waiting for any. Errors are in the result."""
+        async with self._fetching:
+            if self._window is None or max_records <= 0:
+                return Fetched()
+            log = self._node.replicas.find(self.place).log
+            self._window = windows.begin_at(self._window, log.log_start_offset)
+            max_locks = self.setting("share.partition.max.record.locks")
+            at = windows.next_offset(self._window, max_locks)
+            if at is None:
+                return Fetched()
+            result = await self._read(at, max_bytes)
+            if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # the log was cut meanwhile
+                return Fetched()
+            if result.error_code or result.records is None or self._window is None:
+                return Fetched(result.error_code)
+            deadline_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
+            delivery_limit = self.setting("share.delivery.count.limit")
+            limits = Limits(max_records, max_locks, deadline_ms, delivery_limit, max(1, batch_size), is_exact)
+            return self._acquire(member, at, result, limits)
+
+    async def _read(self, at: int, max_bytes: int) -> FetchResult:
+        size = min(max_bytes, _MOST_BYTES)
+        params = FetchParams(0, 0, size, self._isolation)
+        [result] = await self._node.replicas.fetch(params, [FetchPartition(self.place, at, size, self.key.topic_id)])
+        return result
+
+    def _acquire(self, member: str, at: int, result: FetchResult, limits: Limits) -> Fetched:
+        assert self._window is not None and result.records is not None
+        batches = read_batches(result.records, at, limits.max_records + self._window.size)
+        pairs = [(one.first, one.last) for one in batches]
+        plan = windows.acquire(self._window, member, at, pairs, limits)
+        rows = plan.rows
+        if result.aborted:
+            aborted = aborted_ranges(batches, result.aborted)
+            plan = windows.archive(plan.window, aborted)
+            rows = without(rows, aborted)
+        error = self._apply(plan)
+        if error or not rows:
+            return Fetched(error)
+        first = next(one for one in batches if one.last >= rows[0].first)
+        last = next(one for one in reversed(batches) if one.first <= rows[-1].last)
+        begin = first.position - result.records.position
+        return Fetched(0, result.records.slice(begin, last.position + last.size - first.position), rows)
+
+    # Completing
+
+    def acknowledge(self, member: str, ranges: Sequence[AcknowledgedRange]) -> tuple[int, str | None]:
+        """Apply a member's acknowledgements. Return the error code and message."""
+        if self._window is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        if not self.setting("share.renew.acknowledge.enable") and any(windows.RENEW in one.types for one in ranges):
+            return ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group."
+        limit = self.setting("share.delivery.count.limit")
+        renewed_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
+        try:
+            plan = windows.acknowledge(self._window, member, ranges, limit, renewed_ms)
+        except AcknowledgementRefused as error:
+            return error.code, error.message
+        return self._apply(plan), None
+
+    def release(self, member: str) -> int:
+        """Release the records of a member whose session ended. Return the error code."""
+        if self._window is None:
+            return 0
+        return self._apply(windows.release(self._window, member, self.setting("share.delivery.count.limit")))
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self._window is None:
+            return
+        plan = windows.expire(self._window, self._node.monotonic_ms(), self.setting("share.delivery.count.limit"))
+        if self._apply(plan):
+            # the records stay acquired by nobody until the state can be written
+            self._timer_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
+            self._timer = self._node.later(self.setting("share.record.lock.duration.ms"), self._expire)
+
+    def _apply(self, plan: Plan) -> int:
+        """Store the states of a plan, then use its window. Return 0, or an error code with nothing done."""
+        if plan.batches:
+            try:
+                epoch = self._node.replicas.find(self.place).leader_epoch
+                self._log.write(self.key, Change(epoch, plan.stored_start, plan.complete, plan.batches))
+            except (KafkalogError, OSError) as error:
+                _LOG.error("the state of share partition %s cannot be written: %s", self.key, error)
+                return group_error_code(error)
+        self._window = plan.window
+        self._watch()
+        if plan.batches:
+            self._wake()
+        return 0
+
+    def _watch(self) -> None:
+        """Start the timer for the first lock that expires."""
+        assert self._window is not None
+        deadline_ms = self._window.next_deadline_ms
+        if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._node.later(max(1, deadline_ms - self._node.monotonic_ms()), self._expire)

@@ -1,0 +1,78 @@
+"""Share sessions: which partitions each member of a share group fetches, and the number of its next request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from kafkalog.server.error_codes import ErrorCode
+
+INITIAL: Final = 0
+FINAL: Final = -1
+MOST_PARTITIONS: Final = 200_000
+"""Limit of the partitions in all sessions."""
+_LAST_EPOCH: Final = 2**31 - 1
+Place = tuple[UUID, int]
+"""Topic id and partition number."""
+SessionKey = tuple[str, str]
+"""Group id and member id."""
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """A member's session; `epoch` is that of the next request."""
+
+    key: SessionKey
+    connection: int
+    epoch: int = 1
+    partitions: dict[Place, None] = field(default_factory=dict)
+
+
+class ShareSessions:
+    """The sessions of a node, `most` at once. Not thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._sessions: dict[SessionKey, ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, key: SessionKey, connection: int, places: Iterable[Place]) -> ShareSession | ErrorCode:
+        """Open a session, in place of the member's present one. Return it, or the error if there are too many."""
+        self._sessions.pop(key, None)
+        session = ShareSession(key, connection)
+        if len(self._sessions) >= self._most or not self.add(session, places):
+            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        self._sessions[key] = session
+        return session
+
+    def add(self, session: ShareSession, places: Iterable[Place]) -> bool:
+        """Add partitions to a session. Return False, with nothing done, if there would be too many in all."""
+        new = {place: None for place in places if place not in session.partitions}
+        if new and len(new) + sum(len(one.partitions) for one in self._sessions.values()) > MOST_PARTITIONS:
+            return False
+        session.partitions |= new
+        return True
+
+    def resume(self, key: SessionKey, epoch: int) -> ShareSession | ErrorCode:
+        """Return the session of a later or last request, or the error for the client; a later one counts."""
+        session = self._sessions.get(key)
+        if session is None:
+            return ErrorCode.SHARE_SESSION_NOT_FOUND
+        if epoch == FINAL:
+            return session
+        if epoch != session.epoch:
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
+        return session
+
+    def close(self, key: SessionKey) -> ShareSession | None:
+        """Remove a session and return it, or None."""
+        return self._sessions.pop(key, None)
+
+    def of_connection(self, connection: int) -> list[SessionKey]:
+        """Return the sessions of a connection that was closed."""
+        return [key for key, one in self._sessions.items() if one.connection == connection]

@@ -1,0 +1,224 @@
+"""The share partitions of a node: fetches and acknowledgements over several of them, and members' sessions.
+
+It runs on the event loop, on the node that leads all partitions. The records of a change are in `__share_group_state`
+before its request is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.node.topics import SHARE_GROUP_STATE
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
+from kafkalog.server.share.partition import Fetched, SharePartition
+from kafkalog.server.share.sessions import Place, SessionKey, ShareSessions
+from kafkalog.server.share.state import ShareKey
+from kafkalog.server.share.state_log import ShareStateLog
+from kafkalog.server.share.waiting import DelayedShareFetch
+from kafkalog.server.share.window import AcknowledgedRange
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.topics import Topic
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class FetchLimits(NamedTuple):
+    """Limits of a share fetch over all partitions."""
+
+    max_wait_ms: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    is_exact: bool
+
+
+Outcome = tuple[int, str | None]
+"""Error code and message, None for the code's default message."""
+
+
+class Shares:
+    """The share partitions of a node. Created by `make`; usable between `start` and `stop`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.log = ShareStateLog(node)
+        self.sessions = ShareSessions(node.config["group.share.max.share.sessions"])
+        self.initializing = asyncio.Lock()
+        """Held while states are stored for new partitions of a group, so that none is stored twice."""
+        self._partitions: dict[ShareKey, SharePartition] = {}
+
+    async def start(self) -> None:
+        """Start reading the stored states in the background."""
+        self._node.topics.on_change(self._on_topic)
+        self.log.start()
+
+    async def stop(self) -> None:
+        """Stop all timers. Records that members have in flight are available after the next start."""
+        self._node.topics.off_change(self._on_topic)
+        for one in self._partitions.values():
+            one.close()
+        self._partitions.clear()
+        await self.log.stop()
+
+    async def _partition(self, group_id: str, place: Place) -> SharePartition | int:
+        """Return the loaded share partition, or the error code for the client."""
+        topic = self._node.topics.by_id(place[0])
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not 0 <= place[1] < topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        key = ShareKey(group_id, *place)
+        found = self._partitions.get(key)
+        if found is None:
+            key_of_log = TopicPartition(topic.name, place[1])
+            found = SharePartition(self._node, self.log, key, key_of_log, partial(self._wake, key_of_log))
+        try:
+            error = await found.load()
+        except (KafkalogError, OSError) as failure:
+            error = code_of(failure)
+        if error:
+            return error
+        return self._partitions.setdefault(key, found)
+
+    def _wake(self, place: TopicPartition) -> None:
+        self._node.replicas.waiting.fetch.check_and_complete(place)
+
+    # Fetching
+
+    async def fetch(
+        self, group_id: str, member: str, places: Sequence[Place], limits: FetchLimits
+    ) -> dict[Place, Fetched]:
+        """Acquire records, waiting for some as long as the limits say. Return the partitions' results in order."""
+        until_ms = self._node.monotonic_ms() + limits.max_wait_ms
+        found: dict[Place, Fetched] = {}
+        readable: dict[Place, SharePartition] = {}
+        for place in places:
+            one = await self._partition(group_id, place)
+            if isinstance(one, SharePartition):
+                readable[place] = one
+            else:
+                found[place] = Fetched(int(one))
+        while True:
+            found |= await self._fetch_now(member, readable, limits)
+            left_ms = until_ms - self._node.monotonic_ms()
+            if left_ms <= 0 or not readable or any(one.error_code or one.rows for one in found.values()):
+                return found
+            waiting = self._node.replicas.waiting
+            delay = partial(DelayedShareFetch, left_ms, tuple(readable.values()))
+            await waiting.answer(waiting.fetch, delay, [one.place for one in readable.values()])
+
+    async def _fetch_now(
+        self, member: str, readable: Mapping[Place, SharePartition], limits: FetchLimits
+    ) -> dict[Place, Fetched]:
+        found: dict[Place, Fetched] = {}
+        records, size = limits.max_records, limits.max_bytes
+        for place, one in readable.items():
+            if records <= 0 or size <= 0:
+                break
+            try:
+                found[place] = await one.fetch(member, size, records, limits.batch_size, is_exact=limits.is_exact)
+            except (KafkalogError, OSError) as error:
+                found[place] = Fetched(code_of(error))
+            records -= found[place].offsets
+            size -= 0 if (sent := found[place].records) is None else sent.size
+        return found
+
+    # Completing
+
+    async def acknowledge(
+        self, group_id: str, member: str, wanted: Mapping[Place, Sequence[AcknowledgedRange]]
+    ) -> dict[Place, Outcome]:
+        """Apply acknowledgements, each partition independently, and return the outcomes."""
+        found: dict[Place, Outcome] = {}
+        for place, ranges in wanted.items():
+            one = self._partitions.get(ShareKey(group_id, *place))
+            if one is None:
+                found[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+            else:
+                found[place] = one.acknowledge(member, ranges)
+        return await self._settled(group_id, found)
+
+    async def _settled(self, group_id: str, found: dict[Place, Outcome]) -> dict[Place, Outcome]:
+        """Wait for the replication of what was written; its error replaces success."""
+        done = [place for place, (code, _) in found.items() if not code]
+        error = await self.log.settled(ShareKey(group_id, *place) for place in done)
+        return found | dict.fromkeys(done, (error, None)) if error else found
+
+    async def close_session(self, key: SessionKey) -> dict[Place, Outcome]:
+        """End a member's session and release its records. Return the outcomes of the session's partitions."""
+        session = self.sessions.close(key)
+        found: dict[Place, Outcome] = {} if session is None else dict.fromkeys(session.partitions, (0, None))
+        found |= self._release(*key)
+        return await self._settled(key[0], found)
+
+    def _release(self, group_id: str, member: str) -> dict[Place, Outcome]:
+        return {
+            (key.topic_id, key.partition): (one.release(member), None)
+            for key, one in list(self._partitions.items()) if key.group_id == group_id
+        }  # fmt: skip
+
+    def member_left(self, group_id: str, member: str) -> None:
+        """End the session of a member that left its group or timed out."""
+        self.sessions.close((group_id, member))
+        self._release(group_id, member)
+
+    def disconnected(self, connection: int) -> None:
+        """End the sessions of a closed connection."""
+        for key in self.sessions.of_connection(connection):
+            self.member_left(*key)
+
+    # States
+
+    def forget(self, is_gone: Callable[[ShareKey], bool]) -> None:
+        """Drop the share partitions for which `is_gone` returns True: the next fetch loads their state anew."""
+        for key in [key for key in self._partitions if is_gone(key)]:
+            self._partitions.pop(key).close()
+
+    async def initialize(self, starts: Mapping[ShareKey, int], state_epoch: int) -> int:
+        """Store new states that begin at these offsets. Return 0 or the error code. Raises the append's errors."""
+        turns = CooperativeYield()
+        for key, start in starts.items():
+            await turns.row()
+            error = await self.log.ready(key)
+            if error:
+                return error
+            self.log.initialize(key, state_epoch, start)
+        self.forget(lambda key: key in starts)
+        return await self.log.settled(starts)
+
+    async def delete(self, keys: Iterable[ShareKey]) -> int:
+        """Delete states. Return 0 or the error code. Raises the append's errors."""
+        gone = frozenset(keys)
+        self.forget(lambda key: key in gone)
+        await self.log.loaded()
+        known = self.log.keys(lambda key: key in gone)
+        self.log.delete(known)
+        return await self.log.settled(known)
+
+    def _on_topic(self, before: Topic | None, after: Topic | None) -> None:
+        if before is None or after is not None:
+            return
+        topic_id = before.id
+        if before.name == SHARE_GROUP_STATE:
+            self.forget(lambda key: True)
+            self.log.clear()
+            return
+        self.forget(lambda key: key.topic_id == topic_id)
+        try:
+            self.log.delete(self.log.keys(lambda key: key.topic_id == topic_id))
+        except (KafkalogError, OSError) as error:
+            _LOG.error("the states of share groups in topic %s cannot be deleted: %s", before.name, error)
+
+
+def make(node: Node) -> Shares:
+    """Return the share partitions of a node that has `topics`, `replicas` and `dynamic`."""
+    return Shares(node)

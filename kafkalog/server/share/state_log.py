@@ -1,0 +1,207 @@
+"""The share coordinator's log: stored states of share partitions, each in one partition of `__share_group_state`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.batch.encode import encode_ready
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.group_log import client_code
+from kafkalog.server.groups.records import Record
+from kafkalog.server.node.topics import SHARE_GROUP_STATE
+from kafkalog.server.share.state import (
+    Change,
+    Placed,
+    ShareKey,
+    ShareState,
+    StateReplay,
+    changed,
+    read_states,
+    snapshot_record,
+    tombstone,
+    update_record,
+)
+from kafkalog.types import TopicPartition
+from kafkalog.util.java_hash import partition_of
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class ShareStateLog:
+    """The known states and their records. Only for the event loop's thread.
+
+    A change takes effect once its record is in the log. A state whose last record cannot be read is not served: a
+    later version may have completed deliveries in it.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._states: dict[ShareKey, Placed] = {}
+        self._unreadable: set[ShareKey] = set()
+        self._failed: set[int] = set()
+        self._loading: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._pruning: asyncio.Task[None] | None = None
+
+    # Start and stop
+
+    def start(self) -> None:
+        """Start reading the topic in the background."""
+        if self._node.topics.get(SHARE_GROUP_STATE) is not None:
+            self._loading = asyncio.get_running_loop().create_task(self._load())
+        if not self._node.is_read_only:
+            self._prune_later()
+
+    async def stop(self) -> None:
+        """Cancel reading and pruning."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in (self._loading, self._pruning):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def loaded(self) -> None:
+        """Wait until the topic has been read."""
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+
+    async def _load(self) -> None:
+        topic = self._node.topics.get(SHARE_GROUP_STATE)
+        for partition in range(0 if topic is None else topic.partitions):
+            try:
+                log = self._node.replicas.partition(SHARE_GROUP_STATE, partition).log
+                self._add(partition, await self._node.run(read_states, log))
+            except Exception as error:  # the states of the other partitions are still served
+                cause = None if isinstance(error, KafkalogError | OSError) else error
+                message = "the states of %s-%d cannot be read: %s"
+                _LOG.error(message, SHARE_GROUP_STATE, partition, error, exc_info=cause)
+                self._failed.add(partition)
+
+    def _add(self, partition: int, replay: StateReplay) -> None:
+        for problem in replay.problems:
+            _LOG.error("a record of %s-%d cannot be read: %s", SHARE_GROUP_STATE, partition, problem)
+        self._states |= replay.states
+        self._unreadable |= replay.unreadable
+
+    # Reading
+
+    async def ready(self, key: ShareKey) -> int:
+        """Wait for the load, create the topic if it is missing, and return 0 or the error code for the client."""
+        await self.loaded()
+        if self._node.topics.get(SHARE_GROUP_STATE) is None:
+            await self._node.topics.ensure_internal(SHARE_GROUP_STATE)
+        is_lost = key in self._unreadable or self._place(key).partition in self._failed
+        return int(ErrorCode.COORDINATOR_NOT_AVAILABLE) if is_lost else 0
+
+    def get(self, key: ShareKey) -> ShareState | None:
+        """Return the state, None if there is none."""
+        found = self._states.get(key)
+        return None if found is None else found.state
+
+    def keys(self, is_wanted: Callable[[ShareKey], bool]) -> list[ShareKey]:
+        """Return the keys of the states for which `is_wanted` returns True."""
+        return [key for key in self._states if is_wanted(key)]
+
+    # Writing; each raises the append's errors
+
+    def initialize(self, key: ShareKey, state_epoch: int, start: int) -> None:
+        """Store a new state that begins at `start`, in place of the present one."""
+        now_ms = self._node.clock()
+        before = self._states.get(key)
+        epoch = 0 if before is None else before.state.snapshot_epoch + 1
+        self._snapshot(key, ShareState(epoch, state_epoch, 0, start, -1, now_ms, now_ms))
+
+    def write(self, key: ShareKey, change: Change) -> None:
+        """Store a change of a state: an update, or a snapshot after many updates."""
+        before = self._states.get(key) or Placed(ShareState(-1), -1, 0)
+        after = changed(before.state, change)
+        most = self._node.config["share.coordinator.snapshot.update.records.per.snapshot"]
+        if before.offset < 0 or before.updates >= most:
+            now_ms = self._node.clock()
+            created_ms = after.created_ms or now_ms
+            self._snapshot(
+                key, after._replace(snapshot_epoch=after.snapshot_epoch + 1, created_ms=created_ms, written_ms=now_ms)
+            )
+            return
+        self._append(key, update_record(key, after.snapshot_epoch, change))
+        self._states[key] = Placed(after, before.offset, before.updates + 1)
+
+    def delete(self, keys: Iterable[ShareKey]) -> None:
+        """Delete states."""
+        for key in list(keys):
+            self._append(key, tombstone(key))
+            self._states.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget all states after the topic was deleted."""
+        self._states.clear()
+        self._unreadable.clear()
+        self._failed.clear()
+
+    async def settled(self, keys: Iterable[ShareKey]) -> int:
+        """Wait until the records of these states are replicated. Return 0 or the error code for the client."""
+        places = {self._place(key) for key in keys}
+        return int(client_code(await self._node.replicas.settled(places))) if places else 0
+
+    def _snapshot(self, key: ShareKey, state: ShareState) -> None:
+        offset = self._append(key, snapshot_record(key, state))
+        self._states[key] = Placed(state, offset)
+
+    def _append(self, key: ShareKey, record: Record) -> int:
+        batch = encode_ready([record], timestamp=self._node.clock())
+        assert batch is not None
+        return int(self._node.replicas.append_now(self._place(key), batch, "coordinator"))
+
+    def _place(self, key: ShareKey) -> TopicPartition:
+        topic = self._node.topics.get(SHARE_GROUP_STATE)
+        count = self._node.topics.internal_partitions(SHARE_GROUP_STATE) if topic is None else topic.partitions
+        return TopicPartition(SHARE_GROUP_STATE, partition_of(str(key), count))
+
+    # Pruning
+
+    def _prune_later(self) -> None:
+        period_ms = self._node.config["share.coordinator.state.topic.prune.interval.ms"]
+        self._timer = self._node.later(period_ms, self._prune_periodically)
+
+    def _prune_periodically(self) -> None:
+        self._pruning = asyncio.get_running_loop().create_task(self.prune())
+        self._prune_later()
+
+    async def prune(self) -> None:
+        """Delete the records that no state needs.
+
+        A state that is old, and behind which much was written, is stored anew first: it would hold back all others.
+        """
+        if self._node.topics.get(SHARE_GROUP_STATE) is None:
+            return
+        await self.loaded()
+        by_place: dict[TopicPartition, list[ShareKey]] = {}
+        for key in self._states:
+            by_place.setdefault(self._place(key), []).append(key)
+        for place, keys in by_place.items():
+            if place.partition in self._failed or any(self._place(key) == place for key in self._unreadable):
+                continue
+            try:
+                await self._prune_partition(place, keys)
+            except (KafkalogError, OSError) as error:
+                _LOG.error("old records of %s cannot be deleted: %s", place, error)
+
+    async def _prune_partition(self, place: TopicPartition, keys: Iterable[ShareKey]) -> None:
+        partition = self._node.replicas.find(place)
+        now_ms = self._node.clock()
+        old_ms = now_ms - self._node.config["share.coordinator.cold.partition.snapshot.interval.ms"]
+        for key in (keys := list(keys)):
+            state, offset, _ = self._states[key]
+            if state.written_ms < old_ms and offset + 2 * len(keys) < partition.log.log_end_offset:
+                self._snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms))
+        first = min((self._states[key].offset for key in keys if key in self._states), default=0)
+        if first > partition.log.log_start_offset:
+            await self._node.run(partition.delete_records, min(first, partition.log.high_watermark))

@@ -1,0 +1,192 @@
+"""A conversation about share groups, the same with a broker and with our server; each step yields what was told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from tests.interop.group_members import asked
+from tests.interop.share_calls import Link, Talker, told
+
+Step = tuple[str, Any]
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+
+def conversation(talker: Talker) -> Iterator[Step]:
+    """Everything, in order."""
+    talker.topic_id = talker.make_topic()
+    talker.set_group("g", share_auto_offset_reset="earliest", share_delivery_count_limit="3")
+    with Link(talker.bootstrap) as link, Link(talker.bootstrap) as other:
+        yield from _joining(talker, link)
+        yield from _sessions(talker, link)
+        yield from _acknowledging(talker, link, other)
+        yield from _delivery_counts(talker, link)
+        yield from _limits(talker, link)
+        yield from _renewals(talker, link)
+    yield from _leaving(talker)
+    yield from _offsets(talker)
+
+
+def _joining(talker: Talker, link: Link) -> Iterator[Step]:
+    beat = talker.beat
+    asked(talker.bootstrap, "list_groups", 5, {"states_filter": [], "types_filter": []})  # until groups are loaded
+    yield "no group id", told(beat(link, "m", 0, "t", group=""))
+    yield "no member id", told(beat(link, "", 0, "t"))
+    yield "no topics", told(beat(link, "m", 0))
+    yield "empty rack", told(beat(link, "m", 0, "t", rack=""))
+    yield "epoch -2", told(beat(link, "m", -2, "t"))
+    yield "unknown group", told(beat(link, "m", 3, "t"))
+    yield "leaving an unknown group", told(beat(link, "m", -1))
+    joined = talker.join(link, "m1", "t")
+    yield "the next heartbeat", _without_epoch(beat(link, "m1", joined))
+    yield "a member epoch that is to come", told(beat(link, "m1", joined + 5))["error_code"]
+    yield "an epoch of long ago", told(beat(link, "m1", -5))
+    yield "a stranger", told(beat(link, "stranger", joined))
+    yield "described", _without_epoch(asked(talker.bootstrap, "share_group_describe", 1, {
+        "group_ids": ["g", "none"], "include_authorized_operations": True,
+    }))  # fmt: skip
+    yield "listed", told(asked(talker.bootstrap, "list_groups", 5, {"states_filter": [], "types_filter": ["share"]}))
+
+
+def _without_epoch(answer: Any) -> Any:
+    """What was told but the members' epochs, which depend on how fast states are stored."""
+    def strip(one: Any) -> Any:
+        if isinstance(one, dict):
+            return {name: strip(value) for name, value in one.items() if name != "member_epoch"}
+        return [strip(value) for value in one] if isinstance(one, list) else one
+
+    return strip(told(answer))
+
+
+def _sessions(talker: Talker, link: Link) -> Iterator[Step]:
+    fetch, acknowledge = talker.fetch, talker.acknowledge
+    yield "no session", told(fetch(link, "m1", 3))
+    yield "no session to end", told(fetch(link, "m1", -1))
+    yield "no session to acknowledge in", told(acknowledge(link, "m1", 1, (0, 0, ACCEPT)))
+    yield "acknowledged with epoch 0", told(acknowledge(link, "m1", 0, (0, 0, ACCEPT)))
+    yield "acknowledged in the first fetch", told(fetch(link, "m1", 0, (0, 0, ACCEPT)))
+    yield "without a member", told(fetch(link, "", 0))
+    yield "a member id that is too long", told(fetch(link, "m" * 37, 0))
+    yield "the first fetch", told(fetch(link, "m1", 0))["error_code"]
+    yield "an epoch that is to come", told(fetch(link, "m1", 2))
+    yield "nothing to read", told(fetch(link, "m1", 1))
+    yield "an epoch that is used", told(fetch(link, "m1", 1))
+
+
+def _acknowledging(talker: Talker, link: Link, other: Link) -> Iterator[Step]:
+    fetch, acknowledge = talker.fetch, talker.acknowledge
+    talker.produce(4, 6)
+    yield "ten records", told(fetch(link, "m1", 2, max_wait=5000))
+    yield "no more", told(fetch(link, "m1", 3))
+    talker.join(other, "m2", "t")
+    yield "nothing for another", told(fetch(other, "m2", 0))
+    yield "of another member", told(acknowledge(other, "m2", 1, (0, 1, ACCEPT)))
+    yield "no types", told(acknowledge(link, "m1", 4, (0, 1)))
+    yield "too few types", told(acknowledge(link, "m1", 5, (0, 2, ACCEPT, ACCEPT)))
+    yield "an unknown type", told(acknowledge(link, "m1", 6, (0, 1, 7)))
+    yield "the wrong way round", told(acknowledge(link, "m1", 7, (3, 1, ACCEPT)))
+    yield "overlapping", told(acknowledge(link, "m1", 8, (0, 3, ACCEPT), (2, 4, ACCEPT)))
+    yield "behind the end", told(acknowledge(link, "m1", 9, (20, 21, ACCEPT)))
+    yield "over the end", told(acknowledge(link, "m1", 10, (8, 12, ACCEPT)))
+    yield "an unknown topic", told(acknowledge(link, "m1", 11, (0, 0, ACCEPT), topic_id=_other_id(talker.topic_id)))
+    yield "an unknown partition", told(acknowledge(link, "m1", 12, (0, 0, ACCEPT), index=7))
+    yield "each type", told(acknowledge(link, "m1", 13, (0, 3, ACCEPT, RELEASE, REJECT, 0), (4, 5, ACCEPT)))
+    yield "again", told(acknowledge(link, "m1", 14, (0, 0, ACCEPT)))
+    yield "acquired and not", told(acknowledge(link, "m1", 15, (5, 6, ACCEPT)))
+    yield "the start moves", told(talker.offsets())
+    yield "the released one, for another", told(fetch(other, "m2", 2))
+    yield "not any more", told(acknowledge(link, "m1", 16, (1, 1, ACCEPT)))
+    yield "with a fetch", told(fetch(other, "m2", 3, (1, 1, ACCEPT)))
+    yield "the start has moved", told(talker.offsets())
+    yield "the end of a session", told(acknowledge(other, "m2", -1))
+    yield "it has ended", told(acknowledge(other, "m2", 4, (6, 6, ACCEPT)))
+    yield "unknown partition", told(fetch(link, "m1", 17, index=9))
+    yield "unknown topic", told(fetch(link, "m1", 18, topic_id=_other_id(talker.topic_id)))
+
+
+def _other_id(topic_id: Any) -> Any:
+    return type(topic_id)(int=topic_id.int ^ 1)
+
+
+def _delivery_counts(talker: Talker, link: Link) -> Iterator[Step]:
+    fetch, acknowledge = talker.fetch, talker.acknowledge
+    yield "the last four are released", told(acknowledge(link, "m1", 19, (6, 9, RELEASE)))
+    yield "the second time", told(fetch(link, "m1", 20))
+    yield "ending releases them", told(fetch(link, "m1", -1))
+    found, epoch = talker.first_records(link, "m1")
+    yield "the second time again", told(found)
+    yield "released", told(acknowledge(link, "m1", epoch, (6, 9, RELEASE)))
+    for offset in range(6, 10):  # the third time, one by one
+        yield f"{offset} comes alone", told(fetch(link, "m1", epoch + 1, max_wait=5000))
+        yield f"{offset} is released for good", told(acknowledge(link, "m1", epoch + 2, (offset, offset, RELEASE)))
+        epoch += 2
+    yield "no fourth time", told(fetch(link, "m1", epoch + 1))
+    talker.epoch = epoch + 1
+    yield "the lag is 0", told(talker.offsets())
+
+
+def _limits(talker: Talker, link: Link) -> Iterator[Step]:
+    fetch, epochs = talker.fetch, count(talker.epoch + 1)
+    talker.produce(3, 3, 3)
+    yield "a batch at least", told(fetch(link, "m1", next(epochs), max_records=1, batch_size=1))
+    for which in ("first", "second"):
+        found = fetch(link, "m1", next(epochs), max_records=1, batch_size=1, share_acquire_mode=1)
+        yield f"exactly one, the {which} time", told(found)
+    yield "the rest in rows", told(fetch(link, "m1", next(epochs), max_records=100, batch_size=1))
+    yield "all accepted", told(talker.acknowledge(link, "m1", next(epochs), (10, 18, ACCEPT)))
+    talker.epoch = next(epochs) - 1
+
+
+def _renewals(talker: Talker, link: Link) -> Iterator[Step]:
+    acknowledge, fetch, epochs = talker.acknowledge, talker.fetch, count(talker.epoch + 1)
+    talker.produce(2)
+    renewal = (19, 20, RENEW)
+    yield "two", told(fetch(link, "m1", next(epochs), max_wait=5000))
+    yield "renewed", told(acknowledge(link, "m1", next(epochs), renewal, is_renew_ack=True))
+    yield "renewed without the flag", told(acknowledge(link, "m1", next(epochs), renewal))
+    nothing = {"max_bytes": 0, "max_records": 0, "min_bytes": 0, "batch_size": 0}
+    yield "renewed in a fetch", told(fetch(link, "m1", next(epochs), renewal, is_renew_ack=True, **nothing))
+    epoch = next(epochs)
+    yield "renewed in a fetch that wants records", told(fetch(link, "m1", epoch, renewal, is_renew_ack=True))
+    yield "in an older version", told(acknowledge(link, "m1", epoch, renewal, version=1))
+    talker.set_group("g", share_renew_acknowledge_enable="false")
+    yield "not enabled", told(acknowledge(link, "m1", next(epochs), renewal, is_renew_ack=True))
+    yield "accepted", told(acknowledge(link, "m1", next(epochs), (19, 20, ACCEPT)))
+
+
+def _leaving(talker: Talker) -> Iterator[Step]:
+    with Link(talker.bootstrap) as link:
+        start = [{"partition_index": 0, "start_offset": 3}]
+        alter = {"group_id": "g", "topics": [{"topic_name": "t", "partitions": start}]}
+        delete = {"group_id": "g", "topics": [{"topic_name": "t"}]}
+        yield "alter while it is used", told(link.ask("alter_share_group_offsets", 0, alter))
+        yield "delete while it is used", told(link.ask("delete_share_group_offsets", 0, delete))
+        yield "delete a group in use", told(asked(talker.bootstrap, "delete_groups", 2, {"groups_names": ["g"]}))
+        for member in ("m1", "m2"):
+            yield f"{member} leaves", told(talker.beat(link, member, -1))
+        yield "m1 leaves again", told(talker.beat(link, "m1", -1))
+        yield "empty", told(asked(talker.bootstrap, "share_group_describe", 1, {
+            "group_ids": ["g"], "include_authorized_operations": False,
+        }))  # fmt: skip
+
+
+def _offsets(talker: Talker) -> Iterator[Step]:
+    with Link(talker.bootstrap) as link:
+        rows = [{"partition_index": index, "start_offset": 3} for index in (0, 5)]
+        topics = [{"topic_name": "t", "partitions": rows}, {"topic_name": "x", "partitions": rows[:1]}]
+        for group in ("g", "none"):
+            tree = {"group_id": group, "topics": topics}
+            yield f"alter {group}", told(link.ask("alter_share_group_offsets", 0, tree))
+            wanted = [{"topic_name": "t", "partitions": [0]}, {"topic_name": "x", "partitions": [0]}]
+            yield f"offsets of {group}", told(talker.offsets(group, wanted))
+        talker.join(link, "m3", "t", group="none")
+        yield "from there", told(talker.first_records(link, "m3", group_id="none")[0])
+        yield "left", told(talker.beat(link, "m3", -1, group="none"))
+        for group in ("g", "none", "nobody"):
+            tree = {"group_id": group, "topics": [{"topic_name": "t"}, {"topic_name": "x"}]}
+            yield f"delete offsets of {group}", told(link.ask("delete_share_group_offsets", 0, tree))
+        yield "no offsets", told(talker.offsets())
+        groups = {"groups_names": ["g", "none", "nobody"]}
+        yield "deleted", told(asked(talker.bootstrap, "delete_groups", 2, groups))
+        yield "gone", told(talker.offsets())

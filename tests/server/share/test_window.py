@@ -1,0 +1,328 @@
+"""The records in flight of a share partition: single rules, and operations in any order beside a plain model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.share.batches import LogBatch, aborted_ranges, without
+from kafkalog.server.share.start import reset_timestamp
+from kafkalog.server.share.state import Change, ShareState, changed, combined
+from kafkalog.server.share.window import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    AcknowledgedRange,
+    AcknowledgementRefused,
+    AcquiredRows,
+    Limits,
+    Plan,
+    RecordState,
+    Run,
+    StateBatch,
+    Window,
+    acknowledge,
+    acquire,
+    begin_at,
+    expire,
+    loaded,
+    next_offset,
+    release,
+)
+
+LIMIT: Final = 5
+LOCK_MS: Final = 100
+EMPTY: Final = Window(0, 0)
+
+
+def limits(records: int = 100, **more: Any) -> Limits:
+    return Limits(**{"max_records": records, "max_locks": 1000, "deadline_ms": LOCK_MS, "batch_size": 100, **more})
+
+
+def acked(plan: Plan, *ranges: tuple[int, ...], member: str = "m") -> Plan:
+    rows = [AcknowledgedRange(first, last, types) for first, last, *types in ranges]
+    return acknowledge(plan.window, member, rows, LIMIT, 2 * LOCK_MS)
+
+
+def code_of(plan: Plan, *ranges: tuple[int, ...], member: str = "m") -> int:
+    with pytest.raises(AcknowledgementRefused) as raised:
+        acked(plan, *ranges, member=member)
+    return int(raised.value.code)
+
+
+def test_each_type_has_its_state_and_the_start_moves_over_what_is_complete() -> None:
+    taken = acquire(EMPTY, "m", 0, [(0, 3), (4, 9)], limits())
+    assert taken.rows == (AcquiredRows(0, 9, 1),)
+    done = acked(taken, (0, 3, ACCEPT, RELEASE, REJECT, GAP), (4, 5, ACCEPT))
+    assert done.batches == ((0, 0, 2, 1), (1, 1, 0, 1), (2, 3, 4, 1), (4, 5, 2, 1))
+    assert (done.stored_start, done.complete, done.window.start) == (0, 5, 1)
+    again = acquire(done.window, "n", 1, [(0, 3), (4, 9)], limits())
+    assert again.rows == (AcquiredRows(1, 1, 2),)
+    assert acked(again, (1, 1, ACCEPT), member="n").window.start == 6
+
+
+def test_nobody_completes_what_is_not_theirs() -> None:
+    taken = acquire(EMPTY, "m", 0, [(0, 9)], limits())
+    done = acked(taken, (0, 0, RELEASE), (2, 2, ACCEPT))
+    assert code_of(done, (1, 1, ACCEPT), member="n") == ErrorCode.INVALID_RECORD_STATE
+    assert code_of(done, (1, 2, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE, "one is complete"
+    assert code_of(done, (0, 0, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE, "it was released"
+    assert code_of(done, (10, 10, ACCEPT)) == ErrorCode.INVALID_REQUEST
+    assert code_of(done, (9, 10, ACCEPT)) == ErrorCode.INVALID_REQUEST
+    assert code_of(Plan(EMPTY, 0, 0), (0, 0, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_a_lock_expires_and_a_renewed_one_later() -> None:
+    taken = acquire(EMPTY, "m", 0, [(0, 3)], limits())
+    renewed = acked(taken, (1, 2, RENEW))
+    assert renewed.batches == () and renewed.window.next_deadline_ms == LOCK_MS
+    late = expire(renewed.window, LOCK_MS, LIMIT)
+    assert late.batches == ((0, 0, 0, 1), (3, 3, 0, 1))
+    assert code_of(late, (0, 0, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
+    assert late.window.next_deadline_ms == 2 * LOCK_MS
+
+
+def test_the_last_delivery_is_the_last_one_however_it_ends() -> None:
+    window = loaded(0, [StateBatch(0, 1, RecordState.AVAILABLE, LIMIT - 1)])
+    taken = acquire(window, "m", 0, [(0, 1)], limits())
+    assert taken.rows == (AcquiredRows(0, 0, LIMIT),), "one by one"
+    assert expire(taken.window, LOCK_MS, LIMIT).batches == ((0, 0, 4, LIMIT),)
+    assert acked(taken, (0, 0, RELEASE)).window.start == 1
+    assert release(taken.window, "m", LIMIT).batches == ((0, 0, 4, LIMIT),)
+    assert release(taken.window, "m", LIMIT + 1).batches == ((0, 0, 0, LIMIT),)
+    assert release(taken.window, "n", LIMIT).batches == ()
+
+
+def test_records_that_failed_often_come_in_halves() -> None:
+    sizes = []
+    for count in range(9):
+        window = loaded(0, [StateBatch(0, 63, RecordState.AVAILABLE, count)])
+        [row] = acquire(window, "m", 0, [(0, 63)], limits(delivery_limit=9)).rows
+        sizes.append(row.last + 1)
+    assert sizes == [64, 64, 64, 64, 64, 32, 16, 8, 1]
+    mixed = loaded(0, [StateBatch(0, 1, RecordState.AVAILABLE, 1), StateBatch(2, 3, RecordState.AVAILABLE, 4)])
+    assert acquire(mixed, "m", 0, [(0, 9)], limits()).rows == (AcquiredRows(0, 1, 2),), "not with others"
+
+
+def test_a_fetch_ends_with_a_batch_or_exactly() -> None:
+    log = [(0, 2), (3, 5), (6, 8)]
+    assert acquire(EMPTY, "m", 0, log, limits(4)).rows == (AcquiredRows(0, 5, 1),)
+    assert acquire(EMPTY, "m", 0, log, limits(4, is_exact=True)).rows == (AcquiredRows(0, 3, 1),)
+    assert acquire(EMPTY, "m", 0, log, limits(9, batch_size=1)).rows == tuple(AcquiredRows(*one, 1) for one in log)
+
+
+def test_no_more_is_acquired_while_the_window_is_full() -> None:
+    taken = acquire(EMPTY, "m", 0, [(0, 2), (3, 5)], limits(max_locks=2))
+    assert taken.rows == (AcquiredRows(0, 2, 1),)
+    assert next_offset(taken.window, 2) is None
+    freed = acked(taken, (1, 1, RELEASE))
+    assert next_offset(freed.window, 2) == 1
+    assert acquire(freed.window, "m", 1, [(0, 2), (3, 5)], limits(max_locks=2)).rows == (AcquiredRows(1, 1, 2),)
+    exact = acquire(EMPTY, "m", 0, [(0, 9)], limits(max_locks=4, is_exact=True))
+    assert exact.rows == (AcquiredRows(0, 3, 1),)
+
+
+def test_offsets_without_records_are_passed_over() -> None:
+    taken = acquire(EMPTY, "m", 0, [(5, 6), (9, 9)], limits())
+    assert [(row.first, row.last) for row in taken.rows] == [(5, 6), (9, 9)]
+    assert acked(taken, (5, 6, ACCEPT), (9, 9, ACCEPT)).window == Window(10, 10)
+
+
+def test_the_logs_start_takes_the_window_along() -> None:
+    taken = acquire(EMPTY, "m", 0, [(0, 9)], limits())
+    moved = begin_at(taken.window, 4)
+    assert (moved.start, moved.runs) == (4, (Run(4, 9, RecordState.ACQUIRED, 1, "m", LOCK_MS),))
+    assert acknowledge(moved, "m", [AcknowledgedRange(0, 9, [ACCEPT])], LIMIT, 0).window == Window(10, 10)
+    assert begin_at(moved, 20) == Window(20, 20)
+    assert begin_at(moved, 3) == moved
+
+
+def test_aborted_transactions_are_not_acquired() -> None:
+    rows = [(0, 1, 7, False), (2, 2, 8, False), (3, 3, 7, True), (4, 5, 7, False)]
+    log = [LogBatch(first, last, 0, 1, producer, is_control) for first, last, producer, is_control in rows]
+    assert aborted_ranges(log, [(7, 0)]) == [(0, 1)]
+    assert aborted_ranges(log, [(7, 4), (8, 2)]) == [(2, 2), (4, 5)]
+    assert without([AcquiredRows(0, 5, 1)], [(0, 1), (4, 4)]) == (AcquiredRows(2, 3, 1), AcquiredRows(5, 5, 1))
+
+
+def test_where_a_group_begins() -> None:
+    assert [reset_timestamp(name, 10**6) for name in ("earliest", "Latest", "latest")] == [-2, -1, -1]
+    assert reset_timestamp("by_duration:PT1M2.5S", 10**6) == 10**6 - 62_500
+    assert reset_timestamp("by_duration:P1DT1H", 10**9) == 10**9 - 90_000_000
+    assert reset_timestamp("by_duration:P30000D", 10**9) == 0
+
+
+BATCHES = st.lists(
+    st.builds(
+        lambda first, size, state, count: StateBatch(first, first + size, state, count),
+        st.integers(0, 30), st.integers(0, 8), st.sampled_from([0, 2, 4]), st.integers(0, 5),
+    )
+)  # fmt: skip
+
+
+def by_offset(batches: Iterable[StateBatch]) -> dict[int, tuple[int, int]]:
+    return {offset: (one.state, one.deliveries) for one in batches for offset in range(one.first, one.last + 1)}
+
+
+@given(st.lists(BATCHES, max_size=4), st.integers(-1, 20))
+def test_stored_batches_are_combined_offset_by_offset(several: list[list[StateBatch]], start: int) -> None:
+    found: tuple[StateBatch, ...] = ()
+    model: dict[int, tuple[int, int]] = {}
+    for batches in several:
+        found = combined(found, batches, start)
+        model |= by_offset(batches)
+    model = {offset: one for offset, one in model.items() if offset >= start}
+    assert by_offset(found) == model
+    assert list(found) == sorted(found) and sum(one.last - one.first + 1 for one in found) == len(model)
+
+
+def test_a_change_without_numbers_leaves_them() -> None:
+    state = ShareState(3, 2, 5, 7, 1, 10, 11, (StateBatch(7, 9, 2, 1),))
+    change = Change(-1, -1, 2, (StateBatch(10, 10, 2, 1),))
+    assert changed(state, change) == state._replace(complete=2, batches=(StateBatch(7, 10, 2, 1),))
+    assert changed(state, Change(6, 9, 0, ())) == state._replace(
+        leader_epoch=6, start=9, complete=0, batches=(StateBatch(9, 9, 2, 1),)
+    )
+
+
+MEMBERS: Final = ("m", "n")
+MOST: Final = 12
+
+
+class WindowBesideModel(RuleBasedStateMachine):
+    """The model has a state for each offset; the stored states must always give it back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = EMPTY
+        self.now_ms = 0
+        self.model: dict[int, tuple[str, int, str, int]] = {}  # state, deliveries, member, deadline
+        self.start = 0
+        self.stored: tuple[StateBatch, ...] = ()
+        self.log_start = 0
+
+    def apply(self, plan: Plan) -> None:
+        self.window = plan.window
+        self.stored = combined(self.stored, plan.batches, plan.stored_start)
+        while self.model.get(self.start, ("",))[0] == "complete":
+            self.start += 1
+
+    @rule(member=st.sampled_from(MEMBERS), records=st.integers(1, 6), size=st.integers(1, 4), is_exact=st.booleans())
+    def fetch(self, member: str, records: int, size: int, is_exact: bool) -> None:
+        at = next_offset(self.window, MOST)
+        available = [offset for offset, one in sorted(self.model.items()) if one[0] == "available"]
+        end = max(self.model, default=self.log_start - 1) + 1
+        room = MOST - (end - self.start)
+        assert at == (available[0] if available else max(end, self.log_start) if room > 0 else None)
+        if at is None:
+            return
+        log = [(base, base + size - 1) for base in range(at - at % size, at + 40, size)]
+        deadline_ms = self.now_ms + LOCK_MS
+        plan = acquire(self.window, member, at, log, Limits(records, MOST, deadline_ms, LIMIT, size, is_exact))
+        assert plan.rows and plan.rows[0].first == at
+        taken = [offset for row in plan.rows for offset in range(row.first, row.last + 1)]
+        assert not is_exact or len(taken) <= records
+        for row in plan.rows:
+            for offset in range(row.first, row.last + 1):
+                state, count, _, _ = self.model.get(offset, ("available", 0, "", 0))
+                assert state == "available" and row.deliveries == count + 1
+                assert count < LIMIT - 1 or len(taken) == 1, "the last delivery is alone"
+                self.model[offset] = ("acquired", count + 1, member, deadline_ms)
+        self.apply(plan)
+
+    @rule(
+        member=st.sampled_from(MEMBERS), back=st.integers(0, 12), is_one=st.booleans(),
+        types=st.lists(st.integers(0, 4), min_size=1, max_size=4),
+    )  # fmt: skip
+    def complete(self, member: str, back: int, types: list[int], is_one: bool) -> None:
+        first = max(0, self.window.end - back)
+        last = first + len(types) - 1
+        one = AcknowledgedRange(first, last, types[:1] if is_one else types)
+        kinds = dict(zip(range(first, last + 1), types[:1] * len(types) if is_one else types, strict=True))
+        seen = {offset: kind for offset, kind in kinds.items() if offset >= self.start}
+        mine = all(self.model.get(offset, ("", 0, ""))[0:3:2] == ("acquired", member) for offset in seen)
+        renewed_ms = self.now_ms + LOCK_MS
+        try:
+            plan = acknowledge(self.window, member, [one], LIMIT, renewed_ms)
+        except AcknowledgementRefused:
+            assert not mine
+            return
+        assert mine
+        for offset, kind in seen.items():
+            count = self.model[offset][1]
+            if kind == RENEW:
+                self.model[offset] = ("acquired", count, member, renewed_ms)
+            else:
+                self.model[offset] = self.given_back(count) if kind == RELEASE else ("complete", count, "", 0)
+        self.apply(plan)
+
+    def given_back(self, count: int) -> tuple[str, int, str, int]:
+        return ("available" if count < LIMIT else "complete", count, "", 0)
+
+    @rule(member=st.sampled_from(MEMBERS))
+    def leave(self, member: str) -> None:
+        plan = release(self.window, member, LIMIT)
+        for offset, (state, count, owner, _) in self.model.items():
+            if (state, owner) == ("acquired", member):
+                self.model[offset] = self.given_back(count)
+        self.apply(plan)
+
+    @rule(after_ms=st.integers(0, LOCK_MS))
+    def wait(self, after_ms: int) -> None:
+        self.now_ms += after_ms
+        plan = expire(self.window, self.now_ms, LIMIT)
+        for offset, (state, count, _, deadline_ms) in self.model.items():
+            if state == "acquired" and deadline_ms <= self.now_ms:
+                self.model[offset] = self.given_back(count)
+        self.apply(plan)
+
+    @rule(records=st.integers(1, 4))
+    def delete_records(self, records: int) -> None:
+        self.log_start = self.start + records
+        self.window = begin_at(self.window, self.log_start)
+        self.model = {offset: one for offset, one in self.model.items() if offset >= self.log_start}
+        self.start = self.log_start
+        while self.model.get(self.start, ("",))[0] == "complete":
+            self.start += 1
+
+    @rule()
+    def restart(self) -> None:
+        """Locks are lost; the deliveries under way do not count."""
+        self.leave_all()
+        self.window = begin_at(loaded(self.start, self.stored), self.log_start)
+
+    def leave_all(self) -> None:
+        stored = by_offset(self.stored)
+        for offset, (state, _, _, _) in self.model.items():
+            if state == "acquired":
+                self.model[offset] = ("available", stored.get(offset, (0, 0))[1], "", 0)
+        known = [offset for offset in stored if offset >= self.start]
+        end = max(known, default=self.start - 1)
+        self.model = {offset: one for offset, one in self.model.items() if offset <= end}
+
+    @invariant()
+    def agrees(self) -> None:
+        names = {RecordState.AVAILABLE: "available", RecordState.ACQUIRED: "acquired"}
+        found = {
+            offset: (names.get(run.state, "complete"), run.deliveries, run.member, run.deadline_ms)
+            for run in self.window.runs for offset in range(run.first, run.last + 1)
+        }  # fmt: skip
+        assert self.window.start == self.start
+        assert found == {offset: one for offset, one in self.model.items() if offset >= self.start}
+        assert self.window.end == max(self.model, default=self.start - 1) + 1 or not found
+        runs = self.window.runs
+        assert all(before.last + 1 == after.first for before, after in pairwise(runs))
+        assert self.window.complete == sum(one[0] == "complete" for one in found.values())
+
+
+TestWindowBesideModel = WindowBesideModel.TestCase
+TestWindowBesideModel.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
