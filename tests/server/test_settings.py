@@ -32,6 +32,7 @@ ROWS = [Row(**line) for line in csv.DictReader(TABLE.read_text(encoding="utf-8")
 KEYS = {key.name: key for key in (*SERVER_CONFIGS, *(one.key for one in GROUP_SETTINGS.values()))}
 OTHER_DEFAULTS = {
     "group.coordinator.rebalance.protocols": ("classic", "consumer"),
+    "listeners": ("PLAINTEXT://localhost:9092",),
     "queued.max.request.bytes": 256 << 20,
     "replica.socket.receive.buffer.bytes": -1,
     "sasl.enabled.mechanisms": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),

@@ -36,6 +36,7 @@ _DERIVED: Final = {
 _INTERNAL: Final = UNDEFINED | {
     "follower.replication.throttled.rate", "group.consumer.regex.refresh.interval.ms",
     "leader.replication.throttled.rate", "log.initial.task.delay.ms", "producer.id.expiration.check.interval.ms",
+    "share.coordinator.cold.partition.snapshot.interval.ms", "share.coordinator.state.topic.prune.interval.ms",
     "unstable.api.versions.enable",
 }  # fmt: skip
 """Settings that a broker returns only if they are set."""
