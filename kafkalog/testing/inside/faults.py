@@ -1,0 +1,261 @@
+"""The rules of one node: while there are any, they stand between the network and the server's own dispatch.
+
+Without rules, the network calls the server as ever: nothing is in between. A rule that does not apply to a call costs
+a look-up of its API and a search for the names that the rule wants in the request's bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.server.requests.context import CLOSE, Connection
+from kafkalog.server.wire.versions import API_VERSIONS, FETCH
+from kafkalog.testing.inside import answers
+from kafkalog.testing.inside.requests import Call, read_call
+from kafkalog.testing.names import PEER_PREFIX
+
+if TYPE_CHECKING:
+    from kafkalog.server.net.connection import Result
+    from kafkalog.server.serving import Server
+    from kafkalog.testing.inside.clock import MovableTimers
+    from kafkalog.testing.inside.counts import RuleCounts
+    from kafkalog.testing.inside.recorder import Recorder
+
+_PATTERN: Final = "*?["
+_PEER: Final = PEER_PREFIX.encode()
+_CLIENT_ID: Final = 10
+"""Position of the client id in a request, after its length in two bytes."""
+
+
+class Rule(NamedTuple):
+    """A rule as the test gave it: the calls that it matches, which of them it changes, and how."""
+
+    number: int
+    keys: list[int] | None  # API keys; None for all
+    client_id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    group: str | None = None
+    transactional_id: str | None = None
+    nth: int = 1
+    times: int | None = None
+    share: float = 1.0
+    seed: str = ""
+    error: int = 0
+    applied: bool = False
+    delay_ms: float = 0
+    throttle_ms: int = 0
+    way: str = ""  # "cut", "silent" or "close"
+    newest: dict[str, int] | None = None  # API key, as text -> newest version offered
+    peers: bool = False  # requests of other nodes count, too
+
+    @property
+    def wants_topics(self) -> bool:
+        """True if the rule looks at topics or partitions."""
+        return self.topic is not None or self.partition is not None
+
+
+def fires(rule: Rule, matched: int, fired: int) -> bool:
+    """Return True if the rule changes its `matched`-th call (from 1), after it changed `fired` others.
+
+    The same seed gives the same calls of the same numbers, on whatever node they arrive.
+    """
+    if matched < rule.nth or (rule.times is not None and fired >= rule.times):
+        return False
+    return rule.share >= 1 or random.Random(f"{rule.seed}/{matched}").random() < rule.share
+
+
+class ActiveRule:
+    """A rule on this node: what its requests contain, and the requests that it holds."""
+
+    def __init__(self, rule: Rule, server: Server) -> None:
+        self.rule = rule
+        self._server = server
+        self.removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        wanted = (rule.group, rule.transactional_id)
+        self._texts = [one.encode() for one in wanted if one is not None and not set(one) & set(_PATTERN)]
+        self._topic = rule.topic if rule.topic is not None and not set(rule.topic) & set(_PATTERN) else None
+        exact = rule.client_id is not None and not set(rule.client_id) & set(_PATTERN)
+        self._client_id = (rule.client_id or "").encode() if exact else None
+        self._end = _CLIENT_ID + len(self._client_id or b"")
+
+    def may_match(self, frame: bytearray, api_key: int) -> bool:
+        """Return False if a glance at the request's bytes shows that the rule does not match it."""
+        client_id = self._client_id
+        if not self.rule.peers and frame[_CLIENT_ID : _CLIENT_ID + len(_PEER)] == _PEER:
+            return False
+        if client_id is not None:
+            if int.from_bytes(frame[8:10]) != len(client_id) or frame[_CLIENT_ID : self._end] != client_id:
+                return False
+        for text in self._texts:
+            if text not in frame:
+                return False
+        if self._topic is None or api_key == FETCH:  # a fetch session's topics are not in the request
+            return True
+        if self._topic.encode() in frame:
+            return True
+        known = self._server.node.topics.get(self._topic)
+        return known is not None and known.id is not None and known.id.bytes in frame
+
+    def matches(self, call: Call) -> bool:
+        """Return True if the rule's filters accept the request."""
+        rule = self.rule
+        if rule.client_id is not None and not fnmatchcase(call.context.client_id, rule.client_id):
+            return False
+        if rule.group is not None and not any(fnmatchcase(one, rule.group) for one in call.groups()):
+            return False
+        if rule.transactional_id is not None:
+            if not any(fnmatchcase(one, rule.transactional_id) for one in call.transactional_ids()):
+                return False
+        if not rule.wants_topics:
+            return True
+        for topic, partitions in call.topics().items():
+            if rule.topic is None or fnmatchcase(topic, rule.topic):
+                if rule.partition is None or rule.partition in partitions:
+                    return True
+        return False
+
+    def is_meant(self, topic: str, partition: int) -> bool:
+        """Return True if the rule is about this partition."""
+        rule = self.rule
+        return rule.partition in (None, partition) and (rule.topic is None or fnmatchcase(topic, rule.topic))
+
+
+class Faults:
+    """The active rules and recorders of one node. Used only in the loop's thread."""
+
+    def __init__(self, server: Server, counts: RuleCounts, timers: MovableTimers) -> None:
+        self._server = server
+        self._counts = counts
+        self._timers = timers
+        self._inner = server.network.dispatch
+        self._rules: list[ActiveRule] = []
+        self._by_key: dict[int, list[ActiveRule]] = {}
+        self._for_all: list[ActiveRule] = []
+        self.recorders: dict[int, Recorder] = {}
+
+    def add(self, rule: Rule) -> None:
+        """Apply a rule from the next request on."""
+        self._rules.append(ActiveRule(rule, self._server))
+        self.update()
+
+    def remove(self, number: int) -> None:
+        """End a rule: connections with a request that it keeps unanswered are closed."""
+        for one in [one for one in self._rules if one.rule.number == number]:
+            self._rules.remove(one)
+            one.removed.set_result(None)
+        self.update()
+
+    def update(self) -> None:
+        """Stand between network and server while there are rules or recorders, and only then."""
+        self._for_all = [one for one in self._rules if one.rule.keys is None]
+        keys = {key for one in self._rules for key in one.rule.keys or ()}
+        self._by_key = {
+            key: [one for one in self._rules if one.rule.keys is None or key in one.rule.keys] for key in keys
+        }
+        is_needed = bool(self._rules or self.recorders)
+        self._server.network.dispatch = self._dispatch if is_needed else self._inner
+
+    def rebind(self, dispatch: Callable[[Connection, bytearray], Coroutine[object, None, Result]]) -> None:
+        """Hand requests to another node of this process from now on."""
+        self._inner = dispatch
+        self.update()
+
+    def _dispatch(self, connection: Connection, frame: bytearray) -> Coroutine[object, None, Result]:
+        if len(frame) < _CLIENT_ID or (connection.sasl is not None and connection.sasl.is_bare):
+            return self._inner(connection, frame)
+        api_key = frame[0] << 8 | frame[1]
+        candidates = [one for one in self._by_key.get(api_key, self._for_all) if one.may_match(frame, api_key)]
+        if not (candidates or self.recorders):
+            return self._inner(connection, frame)
+        return self._handle(connection, frame, candidates)
+
+    async def _handle(self, connection: Connection, frame: bytearray, candidates: list[ActiveRule]) -> Result:
+        call = read_call(self._server.node, connection, frame)
+        if call is None:
+            return await self._inner(connection, frame)
+        for recorder in self.recorders.values():
+            recorder.record(call)
+        chosen = next((one for one in candidates if one.matches(call) and self._counted(one.rule)), None)
+        if chosen is None:
+            del call  # its body holds views of the frame, which a handler may release
+            return await self._inner(connection, frame)
+        return await self._changed(chosen, call, connection, frame)
+
+    def _counted(self, rule: Rule) -> bool:
+        """Count a call that matches and return True if the rule changes it."""
+        counts = self._counts
+        counts.lock()
+        try:
+            matched, fired = counts.read(rule.number)
+            is_fired = fires(rule, matched + 1, fired)
+            counts.write(rule.number, matched + 1, fired + is_fired)
+        finally:
+            counts.unlock()
+        return is_fired
+
+    async def _changed(self, active: ActiveRule, call: Call, connection: Connection, frame: bytearray) -> Result:
+        rule = active.rule
+        answer: Result = None
+        if rule.delay_ms:
+            await self._delayed(rule.delay_ms)
+        if rule.error:
+            answer = answers.error_answer(self._server.node, call, rule.error, active.is_meant)
+        if rule.applied or not (rule.error or rule.way in ("silent", "close")):
+            call.request = None
+            real = await self._inner(connection, frame)
+            answer = answer if rule.error else real
+        if rule.way == "silent":
+            connection.may_cancel = True
+            await asyncio.shield(active.removed)
+            return CLOSE
+        if rule.way == "close":
+            return CLOSE
+        return await self._finished(rule, call, connection, answer)
+
+    async def _finished(self, rule: Rule, call: Call, connection: Connection, answer: Result) -> Result:
+        if not isinstance(answer, list):
+            return answer
+        if rule.newest is not None and call.api.key == API_VERSIONS:
+            answer = answers.with_older_versions(call, answer, rule.newest)
+        if rule.throttle_ms:
+            connection.mute_until_ms = self._server.node.monotonic_ms() + rule.throttle_ms
+            answer = answers.throttled(call, answer, rule.throttle_ms)
+        if rule.way == "cut":
+            await self._send_half(connection, answers.joined(answer))
+            return CLOSE
+        return answer
+
+    async def _delayed(self, delay_ms: float) -> None:
+        is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self._timers.later(delay_ms, _set_done, is_over)
+        try:
+            await is_over
+        finally:
+            timer.cancel()
+
+    async def _send_half(self, connection: Connection, answer: bytes) -> None:
+        """Send the length of the whole response, and the first half of it."""
+        channel = self._server.network.channels.get(connection.id)
+        left = memoryview(len(answer).to_bytes(4, "big") + answer[: len(answer) // 2])
+        while left and channel is not None and not channel.is_closed:
+            try:
+                left = left[channel.send_raw(left) :]
+            except BlockingIOError:
+                await asyncio.sleep(0.001)
+            except OSError:
+                return
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def rule_of(given: dict[str, Any]) -> Rule:
+    """Return the rule that a test sent."""
+    return Rule(**given)
