@@ -152,7 +152,7 @@ def test_unknown_node_is_an_error(cluster: KafkaCluster) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
-        ({"settings": {"num.partitions": "0"}}, ServerDidNotStart, r"node 1 did not start: ConfigError: num\.partitions"),
+        ({"settings": {"num.partitions": 0}}, ServerDidNotStart, r"node 1 did not start: ConfigError: num\.partitions"),
         ({"settings": {"node.id": 7}}, ConfigError, "node.id cannot be set here"),
         ({"nodes": 0}, IllegalArgument, "nodes=0"),
         ({"nodes": 1, "topics": ["a b"]}, KafkalogError, "Topic name is invalid"),

@@ -47,8 +47,8 @@ def test_every_version_of_a_call_has_the_error(tmp_path: Path, name: str) -> Non
             for version in range(max(api.oldest, api.first_served), api.newest + 1):
                 tree = Numbers().tree(request_plan(api.key, version))
                 if name == "fetch":  # of a topic that is here, as its ids are looked up
-                    tree["topics"] = tree["topics"][:1]
-                    tree["topics"][0].update({"topic_id": known.id} if "topic_id" in tree["topics"][0] else {"topic": "known"})
+                    row = tree["topics"][0]
+                    tree["topics"] = [{**row, "topic_id": known.id, "topic": "known"}]
                 answer = by_name(answered(node, name, version, tree))
                 answer.pop("topic_config_error_code", None)
                 codes = [code for field, values in answer.items() if field.endswith("error_code") for code in values]

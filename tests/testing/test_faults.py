@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,7 +16,9 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.wire.versions import APIS
 from kafkalog.testing import FaultNeverMatched, FaultNeverMatchedWarning, KafkaServer, kafka_server
 from kafkalog.testing.inside.faults import Rule, fires
+from kafkalog.testing.inside.requests import produce_target_end
 from tests.raw_batches import batches
+from tests.server.nodes import request_bytes
 from tests.testing.calls import Link
 
 METADATA = {
@@ -41,8 +44,8 @@ def server(running: KafkaServer) -> Iterator[KafkaServer]:
 def produced(topic: str = "orders", partition: int = 0, count: int = 1) -> dict[str, Any]:
     """A Produce of version 9, which names topics."""
     records = batches(0, count, count)[0]
-    rows = [{"index": partition, "records": records}]
-    return {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": [{"name": topic, "partition_data": rows}]}
+    topics = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
+    return {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": topics}
 
 
 def fetched(topic: str = "orders", *partitions: int, session_id: int = 0, epoch: int = -1) -> dict[str, Any]:
@@ -139,12 +142,42 @@ def test_filters_of_a_produce(server: KafkaServer, filters: dict[str, Any], is_h
     assert fault.matched == is_hit
 
 
+def test_request_like_one_that_passed_is_looked_at_where_it_differs(server: KafkaServer) -> None:
+    fault = server.fault("Produce", error=MOVED, topic="orders", partition=1)
+    with Link(server.bootstrap) as link:
+        sent = [("orders", 0), ("orders", 0), ("orders", 1), ("other", 0), ("orders", 1), ("orders", 0)]
+        codes = [code_of(link.call("produce", 9, produced(*one))) for one in sent]
+        assert codes == [0, 0, MOVED, 0, MOVED, 0]
+        with server.fault("Produce", error=7, topic="other"):
+            assert code_of(link.call("produce", 9, produced("other"))) == 7
+    assert fault.matched == 2
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("transactional_id", [None, "", "t" * 126, "t" * 200])
+def test_end_of_what_rules_look_at_in_a_produce(version: int, transactional_id: str | None) -> None:
+    def end_of(*partitions: int, topics: int = 1) -> int:
+        rows = [{"index": one, "records": b"r" * 200} for one in partitions]
+        topic = {"name": "orders", "topic_id": UUID(int=7), "partition_data": rows}
+        tree = {"transactional_id": transactional_id, "acks": 1, "timeout": 7, "topic_data": [topic] * topics}
+        frame = request_bytes("produce", version, tree)
+        for cut in range(len(frame)):
+            produce_target_end(frame[:cut])
+        end = produce_target_end(frame)
+        assert not end or frame[end - 4 : end] == partitions[0].to_bytes(4, "big")
+        return end
+
+    is_known = version >= 9 and len(transactional_id or "") < 127
+    assert bool(end_of(0x1020304)) == is_known
+    assert not end_of(1, 2) and not end_of() and not end_of(1, topics=2)
+
+
 def test_topic_given_by_its_id_is_found(server: KafkaServer) -> None:
     with Link(server.bootstrap) as link:
         described = link.call("metadata", 12, METADATA).topics[0]
         fault = server.fault("Produce", error=MOVED, topic="orders")
         tree = produced()
-        tree["topic_data"][0] = {"topic_id": described.topic_id, "partition_data": tree["topic_data"][0]["partition_data"]}
+        tree["topic_data"][0]["topic_id"] = described.topic_id
         assert code_of(link.call("produce", 13, tree)) == MOVED
     assert fault.fired == 1
 
@@ -351,7 +384,8 @@ def test_clock_moves_on_and_not_back(server: KafkaServer) -> None:
 
 
 def test_retention_follows_the_clock() -> None:
-    with kafka_server(topics="orders", settings={"log.retention.ms": 3_600_000}) as server, Link(server.bootstrap) as link:
+    retention = {"log.retention.ms": 3_600_000}
+    with kafka_server(topics="orders", settings=retention) as server, Link(server.bootstrap) as link:
         now_ms = time.time_ns() // 1_000_000
         for _ in range(3):
             tree = produced()

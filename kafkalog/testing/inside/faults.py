@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.server.requests.context import CLOSE, Connection
-from kafkalog.server.wire.versions import API_VERSIONS, FETCH
+from kafkalog.server.wire.versions import API_VERSIONS, FETCH, PRODUCE
 from kafkalog.testing.inside import answers
-from kafkalog.testing.inside.requests import Call, read_call
+from kafkalog.testing.inside.requests import Call, produce_target_end, read_call
 from kafkalog.testing.names import PEER_PREFIX
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _PATTERN: Final = "*?["
 _PEER: Final = PEER_PREFIX.encode()
 _CLIENT_ID: Final = 10
 """Position of the client id in a request, after its length in two bytes."""
+_LARGE_BYTES: Final = 4096
+_MOST_PASSED: Final = 1024
 
 
 class Rule(NamedTuple):
@@ -76,34 +78,36 @@ class ActiveRule:
         self.rule = rule
         self._server = server
         self.removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        wanted = (rule.group, rule.transactional_id)
-        self._texts = [one.encode() for one in wanted if one is not None and not set(one) & set(_PATTERN)]
-        self._topic = rule.topic if rule.topic is not None and not set(rule.topic) & set(_PATTERN) else None
-        exact = rule.client_id is not None and not set(rule.client_id) & set(_PATTERN)
-        self._client_id = (rule.client_id or "").encode() if exact else None
-        self._end = _CLIENT_ID + len(self._client_id or b"")
+        names = (rule.group, rule.transactional_id)
+        self._texts = [one.encode() for one in names if one is not None and _is_exact(one)]
+        self._topic = rule.topic.encode() if rule.topic is not None and _is_exact(rule.topic) else None
+        self._client_id: bytes | None = None
+        if rule.client_id is not None and _is_exact(rule.client_id):
+            text = rule.client_id.encode()
+            self._client_id = len(text).to_bytes(2, "big") + text
 
-    def may_match(self, frame: bytearray, api_key: int) -> bool:
+    def may_match(self, frame: bytearray) -> bool:
         """Return False if a glance at the request's bytes shows that the rule does not match it."""
-        client_id = self._client_id
-        if not self.rule.peers and frame[_CLIENT_ID : _CLIENT_ID + len(_PEER)] == _PEER:
+        rule = self.rule
+        if not rule.peers and frame.startswith(_PEER, _CLIENT_ID):
             return False
-        if client_id is not None:
-            if int.from_bytes(frame[8:10]) != len(client_id) or frame[_CLIENT_ID : self._end] != client_id:
-                return False
+        if self._client_id is not None and not frame.startswith(self._client_id, _CLIENT_ID - 2):
+            return False
         for text in self._texts:
             if text not in frame:
                 return False
-        if self._topic is None or api_key == FETCH:  # a fetch session's topics are not in the request
+        if self._topic is None or frame[1] == FETCH or len(frame) > _LARGE_BYTES:
+            return True  # a fetch session's topics are not in the request; a search of records costs more than reading
+        if self._topic in frame:
             return True
-        if self._topic.encode() in frame:
-            return True
-        known = self._server.node.topics.get(self._topic)
+        known = self._server.node.topics.get(rule.topic or "")
         return known is not None and known.id is not None and known.id.bytes in frame
 
     def matches(self, call: Call) -> bool:
         """Return True if the rule's filters accept the request."""
         rule = self.rule
+        if not rule.peers and call.context.client_id.startswith(PEER_PREFIX):
+            return False
         if rule.client_id is not None and not fnmatchcase(call.context.client_id, rule.client_id):
             return False
         if rule.group is not None and not any(fnmatchcase(one, rule.group) for one in call.groups()):
@@ -137,6 +141,8 @@ class Faults:
         self._by_key: dict[int, list[ActiveRule]] = {}
         self._for_all: list[ActiveRule] = []
         self.recorders: dict[int, Recorder] = {}
+        self._passed: dict[int, tuple[bytes, bytes]] = {}
+        """Beginnings of Produce requests that no rule matches, by connection: the version, then client to partition."""
 
     def add(self, rule: Rule) -> None:
         """Apply a rule from the next request on."""
@@ -152,6 +158,7 @@ class Faults:
 
     def update(self) -> None:
         """Stand between network and server while there are rules or recorders, and only then."""
+        self._passed.clear()
         self._for_all = [one for one in self._rules if one.rule.keys is None]
         keys = {key for one in self._rules for key in one.rule.keys or ()}
         self._by_key = {
@@ -168,21 +175,39 @@ class Faults:
     def _dispatch(self, connection: Connection, frame: bytearray) -> Coroutine[object, None, Result]:
         if len(frame) < _CLIENT_ID or (connection.sasl is not None and connection.sasl.is_bare):
             return self._inner(connection, frame)
-        api_key = frame[0] << 8 | frame[1]
-        candidates = [one for one in self._by_key.get(api_key, self._for_all) if one.may_match(frame, api_key)]
-        if not (candidates or self.recorders):
+        passed = self._passed.get(connection.id)
+        if passed is not None and frame.startswith(passed[0]) and frame.startswith(passed[1], _CLIENT_ID - 2):
             return self._inner(connection, frame)
-        return self._handle(connection, frame, candidates)
+        api_key = frame[0] << 8 | frame[1]
+        for one in self._by_key.get(api_key, self._for_all):
+            if one.may_match(frame):
+                return self._handle(connection, frame, api_key)
+        if self.recorders:
+            return self._handle(connection, frame, api_key)
+        if api_key == PRODUCE:
+            self._pass(connection, frame)
+        return self._inner(connection, frame)
 
-    async def _handle(self, connection: Connection, frame: bytearray, candidates: list[ActiveRule]) -> Result:
+    def _pass(self, connection: Connection, frame: bytearray) -> None:
+        """Remember that no rule matches a Produce that begins like this one, until the rules change."""
+        end = produce_target_end(frame)
+        if end and not self.recorders:
+            if len(self._passed) >= _MOST_PASSED:
+                self._passed.clear()
+            self._passed[connection.id] = bytes(frame[:4]), bytes(frame[_CLIENT_ID - 2 : end])
+
+    async def _handle(self, connection: Connection, frame: bytearray, api_key: int) -> Result:
         call = read_call(self._server.node, connection, frame)
         if call is None:
             return await self._inner(connection, frame)
         for recorder in self.recorders.values():
             recorder.record(call)
-        chosen = next((one for one in candidates if one.matches(call) and self._counted(one.rule)), None)
+        matching = [one for one in self._by_key.get(api_key, self._for_all) if one.matches(call)]
+        chosen = next((one for one in matching if self._counted(one.rule)), None)
         if chosen is None:
             del call  # its body holds views of the frame, which a handler may release
+            if not matching and api_key == PRODUCE:
+                self._pass(connection, frame)
             return await self._inner(connection, frame)
         return await self._changed(chosen, call, connection, frame)
 
@@ -254,6 +279,10 @@ class Faults:
 def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def _is_exact(pattern: str) -> bool:
+    return not set(pattern) & set(_PATTERN)
 
 
 def rule_of(given: dict[str, Any]) -> Rule:
