@@ -13,7 +13,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -118,6 +118,7 @@ class KafkaCluster(Controlled):
         self._directory = directory
         self._last_leader = 0
         self._cut: set[int] = set()  # silent to the other nodes
+        self._snapshots: tempfile.TemporaryDirectory[str] | None = None
         super().__init__(unmatched=unmatched, seed=seed)
         self._ports = Ports(nodes)
         numbered = enumerate(self._ports.numbers, 1)
@@ -320,6 +321,19 @@ class KafkaCluster(Controlled):
         paused = {number for number, node in self._nodes.items() if node.is_paused}
         return sorted(paused | self._cut)
 
+    def _all_nodes(self) -> Sequence[int]:
+        return self.nodes
+
+    def _lead(self, node: int) -> None:
+        if len(self._nodes) > 1:
+            self._elect([node, *(one for one in self._nodes if one != node)])
+
+    def _snapshot_folder(self) -> Path:
+        if self._is_temporary:
+            return Path(tempfile.mkdtemp(prefix="snapshot-", dir=self._directory))
+        self._snapshots = self._snapshots or tempfile.TemporaryDirectory(prefix="kafkalog-snapshots-")
+        return Path(tempfile.mkdtemp(dir=self._snapshots.name))
+
     # Processes
 
     def _controls(self) -> Mapping[int, Control]:
@@ -430,6 +444,8 @@ class KafkaCluster(Controlled):
             self._host_log.close()
             self._ports.close()
             self._rules.close()
+            if self._snapshots is not None:
+                self._snapshots.cleanup()
 
 
 @contextmanager

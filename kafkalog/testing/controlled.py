@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.testing.errors import ConditionNotMet
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 WAIT_S: Final = 30
 _POLL_S: Final = 0.01
 _API_VERSIONS: Final = "ApiVersions"
+
+
+class Snapshot(NamedTuple):
+    """Copies of the directories of all nodes, and the node that led."""
+
+    folder: Path
+    leader: int
 
 
 class Controlled(ABC):
@@ -164,6 +172,57 @@ class Controlled(ABC):
             if chosen is None or node_id in chosen:
                 control.call(command, **given)
 
+    # Snapshots
+
+    def snapshot(self) -> Snapshot:
+        """Copy the data of all nodes, for `restore`: records, topics, settings, groups and transactions.
+
+        The processes and connections stay; requests wait meanwhile. IllegalState unless all nodes run.
+        """
+        folder = self._snapshot_folder()
+        leader = self._leader()
+        with self._closed_logs(leader) as controls:
+            _call_together(controls, "snapshot", lambda node: {"path": str(folder / str(node))})
+        return Snapshot(folder, leader)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Make the data of all nodes what it was at the snapshot. Members of groups join again.
+
+        >>> with kafka_server(topics="orders") as server:
+        ...     before = server.snapshot()
+        ...     server.create_topics({"another": 1})
+        ...     server.restore(before)
+        ...     server.record_count("another")
+        0
+        """
+        with self._closed_logs(snapshot.leader) as controls:
+            _call_together(controls, "restore", lambda node: {"path": str(snapshot.folder / str(node))})
+
+    @contextmanager
+    def _closed_logs(self, leader: int) -> Iterator[Mapping[int, Control]]:
+        """Close the logs of all nodes for the block; afterwards `leader` leads."""
+        controls = self._controls()
+        if len(controls) < len(self._all_nodes()):
+            raise IllegalState("a node does not run", hint="start all nodes, and resume paused ones")
+        try:
+            _call_together(controls, "close_logs", lambda _: {})
+            yield controls
+        finally:
+            _call_together(controls, "open_logs", lambda _: {})
+            self._lead(leader)
+
+    @abstractmethod
+    def _all_nodes(self) -> Sequence[int]:
+        """Return the numbers of all nodes."""
+
+    @abstractmethod
+    def _lead(self, node: int) -> None:
+        """Make a node the leader if it is not."""
+
+    @abstractmethod
+    def _snapshot_folder(self) -> Path:
+        """Return a new directory that is removed at the end."""
+
     # Looking on
 
     def record(self, *, peers: bool = False) -> Recorder:
@@ -278,3 +337,17 @@ class Controlled(ABC):
         if found is None:
             raise IllegalState(f"node {leader} leads but is not running", hint="call start(), or move_leader()")
         return found
+
+
+def _call_together(controls: Mapping[int, Control], command: str, given: Callable[[int], dict[str, Any]]) -> None:
+    """Send a command to all nodes at the same time; raise the first error once all have answered."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    if len(controls) == 1:
+        for node, control in controls.items():
+            control.call(command, **given(node))
+        return
+    with ThreadPoolExecutor(len(controls)) as threads:
+        answers = [threads.submit(control.call, command, **given(node)) for node, control in controls.items()]
+    for answer in answers:
+        answer.result()

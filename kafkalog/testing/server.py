@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -82,6 +82,7 @@ class KafkaServer(Controlled):
         self._log_at_end = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._control: Control | None = None
+        self._snapshots: tempfile.TemporaryDirectory[str] | None = None
         super().__init__(unmatched=unmatched, seed=seed)
 
     def start(self) -> None:
@@ -143,6 +144,18 @@ class KafkaServer(Controlled):
     def _leader(self) -> int:
         return NODE
 
+    def _all_nodes(self) -> Sequence[int]:
+        return (NODE,)
+
+    def _lead(self, node: int) -> None:
+        """Do nothing: the server is alone."""
+
+    def _snapshot_folder(self) -> Path:
+        if self._is_temporary:
+            return Path(tempfile.mkdtemp(prefix="snapshot-", dir=self.directory.parent))
+        self._snapshots = self._snapshots or tempfile.TemporaryDirectory(prefix="kafkalog-snapshots-")
+        return Path(tempfile.mkdtemp(dir=self._snapshots.name))
+
     @property
     def pid(self) -> int:
         """Process id of the server."""
@@ -203,6 +216,8 @@ class KafkaServer(Controlled):
 
     def _close_log(self) -> None:
         self._rules.close()
+        if self._snapshots is not None:
+            self._snapshots.cleanup()
         self._log_at_end = self.log()
         self._log.close()
 

@@ -59,8 +59,7 @@ class Network:
         self.loop = asyncio.get_running_loop()
         self.dispatch = dispatch
         self.counts = counts
-        self.pool = pool
-        self.run = pool.run
+        self.use_pool(pool)
         self.monotonic_ms = monotonic_ms
         self.buffer = memoryview(bytearray(BUFFER_BYTES))
         self.unread = UnreadAnswers(config["kafkalog.queued.max.response.bytes"], counts, self.loop, monotonic_ms)
@@ -84,6 +83,11 @@ class Network:
         self._sweep: asyncio.TimerHandle | None = None
         self.takes_connection: Callable[[str], bool] = lambda _: True
         """Return True if the address's quota allows another connection."""
+
+    def use_pool(self, pool: CallPool) -> None:
+        """Run long work in the threads of this pool, and follow its load."""
+        self.pool = pool
+        self.run = pool.run
         pool.on_change = self._resume_waiting
 
     def listen(self, endpoint: Endpoint) -> Listener:

@@ -14,11 +14,12 @@ from kafkalog.server.groups.offsets import Place
 from kafkalog.server.quorum.poll import Peers
 from kafkalog.testing.inside.faults import Faults, rule_of
 from kafkalog.testing.inside.recorder import Recorder
+from kafkalog.testing.inside.reopening import Reopening
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.server.serving import Server
-    from kafkalog.testing.inside.clock import MovableTimers
+    from kafkalog.testing.inside.clock import MovableTimers, MovedClock
     from kafkalog.testing.inside.counts import RuleCounts
     from kafkalog.testing.inside.disk import TestDisk
 
@@ -29,11 +30,21 @@ _TIMED_JOBS: Final = ("kafka-log-retention", "PeriodicProducerExpirationCheck", 
 class Commands:
     """The calls of a test to one server. Used only in the loop's thread."""
 
-    def __init__(self, server: Server, counts: RuleCounts, timers: MovableTimers, disk: TestDisk) -> None:
+    def __init__(
+        self,
+        server: Server,
+        directory: str,
+        counts: RuleCounts,
+        clock: MovedClock,
+        timers: MovableTimers,
+        disk: TestDisk,
+    ) -> None:
         self._server = server
         self._timers = timers
         self._disk = disk
+        self._directory = directory
         self._faults = Faults(server, counts, timers)
+        self._reopening = Reopening(server, self._faults, clock, timers, disk, directory)
 
     async def run(self, name: str, given: dict[str, Any]) -> Any:
         """Run the command of this name and return its result. Raises KafkalogError, OSError."""
@@ -94,6 +105,22 @@ class Commands:
             for job in node.store.jobs:
                 if job.name == name:
                     await node.run(job.run)
+
+    async def do_close_logs(self) -> None:
+        """Close the logs; requests wait until they are open again."""
+        await self._reopening.close()
+
+    async def do_snapshot(self, path: str) -> None:
+        """Copy the closed directory to this path."""
+        await self._reopening.copy(self._directory, path, is_mine=False)
+
+    async def do_restore(self, path: str) -> None:
+        """Make the closed directory a copy of this path."""
+        await self._reopening.copy(path, self._directory, is_mine=True)
+
+    async def do_open_logs(self) -> None:
+        """Open the logs again."""
+        await self._reopening.open()
 
     async def do_state(self) -> dict[str, Any]:
         """Return who leads, as this node knows it, and how many other nodes have everything in each partition."""

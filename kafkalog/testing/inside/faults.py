@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -141,6 +141,8 @@ class Faults:
         self._by_key: dict[int, list[ActiveRule]] = {}
         self._for_all: list[ActiveRule] = []
         self.recorders: dict[int, Recorder] = {}
+        self.holding = 0
+        """Number of requests that rules delay or leave unanswered."""
         self._passed: dict[int, tuple[bytes, bytes]] = {}
         """Beginnings of Produce requests that no rule matches, by connection: the version, then client to partition."""
 
@@ -227,7 +229,7 @@ class Faults:
         rule = active.rule
         answer: Result = None
         if rule.delay_ms:
-            await self._delayed(rule.delay_ms)
+            await self._hold(self._delayed(rule.delay_ms))
         if rule.error:
             answer = answers.error_answer(self._server.node, call, rule.error, active.is_meant)
         if rule.applied or not (rule.error or rule.way in ("silent", "close")):
@@ -236,7 +238,7 @@ class Faults:
             answer = answer if rule.error else real
         if rule.way == "silent":
             connection.may_cancel = True
-            await asyncio.shield(active.removed)
+            await self._hold(asyncio.shield(active.removed))
             return CLOSE
         if rule.way == "close":
             return CLOSE
@@ -254,6 +256,13 @@ class Faults:
             await self._send_half(connection, answers.joined(answer))
             return CLOSE
         return answer
+
+    async def _hold(self, end: Awaitable[None]) -> None:
+        self.holding += 1
+        try:
+            await end
+        finally:
+            self.holding -= 1
 
     async def _delayed(self, delay_ms: float) -> None:
         is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

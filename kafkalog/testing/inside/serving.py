@@ -71,7 +71,7 @@ async def _serve(control: socket.socket, temporary: list[str]) -> bool:
         for name, partitions in given["topics"].items():
             if server.node.topics.get(name) is None:
                 await server.node.topics.create(name, partitions)
-        commands = Commands(server, counts, timers, disk)
+        commands = Commands(server, given["directory"], counts, clock, timers, disk)
         for command, values in given["commands"]:
             await commands.run(command, values)
         writer.write(_line({"result": _started(server)}))
