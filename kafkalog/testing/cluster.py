@@ -273,6 +273,19 @@ class KafkaCluster(Controlled):
         self._elect([chosen])
         return chosen
 
+    def heal(self) -> None:
+        """Resume paused nodes, start those that do not run, and let one lead. Faults stay: see `reset`."""
+        for node in self._nodes.values():
+            if node.is_paused:
+                self.resume(node.node_id)
+        if len(self.running) < len(self._nodes):
+            self.start()
+        if len(self._nodes) > 1:
+            try:
+                self._leader()
+            except IllegalState:
+                self._elect(self._nodes)
+
     # Who leads
 
     def _leader(self) -> int:
