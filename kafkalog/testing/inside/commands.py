@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.errors import IllegalArgument, KafkalogError, TopicExists
 from kafkalog.server.groups.offsets import Place
 from kafkalog.server.quorum.poll import Peers
 from kafkalog.testing.inside.faults import Faults, rule_of
@@ -152,7 +152,8 @@ class Commands:
         known = self._server.node.topics
         for name, partitions in topics.items():
             if known.get(name) is None:
-                await known.create(name, partitions, settings)
+                with suppress(TopicExists):  # a client creates it as well
+                    await known.create(name, partitions, settings)
 
     async def do_delete_topics(self, topics: Sequence[str]) -> None:
         """Delete topics; those that are missing are left out."""
