@@ -89,6 +89,10 @@ def test_cluster_is_as_it_was_and_has_its_leader() -> None:
             assert code_of(link.call("produce", 9, produced())) == 0
         cluster.move_leader()  # no node has lost a record
         assert cluster.record_count("orders") == 4
+        cluster.kill(cluster.leader)
+        cluster.heal()
+        cluster.restore(before)
+        assert (cluster.leader, cluster.record_count("orders")) == (first, 3)
         cluster.kill(first)
         with pytest.raises(IllegalState, match="a node does not run"):
             cluster.restore(before)

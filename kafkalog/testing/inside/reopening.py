@@ -16,6 +16,8 @@ from kafkalog.errors import IllegalState
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.node.node import Node
 from kafkalog.server.node.store import open_store
+from kafkalog.server.quorum.file import NO_NODE, QuorumFile
+from kafkalog.server.quorum.replica_set import SETTING as REPLICAS
 
 if TYPE_CHECKING:
     from kafkalog.server.net.connection import Result
@@ -70,6 +72,8 @@ class Reopening:
         """Open the logs, and let the requests go on that waited."""
         server = self._server
         old, network = server.node, server.network
+        if server.config[REPLICAS]:
+            forget_leader(self._directory)
         store = await asyncio.to_thread(
             open_store, [self._directory], server.config, fs=self._disk, clock=self._clock
         )
@@ -101,6 +105,14 @@ class Reopening:
             finally:
                 self._waiting -= 1
         return await dispatch(self._server.node, connection, frame)
+
+
+def forget_leader(directory: str) -> None:
+    """Let a node open its logs without a leader: one that led before would claim so until it has the votes again."""
+    file = QuorumFile(directory)
+    state = file.read()
+    if state is not None:
+        file.write(state._replace(leader=NO_NODE))
 
 
 def make_equal(source: str, target: str, kept: frozenset[str]) -> None:
