@@ -12,8 +12,8 @@ from kafkalog.testing.cluster import KafkaCluster, kafka_cluster
 if TYPE_CHECKING:
     import os
 
-    from kafkalog.testing.cluster import CutOff
     from kafkalog.testing.faults import Fault, Unmatched
+    from kafkalog.testing.nodes import CutOff
     from kafkalog.testing.recorder import Recorder
 
 P = ParamSpec("P")
