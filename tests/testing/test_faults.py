@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -400,7 +399,7 @@ def test_matching_faults_do_not_disturb_other_clients(server: KafkaServer) -> No
     """A client whose requests are held does not hold those of others."""
     server.fault("Metadata", silent=True, client_id="held")
     with Link(server.bootstrap, "held") as held, Link(server.bootstrap) as link:
-        threading.Thread(target=held.send, args=("metadata", 8, METADATA)).start()
+        held.send("metadata", 8, METADATA)
         assert link.call("metadata", 8, METADATA).topics
 
 
