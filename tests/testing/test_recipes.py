@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 
@@ -14,6 +16,15 @@ from tests.testing.clients import CONSUMERS, TRANSACTORS, Consuming, Transacting
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients' own calls
 VALUES = [b"order %d" % number for number in range(20)]
+
+
+@pytest.fixture(autouse=True)
+def _without_sockets_of_clients() -> Iterator[None]:
+    """Free the sockets that a client leaves open where its connection was refused."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="module")
