@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,11 @@ def test_cluster_that_cannot_start_says_why_and_leaves_no_process(
 
 def children() -> set[int]:
     """Processes of this one, which are there until they are waited for."""
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread that has just ended
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 def test_nothing_is_left_when_the_test_is_killed() -> None:

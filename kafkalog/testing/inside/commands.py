@@ -173,6 +173,7 @@ class Commands:
     async def do_committed(self, group: str) -> list[tuple[str, int, int]]:
         """Return the committed offsets of a group: topic, partition, offset."""
         node = self._server.node
+        await node.groups.loaded()
         code = await node.groups.ready(group, is_written=False)
         if code:
             return []
