@@ -1,0 +1,61 @@
+"""The nodes of a cluster for tests, and those that are cut off."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Self
+
+from kafkalog.testing.control import Control
+from kafkalog.testing.faults import Fault
+
+
+class Node:
+    """One node of a cluster: its directory, its log file, its process while it runs."""
+
+    def __init__(self, node_id: int, port: int, directory: Path) -> None:
+        self.node_id = node_id
+        self.port = port
+        self.directory = directory
+        self.log_file = tempfile.TemporaryFile()
+        self.pid = 0
+        self.control: Control | None = None
+        self.is_paused = False
+
+    @property
+    def is_running(self) -> bool:
+        """True between start and stop or kill."""
+        return self.control is not None
+
+    def log(self) -> str:
+        """Return what the node has logged so far: warnings and errors."""
+        descriptor = self.log_file.fileno()  # pread: the node shares the file position
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "replace")
+
+    def forget(self) -> None:
+        """Note that its process has ended."""
+        if self.control is not None:
+            self.control.close()
+        self.control, self.pid, self.is_paused = None, 0, False
+
+
+class CutOff:
+    """A node that some connections do not reach, until `heal()` or the end of its `with` block."""
+
+    def __init__(self, faults: Iterable[Fault], on_heal: Callable[[], object]) -> None:
+        self._faults = list(faults)
+        self._on_heal = on_heal
+
+    def heal(self) -> None:
+        """Let all connections through again."""
+        for fault in self._faults:
+            fault.remove()
+        self._on_heal()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.heal()
