@@ -13,14 +13,13 @@ from kafkalog.server.node.node import Node
 from kafkalog.server.requests.context import Close
 from kafkalog.server.wire.definitions import request_plan
 from kafkalog.server.wire.reader import read_response
-from kafkalog.server.wire.versions import API_VERSIONS, APIS
+from kafkalog.server.wire.versions import ALONE, API_VERSIONS
 from kafkalog.testing.inside.answers import error_answer, joined
 from kafkalog.testing.inside.requests import read_call
 from tests.server.apis.test_refused_calls import WITHOUT_CODES, Numbers, by_name
 from tests.server.nodes import connection_for, node_for, request_bytes
 
 CODE = int(ErrorCode.POLICY_VIOLATION)
-OF_A_SET = {"vote", "begin_quorum_epoch", "end_quorum_epoch", "describe_quorum", "fetch_snapshot"}
 
 
 def answered(node: Node, name: str, version: int, tree: Any) -> Any:
@@ -35,9 +34,9 @@ def answered(node: Node, name: str, version: int, tree: Any) -> Any:
     return read_response(call.api.key, version, joined(pieces), 5 if flexible else 4)
 
 
-@pytest.mark.parametrize("name", [api.name for api in APIS.values() if api.name not in OF_A_SET])
+@pytest.mark.parametrize("name", [api.name for api in ALONE.values()])
 def test_every_version_of_a_call_has_the_error(tmp_path: Path, name: str) -> None:
-    api = next(one for one in APIS.values() if one.name == name)
+    api = next(one for one in ALONE.values() if one.name == name)
 
     async def run() -> None:
         async with node_for(tmp_path) as node:

@@ -34,7 +34,7 @@ def refused(
     owner = getattr(request, "owner_principal_name", None)
     return {
         "throttle_time": context.throttle_ms, "error_code": error_code,
-        "principal_type": getattr(request, "owner_principal_type", None) if owner else kind,
+        "principal_type": getattr(request, "owner_principal_type", None) or "" if owner else kind,
         "principal_name": owner or name,
         "token_requester_principal_type": kind, "token_requester_principal_name": name,
         "issue_timestamp": _NONE, "expiry_timestamp": _NONE, "max_timestamp": _NONE, "token_id": "", "hmac": b"",

@@ -321,7 +321,7 @@ def test_topics_of_a_broker_keep_their_ids_and_settings(tmp_path: Path) -> None:
 def test_the_file_of_changed_settings_is_in_order_whatever_was_changed_first(tmp_path: Path) -> None:
     """Two files of the same settings have no difference."""
     async def use(node: Node) -> None:
-        for name, value in (("log.retention.ms", "5"), ("background.threads", "3"), ("log.retention.bytes", "7")):
+        for name, value in (("log.retention.ms", "5"), ("background.threads", "5"), ("log.retention.bytes", "7")):
             assert await alter(node, BROKER, "", (name, SET, value)) == (0, None)
             text = (tmp_path / SETTINGS_FILE).read_text()
             assert text == json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
