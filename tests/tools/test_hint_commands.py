@@ -336,6 +336,20 @@ def records_that_recovery_kept(shell: Shell, at: Path) -> None:
     assert not (at / "data" / "orders-0" / "kafkalog-kept").exists()
 
 
+def damaged_backup_to_redact(shell: Shell, at: Path) -> None:
+    write_damaged(at / "data")
+    shell("backup", "-d", at / "data", at / "backups", status=1)
+    words = ("-t", "t", "--offsets", "0:0", "--with", "empty", "--apply")
+    said = shell("redact", "--backups", at / "backups", *words, status=1)
+    assert {"repair --excise --apply", "redact"} <= named_commands(said)
+    shell("restore", at / "backups", "-d", at / "restored")
+    shell("repair", "--excise", "--apply", "-d", at / "restored")
+    shell("redact", "-d", at / "restored", *words, "--remove-kept")
+    shutil.rmtree(at / "backups")
+    with kafkalog.open(at / "restored" / "t-0") as log:
+        assert not log[0].value
+
+
 Scenario = Callable[[Shell, Path], None]
 COMMANDS: dict[str, tuple[Scenario, ...]] = {
     "export --format jsonl --on-damage skip": (damaged_directory,),
@@ -361,6 +375,7 @@ COMMANDS: dict[str, tuple[Scenario, ...]] = {
     "offsets reset --execute": (damaged_cursor, cursor_that_lost_its_place),
     "offsets groups": (unknown_cursor,),
     "handover --undo": (handover_to_take_back,),
+    "redact": (damaged_backup_to_redact,),
     "redact --remove-kept": (records_that_recovery_kept,),
 }
 """The commands that hints name beside those of `test_hints`, with what brings the hint up and then runs the command."""

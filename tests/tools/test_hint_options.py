@@ -69,7 +69,8 @@ def _is_importable(name: str) -> bool:
 
 def test_options_in_hints_of_spark_are_options() -> None:
     known = {option.name for option in (*SOURCE_OPTIONS, *SINK_OPTIONS)}
-    named = {name for hint in hints("spark") for name in re.findall(r"\b[a-z]+[A-Z][A-Za-z]+\b", hint)}
+    texts = (*hints("spark"), *hints("landing"))
+    named = {name for hint in texts for name in re.findall(r"\b[a-z]+[A-Z][A-Za-z]+\b", hint)}
     assert named <= known and named >= {"failOnDataLoss", "onDamage", "lockWait"}
 
 
