@@ -131,12 +131,15 @@ CALLS: dict[str, tuple[int, dict[str, Any]]] = {
     }]}),
     "delete_topics": (6, {"topics": [{"name": "t", "topic_id": None}], "timeout": 100}),
     "incremental_alter_configs": (1, {"resources": [CONFIGS], "validate_only": False}),
+    "update_features": (1, {"timeout": 100, "feature_updates": [
+        {"feature": "group.version", "max_version_level": 0, "upgrade_type": 2},
+    ], "validate_only": False}),
 }  # fmt: skip
 
 
 def code_of(answer: Any) -> int:
-    row = next(value for value in answer if isinstance(value, tuple))[0]
-    return int(row.error_code)
+    rows = next(value for value in answer if isinstance(value, tuple))
+    return int(rows[0].error_code if rows else answer.error_code)
 
 
 def test_all_calls_that_change_something_are_tried() -> None:
