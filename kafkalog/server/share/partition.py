@@ -107,9 +107,13 @@ class SharePartition:
         return at is not None and at < log.readable_end(self._isolation).message_offset
 
     async def fetch(
-        self, member: str, max_bytes: int, max_records: int, batch_size: int, *, is_exact: bool
-    ) -> Fetched:
-        """Acquire records for a member, without waiting for any. Errors are in the result."""
+        self, member: str, max_bytes: int, max_records: int, batch_size: int, *, is_exact: bool,
+        is_open: Callable[[], bool],
+    ) -> Fetched:  # fmt: skip
+        """Acquire records for a member while `is_open` returns True, without waiting for any.
+
+        Errors are in the result.
+        """
         async with self._fetching:
             if self._window is None or max_records <= 0:
                 return Fetched()
@@ -120,7 +124,7 @@ class SharePartition:
             if at is None:
                 return Fetched()
             result = await self._read(at, max_bytes)
-            if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # the log was cut meanwhile
+            if not is_open() or result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # left, or the log was cut meanwhile
                 return Fetched()
             if result.error_code or result.records is None or self._window is None:
                 return Fetched(result.error_code)

@@ -183,25 +183,23 @@ class ShareStateLog:
         if self._node.topics.get(SHARE_GROUP_STATE) is None:
             return
         await self.loaded()
-        by_place: dict[TopicPartition, list[ShareKey]] = {}
-        for key in self._states:
-            by_place.setdefault(self._place(key), []).append(key)
-        for place, keys in by_place.items():
+        for place in {self._place(key) for key in self._states}:
             if place.partition in self._failed or any(self._place(key) == place for key in self._unreadable):
                 continue
             try:
-                await self._prune_partition(place, keys)
+                await self._prune_partition(place)
             except (KafkalogError, OSError) as error:
                 _LOG.error("old records of %s cannot be deleted: %s", place, error)
 
-    async def _prune_partition(self, place: TopicPartition, keys: Iterable[ShareKey]) -> None:
+    async def _prune_partition(self, place: TopicPartition) -> None:
         partition = self._node.replicas.find(place)
         now_ms = self._node.clock()
         old_ms = now_ms - self._node.config["share.coordinator.cold.partition.snapshot.interval.ms"]
-        for key in (keys := list(keys)):
+        keys = self.keys(lambda key: self._place(key) == place)
+        for key in keys:
             state, offset, _ = self._states[key]
             if state.written_ms < old_ms and offset + 2 * len(keys) < partition.log.log_end_offset:
                 self._snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms))
-        first = min((self._states[key].offset for key in keys if key in self._states), default=0)
+        first = min((self._states[key].offset for key in keys), default=0)
         if first > partition.log.log_start_offset:
             await self._node.run(partition.delete_records, min(first, partition.log.high_watermark))

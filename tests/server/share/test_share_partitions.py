@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -144,6 +145,34 @@ async def test_records_of_who_is_gone_are_delivered_to_others(tmp_path: Path) ->
 
 
 @in_loop
+async def test_a_fetch_that_wants_no_records_is_answered_at_once(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 2)
+        now_ms = iter(range(10**6))  # each look at the clock takes 1 ms
+        node.monotonic_ms = lambda: next(now_ms)
+        assert await member.acquired(max_records=0, max_wait=60_000) == []
+        assert await member.acquired(max_bytes=0, max_wait=60_000) == []
+        assert next(now_ms) < 100, "it does not wait"
+        assert await member.acquired() == [(0, 1, 1)]
+
+
+@in_loop
+async def test_a_waiting_fetch_of_who_is_gone_acquires_nothing(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        one, other = await joined(node, "m"), await joined(node, "n", number=6)
+        waiting = asyncio.create_task(one.acquired(max_wait=60_000))
+        await until_waiting(node)
+        assert one.connection.may_cancel
+        node.shares.disconnected(one.connection.id)
+        await produce(node, 4)
+        assert await waiting == []
+        assert await other.acquired() == [(0, 3, 1)]
+        assert not await other.complete((0, 3, RELEASE))
+        assert not other.connection.may_cancel
+
+
+@in_loop
 async def test_a_silent_member_is_removed(tmp_path: Path) -> None:
     async with node_for(tmp_path, **SMALL) as node:
         await node.topics.create("t", 2)
@@ -244,6 +273,33 @@ async def test_a_state_is_written_whole_from_time_to_time_and_what_is_old_goes(t
 
 
 @in_loop
+async def test_a_state_that_is_stored_while_others_are_pruned_stays(tmp_path: Path) -> None:
+    settings = SMALL | {"share_coordinator_state_topic_num_partitions": 2}
+    keys = [states.ShareKey(f"p{number}", UUID(int=1), 0) for number in range(20)]
+    async with node_for(tmp_path, **settings) as node:
+        log, run = node.shares.log, node.run
+        assert not await log.ready(keys[0])
+        for key in keys[:10] * 2:
+            log.initialize(key, 1, 5)
+
+        async def meanwhile(function: Any, *args: Any) -> Any:
+            if log.get(keys[-1]) is None:
+                for key in keys[10:] + keys[2:10]:
+                    log.initialize(key, 1, 7)
+                log.delete(keys[:2])
+            return await run(function, *args)
+
+        node.run = meanwhile
+        await log.prune()
+        node.run = run
+        assert log.get(keys[-1]) is not None
+        held = log.keys(lambda key: True)
+    async with node_for(tmp_path, **settings) as node:
+        await node.shares.log.loaded()
+        assert set(node.shares.log.keys(lambda key: True)) == set(held) == set(keys[2:])
+
+
+@in_loop
 async def test_readers_of_committed_records_get_no_others(tmp_path: Path) -> None:
     async with node_for(tmp_path, **SMALL) as node:
         member = await joined(node)
@@ -308,6 +364,23 @@ async def test_who_may_do_what(tmp_path: Path) -> None:
         assert (await clerk.fetch())[0].acquired_records == ((0, 0, 1),)
         answer = await call(node, "alter_share_group_offsets", 0, tree, connection=CLERK)
         assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+@in_loop
+async def test_who_may_not_read_a_topic_completes_nothing_in_it(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL, **BEHIND_ACLS) as node:
+        member = await joined(node)
+        await produce(node, 2)
+        assert await member.acquired() == [(0, 1, 1)]
+        await allow(node, (3, "g", 3))
+        clerk = Member(node)
+        clerk.connection = CLERK
+        assert (await clerk.fetch())[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (await clerk.fetch((0, 1, ACCEPT)))[0].acknowledge_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await clerk.complete((0, 1, ACCEPT)) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        member.epoch = 0
+        assert isinstance(await member.fetch(), dict)
+        assert await member.complete((0, 1, ACCEPT)) == 0
 
 
 @in_loop

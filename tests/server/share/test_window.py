@@ -137,6 +137,14 @@ def test_offsets_without_records_are_passed_over() -> None:
     assert acked(taken, (5, 6, ACCEPT), (9, 9, ACCEPT)).window == Window(10, 10)
 
 
+def test_a_gap_as_large_as_the_window_does_not_fill_it() -> None:
+    taken = acquire(EMPTY, "m", 0, [(5000, 5001)], limits(max_locks=200))
+    assert taken.rows == (AcquiredRows(5000, 5001, 1),)
+    assert (taken.window.start, taken.window.end) == (5000, 5002)
+    only_a_gap = acquire(EMPTY, "m", 0, [(300, 300)], limits(0, max_locks=200)).window
+    assert next_offset(only_a_gap, 200) is not None
+
+
 def test_the_logs_start_takes_the_window_along() -> None:
     taken = acquire(EMPTY, "m", 0, [(0, 9)], limits())
     moved = begin_at(taken.window, 4)
