@@ -115,8 +115,8 @@ class Shares:
         while True:
             found |= await self._fetch_now(member, readable, limits, lambda: self.sessions.get(key) is session)
             left_ms = until_ms - self._node.monotonic_ms()
-            may_wait = min(limits.max_records, limits.max_bytes) > 0 and self.sessions.get(key) is session
-            if not may_wait or left_ms <= 0 or not readable or any(one.error_code or one.rows for one in found.values()):
+            wants_some = min(limits.max_records, limits.max_bytes, left_ms) > 0 and self.sessions.get(key) is session
+            if not wants_some or not readable or any(one.error_code or one.rows for one in found.values()):
                 return found
             waiting = self._node.replicas.waiting
             delay = partial(DelayedShareFetch, left_ms, tuple(readable.values()))

@@ -98,6 +98,37 @@ async def test_a_restart_keeps_what_is_complete_and_delivers_the_rest_again(tmp_
 
 
 @in_loop
+async def test_a_restart_before_anything_is_complete_does_not_move_the_beginning(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 2)
+        await set_group(node, share_auto_offset_reset="latest")
+        assert await member.acquired() == []
+        assert await offsets(node) == {0: (2, 0), 1: (-1, -1)}
+        await produce(node, 3)
+        assert await member.acquired() == [(2, 4, 1)]
+    async with node_for(tmp_path, **SMALL) as node:
+        await produce(node, 1)
+        assert await Member(node).acquired() == [(2, 5, 1)]
+
+
+@in_loop
+async def test_offsets_that_are_set_while_a_fetch_looks_for_the_beginning_apply(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member, run = await joined(node), node.run
+        await produce(node, 4)
+        key = states.ShareKey("g", node.topics.get("t").id, 0)
+
+        async def meanwhile(function: Any, *args: Any) -> Any:
+            node.run = run
+            assert not await node.shares.initialize({key: 2}, 3)
+            return await run(function, *args)
+
+        node.run = meanwhile
+        assert await member.acquired() == [(2, 3, 1)]
+
+
+@in_loop
 async def test_a_lock_ends_with_its_time_and_a_record_after_its_last_delivery(tmp_path: Path) -> None:
     async with node_for(tmp_path, **SMALL) as node:
         member = await joined(node)
