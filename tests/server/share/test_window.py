@@ -166,6 +166,7 @@ def test_where_a_group_begins() -> None:
     assert [reset_timestamp(name, 10**6) for name in ("earliest", "Latest", "latest")] == [-2, -1, -1]
     assert reset_timestamp("by_duration:PT1M2.5S", 10**6) == 10**6 - 62_500
     assert reset_timestamp("by_duration:P1DT1H", 10**9) == 10**9 - 90_000_000
+    assert [reset_timestamp(f"by_duration:{many}", 10**9) for many in ("P9999999999D", f"PT{'9' * 400}H")] == [0, 0]
     assert reset_timestamp("by_duration:P30000D", 10**9) == 0
 
 
