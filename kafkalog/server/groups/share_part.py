@@ -73,11 +73,12 @@ class SharePart(GroupBase):
 
     async def _initialize(self, group: ShareGroup, names: frozenset[str]) -> None:
         """Store states for partitions of these topics that have none, before anyone is assigned them."""
-        if not heartbeats.missing_states(group, self._shared(names)):
+        await self._node.shares.log.loaded()
+        if not self._missing(group, names):
             return
         async with self._node.shares.initializing:
             group = self.share_group(group.id, is_new=True)  # another member may have changed it meanwhile
-            missing = heartbeats.missing_states(group, self._shared(names))
+            missing = self._missing(group, names)
             starts = {
                 ShareKey(group.id, topic_id, number): UNKNOWN_START
                 for topic_id, topic in missing.items() for number in sorted(topic.partitions)
@@ -86,6 +87,12 @@ class SharePart(GroupBase):
                 await self._store_states(starts, (group.epoch or FIRST_EPOCH) + 1)
                 group = self.share_group(group.id, is_new=True)
                 self._store_share(heartbeats.initialized(group, missing))
+
+    def _missing(self, group: ShareGroup, names: frozenset[str]) -> dict[UUID, SharedTopic]:
+        log = self._node.shares.log
+        return heartbeats.missing_states(
+            group, self._shared(names), lambda topic_id, number: log.has_lost(ShareKey(group.id, topic_id, number))
+        )
 
     async def _store_states(self, starts: Mapping[ShareKey, int], state_epoch: int) -> None:
         try:

@@ -98,13 +98,19 @@ class ShareStateLog:
         await self.loaded()
         if self._node.topics.get(SHARE_GROUP_STATE) is None:
             await self._node.topics.ensure_internal(SHARE_GROUP_STATE)
-        is_lost = key in self._unreadable or self._place(key).partition in self._failed
-        return int(ErrorCode.COORDINATOR_NOT_AVAILABLE) if is_lost else 0
+        return 0 if self._is_readable(key) else int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _is_readable(self, key: ShareKey) -> bool:
+        return key not in self._unreadable and self._place(key).partition not in self._failed
 
     def get(self, key: ShareKey) -> ShareState | None:
         """Return the state, None if there is none."""
         found = self._states.get(key)
         return None if found is None else found.state
+
+    def has_lost(self, key: ShareKey) -> bool:
+        """Return True if the log, which has been loaded, was read without a state of this key."""
+        return key not in self._states and self._is_readable(key)
 
     def keys(self, is_wanted: Callable[[ShareKey], bool]) -> list[ShareKey]:
         """Return the keys of the states for which `is_wanted` returns True."""

@@ -261,6 +261,23 @@ async def test_the_state_goes_with_the_topic_and_with_the_group(tmp_path: Path) 
 
 
 @in_loop
+async def test_a_group_begins_again_where_its_states_are_lost(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 2)
+        assert await member.acquired() == [(0, 1, 1)]
+        assert await member.complete((0, 0, ACCEPT)) == 0
+        answer = await call(node, "delete_topics", 6, {
+            "topics": [{"name": SHARE_GROUP_STATE, "topic_id": None}], "timeout": 5000,
+        })  # fmt: skip
+        assert answer.responses[0].error_code == 0
+        assert (await member.fetch())[0].error_code == ErrorCode.INVALID_REQUEST
+        epoch = (await member.beat()).member_epoch
+        assert (await member.beat(epoch, None)).error_code == 0
+        assert await member.acquired() == [(0, 1, 1)]
+
+
+@in_loop
 async def test_offsets_of_an_empty_group_can_be_set(tmp_path: Path) -> None:
     async with node_for(tmp_path, **SMALL) as node:
         member = await joined(node)
