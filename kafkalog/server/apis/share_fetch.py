@@ -92,6 +92,9 @@ async def _fetch(
     readable = [place for place in places if place not in errors]
     context.connection.may_cancel = True  # what changes is done, and nothing is acquired for a client that has gone
     found = await node.shares.fetch(*session.key, readable, limits)
+    if node.quotas.file.state.quotas:  # acquired records are sent in any case, and the next request is read later
+        size = sum(one.records.size for one in found.values() if one.records is not None)
+        context.throttle_ms = max(context.throttle_ms, node.quotas.record_fetch(context, size))
     return {place: Fetched(int(code)) for place, code in errors.items()} | found
 
 

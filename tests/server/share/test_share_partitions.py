@@ -432,6 +432,20 @@ async def test_who_may_not_read_a_topic_completes_nothing_in_it(tmp_path: Path) 
 
 
 @in_loop
+async def test_what_a_member_is_sent_counts_towards_its_clients_limit(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 500)
+        tree = {"entries": [{
+            "entity": [{"entity_type": "user", "entity_name": None}],
+            "ops": [{"key": "consumer_byte_rate", "value": 1.0, "remove": False}],
+        }], "validate_only": False}  # fmt: skip
+        assert (await call(node, "alter_client_quotas", 1, tree)).entries[0].error_code == 0
+        assert await member.acquired() == [(0, 499, 1)]
+        assert member.connection.mute_until_ms > node.monotonic_ms()
+
+
+@in_loop
 async def test_sessions_are_limited(tmp_path: Path) -> None:
     async with node_for(tmp_path, **SMALL, group_share_max_share_sessions=1) as node:
         one, other = await joined(node, "m"), await joined(node, "n", number=6)
