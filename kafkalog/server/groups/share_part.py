@@ -53,10 +53,7 @@ class SharePart(GroupBase):
             raise Refused(error, ErrorCode(error).message or "")
 
     def share_group(self, group_id: str, *, is_new: bool = False) -> ShareGroup:
-        """Return a share group; one that does not exist if `is_new`. Refused if there is none, or one of another kind.
-
-        A group that only ever had committed offsets gives way.
-        """
+        """Return a share group, or a new one if `is_new` and there is none. Refused if none, or of another kind."""
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup):
             return group
