@@ -9,7 +9,7 @@ from uuid import UUID
 from kafkalog.server.apis.share_fetch import NO_LEADER
 from kafkalog.server.apis.share_fetch import refused as refused
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.requests.acknowledgements import acknowledgements, place_error, request_error
+from kafkalog.server.requests.acknowledgements import acknowledgements, request_error
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.settings.groups import group_setting
 from kafkalog.server.share.sessions import FINAL, INITIAL, Place
@@ -41,14 +41,8 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     session = node.shares.sessions.resume((group_id, member_id), epoch)
     if isinstance(session, ErrorCode):
         return refused(node, context, request, session, None)
-    given = acknowledgements(request.topics, may_renew=getattr(request, "is_renew_ack", False))
-    outcomes = dict(given.refused)
-    for place in list(given.ranges):
-        code = place_error(node, context, place)
-        if code:
-            outcomes[place] = int(code), None
-            del given.ranges[place]
-    outcomes |= await node.shares.acknowledge(group_id, member_id, given.ranges)
+    given = acknowledgements(node, context, request.topics, may_renew=getattr(request, "is_renew_ack", False))
+    outcomes = given.refused | await node.shares.acknowledge(group_id, member_id, given.ranges)
     if epoch == FINAL:
         await node.shares.close_session((group_id, member_id))
     return _answer(node, context, group_id, outcomes)

@@ -46,7 +46,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     group_id, member_id = request.group_id or "", request.member_id or ""
     key, epoch, shares = (group_id, member_id), request.share_session_epoch, node.shares
     is_renewal = getattr(request, "is_renew_ack", False)
-    given = acknowledgements(request.topics, may_renew=is_renewal)
+    given = acknowledgements(node, context, request.topics, may_renew=is_renewal)
     if epoch == INITIAL and (given.ranges or given.refused) or (is_renewal and not _is_only_renewal(request)):
         return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
     asked = [place_of(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
@@ -90,7 +90,11 @@ async def _fetch(
         getattr(request, "share_acquire_mode", 0) == _RECORD_LIMIT,
     )
     readable = [place for place in places if place not in errors]
+    context.connection.may_cancel = True  # what changes is done, and nothing is acquired for a client that has gone
     found = await node.shares.fetch(*session.key, readable, limits)
+    if node.quotas.file.state.quotas:  # acquired records are sent in any case, and the next request is read later
+        size = sum(one.records.size for one in found.values() if one.records is not None)
+        context.throttle_ms = max(context.throttle_ms, node.quotas.record_fetch(context, size))
     return {place: Fetched(int(code)) for place, code in errors.items()} | found
 
 

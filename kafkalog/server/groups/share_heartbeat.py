@@ -5,7 +5,7 @@ A heartbeat results in the records to write and in a copy of the group to which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -74,12 +74,18 @@ class _Draft:
         self.put(records.SHARE_GROUP, (), {"epoch": (self.group.epoch or FIRST_EPOCH) + 1, "metadataHash": hash_})
 
 
-def missing_states(group: ShareGroup, topics: Mapping[UUID, SharedTopic]) -> dict[UUID, SharedTopic]:
-    """Return the partitions of subscribed topics that have no state in the group yet. `topics` are those subscribed."""
+def missing_states(
+    group: ShareGroup, topics: Mapping[UUID, SharedTopic], is_lost: Callable[[UUID, int], bool]
+) -> dict[UUID, SharedTopic]:
+    """Return the partitions of subscribed topics that have no state in the group yet, or have lost it.
+
+    `topics` are those subscribed. `is_lost` returns True for a topic id and partition whose state is not in the log.
+    """
     found = {}
     for topic_id, topic in topics.items():
         known = group.topics.get(topic_id)
-        left = topic.partitions - (frozenset() if known is None else known.partitions)
+        has = () if known is None else (number for number in known.partitions if not is_lost(topic_id, number))
+        left = topic.partitions - frozenset(has)
         if left:
             found[topic_id] = topic._replace(partitions=left)
     return found

@@ -53,10 +53,7 @@ class SharePart(GroupBase):
             raise Refused(error, ErrorCode(error).message or "")
 
     def share_group(self, group_id: str, *, is_new: bool = False) -> ShareGroup:
-        """Return a share group; one that does not exist if `is_new`. Refused if there is none, or one of another kind.
-
-        A group that only ever had committed offsets gives way.
-        """
+        """Return a share group, or a new one if `is_new` and there is none. Refused if none, or of another kind."""
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup):
             return group
@@ -73,11 +70,12 @@ class SharePart(GroupBase):
 
     async def _initialize(self, group: ShareGroup, names: frozenset[str]) -> None:
         """Store states for partitions of these topics that have none, before anyone is assigned them."""
-        if not heartbeats.missing_states(group, self._shared(names)):
+        await self._node.shares.log.loaded()
+        if not self._missing(group, names):
             return
         async with self._node.shares.initializing:
             group = self.share_group(group.id, is_new=True)  # another member may have changed it meanwhile
-            missing = heartbeats.missing_states(group, self._shared(names))
+            missing = self._missing(group, names)
             starts = {
                 ShareKey(group.id, topic_id, number): UNKNOWN_START
                 for topic_id, topic in missing.items() for number in sorted(topic.partitions)
@@ -86,6 +84,12 @@ class SharePart(GroupBase):
                 await self._store_states(starts, (group.epoch or FIRST_EPOCH) + 1)
                 group = self.share_group(group.id, is_new=True)
                 self._store_share(heartbeats.initialized(group, missing))
+
+    def _missing(self, group: ShareGroup, names: frozenset[str]) -> dict[UUID, SharedTopic]:
+        log = self._node.shares.log
+        return heartbeats.missing_states(
+            group, self._shared(names), lambda topic_id, number: log.has_lost(ShareKey(group.id, topic_id, number))
+        )
 
     async def _store_states(self, starts: Mapping[ShareKey, int], state_epoch: int) -> None:
         try:

@@ -38,8 +38,10 @@ def place_of(topic_id: UUID | None, index: int) -> Place:
     return topic_id or _NO_ID, index
 
 
-def acknowledgements(topics: Iterable[FetchTopic | AcknowledgeTopic], *, may_renew: bool) -> Acknowledgements:
-    """Return the acknowledgements in a request, each partition checked by itself."""
+def acknowledgements(
+    node: Node, context: RequestContext, topics: Iterable[FetchTopic | AcknowledgeTopic], *, may_renew: bool
+) -> Acknowledgements:
+    """Return the acknowledgements in a request, each partition checked by itself: also that the client may read it."""
     found = Acknowledgements({}, {})
     highest = RENEW if may_renew else RENEW - 1
     for topic in topics:
@@ -51,10 +53,11 @@ def acknowledgements(topics: Iterable[FetchTopic | AcknowledgeTopic], *, may_ren
                 AcknowledgedRange(batch.first_offset, batch.last_offset, batch.acknowledge_types)
                 for batch in one.acknowledgement_batches
             ]
-            if _are_valid(ranges, highest):
-                found.ranges[place] = ranges
+            error = place_error(node, context, place) if _are_valid(ranges, highest) else ErrorCode.INVALID_REQUEST
+            if error:
+                found.refused[place] = int(error), None
             else:
-                found.refused[place] = ErrorCode.INVALID_REQUEST, None
+                found.ranges[place] = ranges
     return found
 
 

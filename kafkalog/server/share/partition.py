@@ -14,8 +14,8 @@ from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchRe
 from kafkalog.server.settings.groups import group_setting
 from kafkalog.server.share import window as windows
 from kafkalog.server.share.batches import aborted_ranges, read_batches, without
-from kafkalog.server.share.start import reset_timestamp
-from kafkalog.server.share.state import UNKNOWN_START, Change, ShareKey
+from kafkalog.server.share.start import EARLIEST, reset_timestamp
+from kafkalog.server.share.state import UNKNOWN_START, Change, ShareKey, ShareState
 from kafkalog.server.share.window import AcknowledgedRange, AcknowledgementRefused, AcquiredRows, Limits, Plan, Window
 
 if TYPE_CHECKING:
@@ -64,20 +64,34 @@ class SharePartition:
             return 0
         async with self._fetching:
             error = await self._log.ready(self.key)
-            state = self._log.get(self.key)
             if error or self._window is not None:
                 return error
-            if state is None:
-                return ErrorCode.INVALID_REQUEST
-            partition = self._node.replicas.find(self.place)
-            start = state.start
-            if start == UNKNOWN_START:
-                timestamp = reset_timestamp(self.setting("share.auto.offset.reset"), self._node.clock())
-                found = await self._node.run(partition.offset_for_time, timestamp, self._isolation)
-                start = partition.log.readable_end(self._isolation).message_offset if found is None else found.offset
-            loaded = windows.loaded(start, state.batches)
-            self._window = windows.begin_at(loaded, partition.log.log_start_offset)
+            state = await self._begun()
+            if not isinstance(state, ShareState):
+                return state
+            loaded = windows.loaded(state.start, state.batches)
+            self._window = windows.begin_at(loaded, self._node.replicas.find(self.place).log.log_start_offset)
         return 0
+
+    async def _begun(self) -> ShareState | int:
+        """Return the stored state with the offset at which the group begins, or the error code for the client.
+
+        An offset that would be another one after a restart is stored: no record between the two may be lost.
+        """
+        partition = self._node.replicas.find(self.place)
+        while (state := self._log.get(self.key)) is not None and state.start == UNKNOWN_START:
+            timestamp = reset_timestamp(self.setting("share.auto.offset.reset"), self._node.clock())
+            found = await self._node.run(partition.offset_for_time, timestamp, self._isolation)
+            if self._log.get(self.key) is not state:  # stored by another call meanwhile
+                continue
+            start = partition.log.readable_end(self._isolation).message_offset if found is None else found.offset
+            if timestamp == EARLIEST:
+                return state._replace(start=start)
+            self._log.write(self.key, Change(partition.leader_epoch, start, 0, ()))
+            error = await self._log.settled([self.key])
+            if error:
+                return error
+        return ErrorCode.INVALID_REQUEST if state is None else state
 
     def setting(self, name: str) -> Any:
         """Return a setting of the group."""
@@ -107,9 +121,13 @@ class SharePartition:
         return at is not None and at < log.readable_end(self._isolation).message_offset
 
     async def fetch(
-        self, member: str, max_bytes: int, max_records: int, batch_size: int, *, is_exact: bool
-    ) -> Fetched:
-        """Acquire records for a member, without waiting for any. Errors are in the result."""
+        self, member: str, max_bytes: int, max_records: int, batch_size: int, *, is_exact: bool,
+        is_open: Callable[[], bool],
+    ) -> Fetched:  # fmt: skip
+        """Acquire records for a member while `is_open` returns True, without waiting for any.
+
+        Errors are in the result.
+        """
         async with self._fetching:
             if self._window is None or max_records <= 0:
                 return Fetched()
@@ -120,7 +138,7 @@ class SharePartition:
             if at is None:
                 return Fetched()
             result = await self._read(at, max_bytes)
-            if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # the log was cut meanwhile
+            if not is_open() or result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # it left, or the log was cut
                 return Fetched()
             if result.error_code or result.records is None or self._window is None:
                 return Fetched(result.error_code)

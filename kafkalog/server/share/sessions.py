@@ -69,6 +69,10 @@ class ShareSessions:
         session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         return session
 
+    def get(self, key: SessionKey) -> ShareSession | None:
+        """Return the member's open session, or None."""
+        return self._sessions.get(key)
+
     def close(self, key: SessionKey) -> ShareSession | None:
         """Remove a session and return it, or None."""
         return self._sessions.pop(key, None)

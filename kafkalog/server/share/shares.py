@@ -97,7 +97,12 @@ class Shares:
     async def fetch(
         self, group_id: str, member: str, places: Sequence[Place], limits: FetchLimits
     ) -> dict[Place, Fetched]:
-        """Acquire records, waiting for some as long as the limits say. Return the partitions' results in order."""
+        """Acquire records, waiting for some as long as the limits say. Return the partitions' results in order.
+
+        Nothing is acquired once the member's session has ended.
+        """
+        key = (group_id, member)
+        session = self.sessions.get(key)
         until_ms = self._node.monotonic_ms() + limits.max_wait_ms
         found: dict[Place, Fetched] = {}
         readable: dict[Place, SharePartition] = {}
@@ -108,16 +113,17 @@ class Shares:
             else:
                 found[place] = Fetched(int(one))
         while True:
-            found |= await self._fetch_now(member, readable, limits)
+            found |= await self._fetch_now(member, readable, limits, lambda: self.sessions.get(key) is session)
             left_ms = until_ms - self._node.monotonic_ms()
-            if left_ms <= 0 or not readable or any(one.error_code or one.rows for one in found.values()):
+            wants_some = min(limits.max_records, limits.max_bytes, left_ms) > 0 and self.sessions.get(key) is session
+            if not wants_some or not readable or any(one.error_code or one.rows for one in found.values()):
                 return found
             waiting = self._node.replicas.waiting
             delay = partial(DelayedShareFetch, left_ms, tuple(readable.values()))
             await waiting.answer(waiting.fetch, delay, [one.place for one in readable.values()])
 
     async def _fetch_now(
-        self, member: str, readable: Mapping[Place, SharePartition], limits: FetchLimits
+        self, member: str, readable: Mapping[Place, SharePartition], limits: FetchLimits, is_open: Callable[[], bool]
     ) -> dict[Place, Fetched]:
         found: dict[Place, Fetched] = {}
         records, size = limits.max_records, limits.max_bytes
@@ -125,7 +131,9 @@ class Shares:
             if records <= 0 or size <= 0:
                 break
             try:
-                found[place] = await one.fetch(member, size, records, limits.batch_size, is_exact=limits.is_exact)
+                found[place] = await one.fetch(
+                    member, size, records, limits.batch_size, is_exact=limits.is_exact, is_open=is_open
+                )
             except (KafkalogError, OSError) as error:
                 found[place] = Fetched(code_of(error))
             records -= found[place].offsets

@@ -14,12 +14,15 @@ _DURATION: Final = re.compile(
 
 
 def reset_timestamp(reset: str, now_ms: int) -> int:
-    """Return the timestamp to look up: `EARLIEST`, `LATEST`, or a time in ms for a duration before now."""
+    """Return the timestamp to look up: `EARLIEST`, `LATEST`, or a time in ms, at least 0, for a duration before now."""
     if reset.lower() == "earliest":
         return EARLIEST
     found = _DURATION.fullmatch(reset)
     if found is None:
         return LATEST
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    past = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    try:
+        past = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:  # before all records
+        return 0
     return max(0, now_ms - past // timedelta(milliseconds=1))

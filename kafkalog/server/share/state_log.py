@@ -98,13 +98,19 @@ class ShareStateLog:
         await self.loaded()
         if self._node.topics.get(SHARE_GROUP_STATE) is None:
             await self._node.topics.ensure_internal(SHARE_GROUP_STATE)
-        is_lost = key in self._unreadable or self._place(key).partition in self._failed
-        return int(ErrorCode.COORDINATOR_NOT_AVAILABLE) if is_lost else 0
+        return 0 if self._is_readable(key) else int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _is_readable(self, key: ShareKey) -> bool:
+        return key not in self._unreadable and self._place(key).partition not in self._failed
 
     def get(self, key: ShareKey) -> ShareState | None:
         """Return the state, None if there is none."""
         found = self._states.get(key)
         return None if found is None else found.state
+
+    def has_lost(self, key: ShareKey) -> bool:
+        """Return True if the log, which has been loaded, was read without a state of this key."""
+        return key not in self._states and self._is_readable(key)
 
     def keys(self, is_wanted: Callable[[ShareKey], bool]) -> list[ShareKey]:
         """Return the keys of the states for which `is_wanted` returns True."""
@@ -183,25 +189,23 @@ class ShareStateLog:
         if self._node.topics.get(SHARE_GROUP_STATE) is None:
             return
         await self.loaded()
-        by_place: dict[TopicPartition, list[ShareKey]] = {}
-        for key in self._states:
-            by_place.setdefault(self._place(key), []).append(key)
-        for place, keys in by_place.items():
+        for place in {self._place(key) for key in self._states}:
             if place.partition in self._failed or any(self._place(key) == place for key in self._unreadable):
                 continue
             try:
-                await self._prune_partition(place, keys)
+                await self._prune_partition(place)
             except (KafkalogError, OSError) as error:
                 _LOG.error("old records of %s cannot be deleted: %s", place, error)
 
-    async def _prune_partition(self, place: TopicPartition, keys: Iterable[ShareKey]) -> None:
+    async def _prune_partition(self, place: TopicPartition) -> None:
         partition = self._node.replicas.find(place)
         now_ms = self._node.clock()
         old_ms = now_ms - self._node.config["share.coordinator.cold.partition.snapshot.interval.ms"]
-        for key in (keys := list(keys)):
+        keys = self.keys(lambda key: self._place(key) == place)
+        for key in keys:
             state, offset, _ = self._states[key]
             if state.written_ms < old_ms and offset + 2 * len(keys) < partition.log.log_end_offset:
                 self._snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms))
-        first = min((self._states[key].offset for key in keys if key in self._states), default=0)
+        first = min((self._states[key].offset for key in keys), default=0)
         if first > partition.log.log_start_offset:
             await self._node.run(partition.delete_records, min(first, partition.log.high_watermark))

@@ -175,7 +175,7 @@ def acquire(
         if left <= 0 or at > window.end:
             break
         if base > at:
-            window = _without_records(window, at, base - 1)
+            window = _moved(_without_records(window, at, base - 1))
         first = max(base, at)
         if last < first:
             continue

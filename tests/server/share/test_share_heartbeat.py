@@ -124,8 +124,16 @@ def test_tombstones_leave_nothing() -> None:
 
 def test_states_that_are_missing() -> None:
     group = initialized(ShareGroup("g"), {T: SharedTopic("t", frozenset({0, 1}))}).group
-    assert missing_states(group, TOPICS) == {T: SharedTopic("t", frozenset({2, 3})), U: TOPICS[U]}
-    assert missing_states(initialized(group, TOPICS).group, TOPICS) == {}
+    lost: set[tuple[UUID, int]] = set()
+
+    def missing(group: ShareGroup) -> dict[UUID, SharedTopic]:
+        return missing_states(group, TOPICS, lambda *place: place in lost)
+
+    assert missing(group) == {T: SharedTopic("t", frozenset({2, 3})), U: TOPICS[U]}
+    full = initialized(group, TOPICS).group
+    assert missing(full) == {}
+    lost.add((T, 1))
+    assert missing(full) == {T: SharedTopic("t", frozenset({1}))}
 
 
 @given(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -97,6 +98,37 @@ async def test_a_restart_keeps_what_is_complete_and_delivers_the_rest_again(tmp_
 
 
 @in_loop
+async def test_a_restart_before_anything_is_complete_does_not_move_the_beginning(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 2)
+        await set_group(node, share_auto_offset_reset="latest")
+        assert await member.acquired() == []
+        assert await offsets(node) == {0: (2, 0), 1: (-1, -1)}
+        await produce(node, 3)
+        assert await member.acquired() == [(2, 4, 1)]
+    async with node_for(tmp_path, **SMALL) as node:
+        await produce(node, 1)
+        assert await Member(node).acquired() == [(2, 5, 1)]
+
+
+@in_loop
+async def test_offsets_that_are_set_while_a_fetch_looks_for_the_beginning_apply(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member, run = await joined(node), node.run
+        await produce(node, 4)
+        key = states.ShareKey("g", node.topics.get("t").id, 0)
+
+        async def meanwhile(function: Any, *args: Any) -> Any:
+            node.run = run
+            assert not await node.shares.initialize({key: 2}, 3)
+            return await run(function, *args)
+
+        node.run = meanwhile
+        assert await member.acquired() == [(2, 3, 1)]
+
+
+@in_loop
 async def test_a_lock_ends_with_its_time_and_a_record_after_its_last_delivery(tmp_path: Path) -> None:
     async with node_for(tmp_path, **SMALL) as node:
         member = await joined(node)
@@ -141,6 +173,34 @@ async def test_records_of_who_is_gone_are_delivered_to_others(tmp_path: Path) ->
         assert (left.error_code, left.member_epoch) == (0, -1)
         one.epoch = 0
         assert await one.acquired() == [(0, 1, 3)]
+
+
+@in_loop
+async def test_a_fetch_that_wants_no_records_is_answered_at_once(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 2)
+        now_ms = iter(range(10**6))  # each look at the clock takes 1 ms
+        node.monotonic_ms = lambda: next(now_ms)
+        assert await member.acquired(max_records=0, max_wait=60_000) == []
+        assert await member.acquired(max_bytes=0, max_wait=60_000) == []
+        assert next(now_ms) < 100, "it does not wait"
+        assert await member.acquired() == [(0, 1, 1)]
+
+
+@in_loop
+async def test_a_waiting_fetch_of_who_is_gone_acquires_nothing(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        one, other = await joined(node, "m"), await joined(node, "n", number=6)
+        waiting = asyncio.create_task(one.acquired(max_wait=60_000))
+        await until_waiting(node)
+        assert one.connection.may_cancel
+        node.shares.disconnected(one.connection.id)
+        await produce(node, 4)
+        assert await waiting == []
+        assert await other.acquired() == [(0, 3, 1)]
+        assert not await other.complete((0, 3, RELEASE))
+        assert not other.connection.may_cancel
 
 
 @in_loop
@@ -201,6 +261,23 @@ async def test_the_state_goes_with_the_topic_and_with_the_group(tmp_path: Path) 
 
 
 @in_loop
+async def test_a_group_begins_again_where_its_states_are_lost(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 2)
+        assert await member.acquired() == [(0, 1, 1)]
+        assert await member.complete((0, 0, ACCEPT)) == 0
+        answer = await call(node, "delete_topics", 6, {
+            "topics": [{"name": SHARE_GROUP_STATE, "topic_id": None}], "timeout": 5000,
+        })  # fmt: skip
+        assert answer.responses[0].error_code == 0
+        assert (await member.fetch())[0].error_code == ErrorCode.INVALID_REQUEST
+        epoch = (await member.beat()).member_epoch
+        assert (await member.beat(epoch, None)).error_code == 0
+        assert await member.acquired() == [(0, 1, 1)]
+
+
+@in_loop
 async def test_offsets_of_an_empty_group_can_be_set(tmp_path: Path) -> None:
     async with node_for(tmp_path, **SMALL) as node:
         member = await joined(node)
@@ -241,6 +318,33 @@ async def test_a_state_is_written_whole_from_time_to_time_and_what_is_old_goes(t
         node.shares.log.write(states.ShareKey("g", node.topics.get("t").id, 1), states.Change(0, -1, 0, ()))
         await node.shares.log.prune()
         assert node.replicas.find(PLACE).log.log_start_offset == 7, "an idle state was stored anew"
+
+
+@in_loop
+async def test_a_state_that_is_stored_while_others_are_pruned_stays(tmp_path: Path) -> None:
+    settings = SMALL | {"share_coordinator_state_topic_num_partitions": 2}
+    keys = [states.ShareKey(f"p{number}", UUID(int=1), 0) for number in range(20)]
+    async with node_for(tmp_path, **settings) as node:
+        log, run = node.shares.log, node.run
+        assert not await log.ready(keys[0])
+        for key in keys[:10] * 2:
+            log.initialize(key, 1, 5)
+
+        async def meanwhile(function: Any, *args: Any) -> Any:
+            if log.get(keys[-1]) is None:
+                for key in keys[10:] + keys[2:10]:
+                    log.initialize(key, 1, 7)
+                log.delete(keys[:2])
+            return await run(function, *args)
+
+        node.run = meanwhile
+        await log.prune()
+        node.run = run
+        assert log.get(keys[-1]) is not None
+        held = log.keys(lambda key: True)
+    async with node_for(tmp_path, **settings) as node:
+        await node.shares.log.loaded()
+        assert set(node.shares.log.keys(lambda key: True)) == set(held) == set(keys[2:])
 
 
 @in_loop
@@ -308,6 +412,37 @@ async def test_who_may_do_what(tmp_path: Path) -> None:
         assert (await clerk.fetch())[0].acquired_records == ((0, 0, 1),)
         answer = await call(node, "alter_share_group_offsets", 0, tree, connection=CLERK)
         assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+@in_loop
+async def test_who_may_not_read_a_topic_completes_nothing_in_it(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL, **BEHIND_ACLS) as node:
+        member = await joined(node)
+        await produce(node, 2)
+        assert await member.acquired() == [(0, 1, 1)]
+        await allow(node, (3, "g", 3))
+        clerk = Member(node)
+        clerk.connection = CLERK
+        assert (await clerk.fetch())[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (await clerk.fetch((0, 1, ACCEPT)))[0].acknowledge_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await clerk.complete((0, 1, ACCEPT)) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        member.epoch = 0
+        assert isinstance(await member.fetch(), dict)
+        assert await member.complete((0, 1, ACCEPT)) == 0
+
+
+@in_loop
+async def test_what_a_member_is_sent_counts_towards_its_clients_limit(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 500)
+        tree = {"entries": [{
+            "entity": [{"entity_type": "user", "entity_name": None}],
+            "ops": [{"key": "consumer_byte_rate", "value": 1.0, "remove": False}],
+        }], "validate_only": False}  # fmt: skip
+        assert (await call(node, "alter_client_quotas", 1, tree)).entries[0].error_code == 0
+        assert await member.acquired() == [(0, 499, 1)]
+        assert member.connection.mute_until_ms > node.monotonic_ms()
 
 
 @in_loop

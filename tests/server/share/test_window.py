@@ -137,6 +137,14 @@ def test_offsets_without_records_are_passed_over() -> None:
     assert acked(taken, (5, 6, ACCEPT), (9, 9, ACCEPT)).window == Window(10, 10)
 
 
+def test_a_gap_as_large_as_the_window_does_not_fill_it() -> None:
+    taken = acquire(EMPTY, "m", 0, [(5000, 5001)], limits(max_locks=200))
+    assert taken.rows == (AcquiredRows(5000, 5001, 1),)
+    assert (taken.window.start, taken.window.end) == (5000, 5002)
+    only_a_gap = acquire(EMPTY, "m", 0, [(300, 300)], limits(0, max_locks=200)).window
+    assert next_offset(only_a_gap, 200) is not None
+
+
 def test_the_logs_start_takes_the_window_along() -> None:
     taken = acquire(EMPTY, "m", 0, [(0, 9)], limits())
     moved = begin_at(taken.window, 4)
@@ -158,6 +166,7 @@ def test_where_a_group_begins() -> None:
     assert [reset_timestamp(name, 10**6) for name in ("earliest", "Latest", "latest")] == [-2, -1, -1]
     assert reset_timestamp("by_duration:PT1M2.5S", 10**6) == 10**6 - 62_500
     assert reset_timestamp("by_duration:P1DT1H", 10**9) == 10**9 - 90_000_000
+    assert [reset_timestamp(f"by_duration:{many}", 10**9) for many in ("P9999999999D", f"PT{'9' * 400}H")] == [0, 0]
     assert reset_timestamp("by_duration:P30000D", 10**9) == 0
 
 
