@@ -1,7 +1,8 @@
 """Moves of partitions between the data directories of a node (KIP-113): a future log is filled, then takes over.
 
     request -> future log -> copy in the background -> hold appends -> copy the rest -> swap
-A future log that a stop or crash left behind is filled further by the next start.
+A future log that a stop or crash left behind is filled further by the next start, or anew if it ends otherwise than the
+current log. It is also filled anew if the current log was cut meanwhile: others may have the offsets of its records.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _SHORT_MS: Final = 1
 
 
 def copy_chunk(current: UnifiedLog, future: UnifiedLog) -> bool:
-    """Copy the next part of a log into its future log; return False if that has all the log had at the call.
+    """Copy the next part of a log into its future log; return False if that has all that the log had at the call.
 
     A future log that reaches beyond the current one, or ends before its start, is cut first.
     """
-    end = current.log_end_offset
+    end, before = current.log_end_offset, future.log_end_offset
     if future.log_end_offset < current.log_start_offset:
         # the log may start inside a batch, which is copied whole
         table = scan(current.read(current.log_start_offset, 1).records.read())
@@ -48,7 +49,31 @@ def copy_chunk(current: UnifiedLog, future: UnifiedLog) -> bool:
         future.append_as_follower(bytearray(data), _ANY_EPOCH)
     future.update_high_watermark(min(current.high_watermark, future.log_end_offset))
     future.maybe_increment_log_start_offset(min(current.log_start_offset, future.high_watermark))
-    return bool(future.log_end_offset < end)
+    return before != future.log_end_offset < end  # the last offsets may have no records
+
+
+def prepare_future(current: UnifiedLog, future: UnifiedLog, cuts: int | None) -> int:
+    """Empty a future log that may have other records than the current one, and return `truncation_count`.
+
+    `cuts` is the count of the last call; None after a start, when the future log's last batch is compared.
+    """
+    count = current.truncation_count_when_idle()
+    if cuts is None and future.log_end_offset > current.log_end_offset:
+        future.truncate_to(current.log_end_offset)
+    if cuts != count if cuts is not None else not _end_alike(current, future):
+        _LOG.info("%s is copied to another directory anew", current.topic_partition)
+        future.truncate_fully_and_start_at(0)
+    return count
+
+
+def _end_alike(current: UnifiedLog, future: UnifiedLog) -> bool:
+    """Return True if the future log has no records, none that the current one still has, or its last batch is there."""
+    end = future.log_end_offset
+    if end <= max(future.log_start_offset, current.log_start_offset):
+        return True
+    copied, given = (one.read(end - 1, 1).records.read() for one in (future, current))
+    batches, others = scan(copied), scan(given)
+    return len(batches) == 0 or (len(others) > 0 and copied[: batches.size(0)] == given[: others.size(0)])
 
 
 class DirMoves(Part):
@@ -57,6 +82,7 @@ class DirMoves(Part):
     def __init__(self, node: Node) -> None:
         self._node = node
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._cuts: dict[TopicPartition, int] = {}  # as `prepare_future` returned them
 
     async def start(self) -> None:
         """Go on with the moves that were in progress when the node stopped."""
@@ -109,6 +135,7 @@ class DirMoves(Part):
         await self._node.run(self._node.store.delete, key, is_future=True)
 
     def _begin(self, key: TopicPartition) -> None:
+        self._cuts.pop(key, None)
         task = asyncio.get_running_loop().create_task(self._run(key))
         self._tasks[key] = task
         task.add_done_callback(lambda done: self._tasks.pop(key, None) if self._tasks.get(key) is done else None)
@@ -128,8 +155,10 @@ class DirMoves(Part):
         log, future = store.get(key), store.get(key, is_future=True)
         if log is None or future is None:  # deleted meanwhile
             return True
+        cuts = self._cuts[key] = await node.run(prepare_future, log, future, self._cuts.get(key))
         while await node.run(copy_chunk, log, future):
-            pass
+            if log.truncation_count != cuts:
+                return False
         await node.run(future.flush)
         if node.quorum.is_handing_over:  # it holds the appends itself
             await asyncio.sleep(_RETRY_MS / 1000)
@@ -138,14 +167,19 @@ class DirMoves(Part):
         try:
             while node.replicas.is_appending:
                 await asyncio.sleep(_SHORT_MS / 1000)
-            while future.log_end_offset != log.log_end_offset:
-                copy_chunk(log, future)
-            store.replace_with_future(key)
+            while copy_chunk(log, future):
+                pass
+            is_over = log.truncation_count == cuts
+            if is_over:
+                store.replace_with_future(key)
         except IllegalState as error:  # another thread appended: the rest is copied next
             _LOG.debug("%s is not swapped yet: %s", key, error)
-            return False
+            is_over = False
         finally:
             node.replicas.release_writes()
+        if not is_over:
+            await asyncio.sleep(_RETRY_MS / 1000)
+            return False
         node.replicas.moved(key)
         return True
 

@@ -37,6 +37,7 @@ QUOTA = {
     "entity": [{"entity_type": "user", "entity_name": "a"}],
     "ops": [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}],
 }  # fmt: skip
+FEATURE = {"feature": "share.version", "max_version_level": 1, "upgrade_type": 2}
 CONFIG = {"resource_type": TOPIC, "resource_name": "t", "configs": [{"name": "flush.ms", "value": "7"}]}
 
 
@@ -78,6 +79,7 @@ async def test_every_call_of_administrators_is_answered_by_every_node(tmp_path: 
             ("create_acls", 3, {"creations": [ACL]}),
             ("delete_acls", 3, {"filters": [ACL_FILTER]}),
             ("alter_user_scram_credentials", 0, {"deletions": [], "upsertions": [SCRAM]}),
+            ("update_features", 1, {"feature_updates": [FEATURE], "timeout": 10_000, "validate_only": False}),
         ]  # fmt: skip
         for name, version, tree in calls:
             assert {code for code, _ in codes(await call(second, name, version, tree))} == {0}, name
@@ -88,6 +90,7 @@ async def test_every_call_of_administrators_is_answered_by_every_node(tmp_path: 
         assert list(state.users) == ["b"] and not state.acls and len(state.quotas) == 1
         await until(lambda: [one.topics.own_settings("t") for one in nodes.values()].count(
             first.topics.own_settings("t")) == 3)  # fmt: skip
+        await until(lambda: {one.features.level("share.version") for one in nodes.values()} == {1})
         gone = {"topics": [{"name": "t", "topic_id": None}], "timeout": 10_000}
         assert codes(await call(third, "delete_topics", 6, gone)) == [(0, None)]
         assert first.topics.get("t") is None
