@@ -125,6 +125,23 @@ async def test_the_leader_checks_what_the_client_may_do(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_the_node_that_forwarded_a_call_holds_the_client_back_as_long_as_the_leader_says(tmp_path: Path) -> None:
+    quota = {
+        "entity": [{"entity_type": "user", "entity_name": "ann"}],
+        "ops": [{"key": "controller_mutation_rate", "value": 0.01, "remove": False}],
+    }
+    async with set_of_three(tmp_path) as servers:
+        second = (await led_by_first(servers))[2]
+        done = await call(second, "alter_client_quotas", 1, {"entries": [quota], "validate_only": False})
+        assert codes(done) == [(0, None)]
+        ann = connection_for("User:ann")
+        topic = {**new_topic("t"), "num_partitions": 3}
+        made = await call(second, "create_topics", 7, creation(topic), connection=ann)
+        assert [one.error_code for one in made.topics] == [0] and made.throttle_time
+        assert ann.mute_until_ms > second.monotonic_ms()
+
+
+@in_loop
 async def test_without_a_leader_and_for_keys_that_must_not_travel_clients_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
