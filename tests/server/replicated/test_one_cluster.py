@@ -142,6 +142,26 @@ async def test_the_node_that_forwarded_a_call_holds_the_client_back_as_long_as_t
 
 
 @in_loop
+async def test_a_forwarded_call_is_charged_to_the_client_and_not_to_the_node(tmp_path: Path) -> None:
+    """Else one client's calls would hold back those of all clients of that node."""
+    quota = {
+        "entity": [{"entity_type": "user", "entity_name": None}],
+        "ops": [{"key": "request_percentage", "value": 1e-9, "remove": False}],
+    }
+    async with set_of_three(tmp_path) as servers:
+        first = (await led_by_first(servers))[1]
+        done = await call(first, "alter_client_quotas", 1, {"entries": [quota], "validate_only": False})
+        assert codes(done) == [(0, None)]
+        frame = bytes(request_bytes("create_topics", 7, creation(new_topic("t"))))
+        envelope = {"request_data": frame, "request_principal": b"User:ann", "client_host_address": b"127.0.0.1"}
+        link = connection_for("User:node")
+        answer = await call(first, "envelope", 0, envelope, connection=link)
+        assert answer.error_code == 0
+        assert any(answer.response_data[5:9])  # the client's throttle time
+        assert link.mute_until_ms == 0
+
+
+@in_loop
 async def test_without_a_leader_and_for_keys_that_must_not_travel_clients_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
