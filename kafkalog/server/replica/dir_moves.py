@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.scan import scan
-from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, OffsetOutOfRange
 from kafkalog.manager.placement import find_directory
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.node.parts import Part
@@ -142,12 +142,20 @@ class DirMoves(Part):
 
     async def _run(self, key: TopicPartition) -> None:
         try:
-            while not await self._step(key):
+            while not await self._try_step(key):
                 pass
         except KafkalogError as error:
             _LOG.error("the move of %s to another directory is given up: %s", key, error)
         except Exception:
             _LOG.exception("the move of %s to another directory is given up", key)
+
+    async def _try_step(self, key: TopicPartition) -> bool:
+        try:
+            return await self._step(key)
+        except OffsetOutOfRange as error:  # a delete moved the log's start while its beginning was read
+            _LOG.debug("%s is copied on from its new start: %s", key, error)
+            await asyncio.sleep(_RETRY_MS / 1000)
+            return False
 
     async def _step(self, key: TopicPartition) -> bool:
         """Copy what there is, then swap the logs; return True if the move is over."""

@@ -110,3 +110,32 @@ def test_a_log_that_is_cut_while_it_moves_is_copied_anew(tmp_path: Path, monkeyp
             assert content(log_of(node)) == expected
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_log_whose_beginning_is_deleted_during_a_copy_moves_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    copy_chunk, deletes = dir_moves.copy_chunk, [1]
+
+    def copy_after_delete(log: UnifiedLog, future: UnifiedLog) -> bool:
+        if deletes:
+            deletes.pop()
+            log.maybe_increment_log_start_offset(2)
+            log.read(0, 1)  # what the copy would have read just before
+        return copy_chunk(log, future)
+
+    monkeypatch.setattr(dir_moves, "copy_chunk", copy_after_delete)
+
+    async def run() -> None:
+        async with node_for(a, b) as node:
+            await node.topics.create("t", 1)
+            for _ in range(4):
+                await produce(node, 1)
+            target = b if log_of(node).path.startswith(str(a)) else a
+            assert await alter(node, (target, "t", [0])) == {("t", 0): 0}
+            while node.store.future_logs:
+                await asyncio.sleep(0.01)
+            assert (log_of(node).log_start_offset, log_of(node).log_end_offset) == (2, 4)
+
+    asyncio.run(asyncio.wait_for(run(), 20))
