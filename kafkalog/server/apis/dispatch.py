@@ -192,7 +192,7 @@ def _run_measured(
 def _throttled(node: Node, context: RequestContext, answer: Answer, busy: float) -> Answer:
     """Charge the request to its quotas and return the answer with the resulting throttle time."""
     throttle_ms = context.throttle_ms
-    if context.api_key not in UNTHROTTLED:
+    if context.api_key not in UNTHROTTLED and not context.is_between_nodes:
         throttle_ms = max(throttle_ms, node.quotas.record_request(context, busy * 1000))
     if not throttle_ms:
         return answer

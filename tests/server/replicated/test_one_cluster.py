@@ -162,6 +162,28 @@ async def test_a_forwarded_call_is_charged_to_the_client_and_not_to_the_node(tmp
 
 
 @in_loop
+async def test_no_quota_holds_back_a_follower(tmp_path: Path) -> None:
+    quota = {
+        "entity": [{"entity_type": "user", "entity_name": None}],
+        "ops": [{"key": "request_percentage", "value": 1e-9, "remove": False}],
+    }
+    fetch = {
+        "max_wait": 0, "min_bytes": 0, "max_bytes": 100, "isolation_level": 0, "session_id": 0, "session_epoch": -1,
+        "topics": [], "forgotten_topics_data": [], "rack_id": "",
+    }  # fmt: skip
+    async with set_of_three(tmp_path, **{"authorizer.class.name": "x", "super.users": "User:ANONYMOUS"}) as servers:
+        first = (await led_by_first(servers))[1]
+        done = await call(first, "alter_client_quotas", 1, {"entries": [quota], "validate_only": False})
+        assert codes(done) == [(0, None)]
+        for replica_id, principal, is_muted in (
+            (2, "User:ANONYMOUS", False), (2, "User:ann", True), (-1, "User:ANONYMOUS", True),
+        ):  # fmt: skip
+            link = connection_for(principal)
+            await call(first, "fetch", 12, {**fetch, "replica_id": replica_id}, connection=link)
+            assert bool(link.mute_until_ms) == is_muted, (replica_id, principal)
+
+
+@in_loop
 async def test_without_a_leader_and_for_keys_that_must_not_travel_clients_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
