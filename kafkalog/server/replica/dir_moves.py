@@ -66,6 +66,13 @@ def prepare_future(current: UnifiedLog, future: UnifiedLog, cuts: int | None) ->
     return count
 
 
+def take_epoch(current: UnifiedLog, future: UnifiedLog) -> None:
+    """Begin the current log's newest epoch in the future log if they end alike: it may have begun without records."""
+    state = current.state
+    if state.log_end_offset == future.log_end_offset:
+        future.begin_epoch(state.leader_epoch)
+
+
 def _end_alike(current: UnifiedLog, future: UnifiedLog) -> bool:
     """Return True if the future log has no records, none that the current one still has, or its last batch is there."""
     end = future.log_end_offset
@@ -179,6 +186,7 @@ class DirMoves(Part):
                 pass
             is_over = log.truncation_count == cuts
             if is_over:
+                take_epoch(log, future)
                 store.replace_with_future(key)
         except IllegalState as error:  # another thread appended: the rest is copied next
             _LOG.debug("%s is not swapped yet: %s", key, error)

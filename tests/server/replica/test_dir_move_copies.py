@@ -139,3 +139,24 @@ def test_a_log_whose_beginning_is_deleted_during_a_copy_moves_all_the_same(
             assert (log_of(node).log_start_offset, log_of(node).log_end_offset) == (2, 4)
 
     asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_an_epoch_that_began_without_records_moves_along(tmp_path: Path) -> None:
+    """A node that forgot it could vote for one that lacks records acknowledged in that epoch."""
+    a, b = tmp_path / "a", tmp_path / "b"
+
+    async def run() -> None:
+        async with node_for(a, b) as node:
+            await node.topics.create("t", 1)
+            await produce(node, 1)
+            log_of(node).begin_epoch(7)
+            epochs = log_of(node).leader_epochs
+            target = b if log_of(node).path.startswith(str(a)) else a
+            assert await alter(node, (target, "t", [0])) == {("t", 0): 0}
+            while node.store.future_logs:
+                await asyncio.sleep(0.01)
+            assert log_of(node).path.startswith(str(target))
+            assert log_of(node).leader_epochs == epochs
+            assert log_of(node).state.leader_epoch == 7
+
+    asyncio.run(asyncio.wait_for(run(), 20))
