@@ -175,7 +175,8 @@ class DirMoves(Part):
             if log.truncation_count != cuts:
                 return False
         await node.run(future.flush)
-        if node.quorum.is_handing_over:  # it holds the appends itself
+        waits_for_records = log.data_end_offset <= future.log_end_offset < log.log_end_offset
+        if waits_for_records or node.quorum.is_handing_over:  # a handover holds the appends itself
             await asyncio.sleep(_RETRY_MS / 1000)
             return False
         node.replicas.hold_writes()
