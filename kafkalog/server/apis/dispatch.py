@@ -17,7 +17,7 @@ from kafkalog.server.requests.context import CLOSE, Answer, Close, Connection, R
 from kafkalog.server.requests.refusals import call_name
 from kafkalog.server.wire.header import RequestHeader, read_header
 from kafkalog.server.wire.ranges import Pieces
-from kafkalog.server.wire.versions import ALONE, API_VERSIONS, APIS, FETCH, PRODUCE, Api
+from kafkalog.server.wire.versions import ALONE, API_VERSIONS, APIS, FETCH, OF_A_SET, PRODUCE, Api
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 BEFORE_AUTHENTICATION: Final = frozenset({17, API_VERSIONS, 36})
 """SaslHandshake, ApiVersions, SaslAuthenticate: the only calls allowed before authentication."""
+
+UNTHROTTLED: Final = BEFORE_AUTHENTICATION | OF_A_SET
+"""Calls that are charged to no quota: also those between nodes, of which a forwarded one is charged to its client."""
 
 LARGE_BYTES: Final = 1 << 15
 """A thread parses longer requests, one at a time, to keep the loop free; not Produce, whose bytes are records."""
@@ -189,7 +192,7 @@ def _run_measured(
 def _throttled(node: Node, context: RequestContext, answer: Answer, busy: float) -> Answer:
     """Charge the request to its quotas and return the answer with the resulting throttle time."""
     throttle_ms = context.throttle_ms
-    if context.api_key not in BEFORE_AUTHENTICATION:
+    if context.api_key not in UNTHROTTLED and not context.is_between_nodes:
         throttle_ms = max(throttle_ms, node.quotas.record_request(context, busy * 1000))
     if not throttle_ms:
         return answer

@@ -176,6 +176,7 @@ def _forgotten(version: int, request: _Request) -> list[Key]:
 def _params(node: Node, context: RequestContext, request: _Request, replica_id: int) -> FetchParams:
     max_bytes = min(request.max_bytes, node.config["fetch.max.bytes"])
     if replica_id >= 0:
+        context.is_between_nodes = node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
         copies = node.quorum.copy_grant.is_granted_to(replica_id)
         min_bytes = min(request.min_bytes, max_bytes)
         return FetchParams(request.max_wait, min_bytes, max_bytes, "log_end", replica_id, copies)

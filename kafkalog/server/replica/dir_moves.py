@@ -1,7 +1,8 @@
 """Moves of partitions between the data directories of a node (KIP-113): a future log is filled, then takes over.
 
     request -> future log -> copy in the background -> hold appends -> copy the rest -> swap
-A future log that a stop or crash left behind is filled further by the next start.
+A future log that a stop or crash left behind is filled further by the next start, or anew if it ends otherwise than the
+current log. It is also filled anew if the current log was cut meanwhile: others may have the offsets of its records.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.scan import scan
-from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, OffsetOutOfRange
 from kafkalog.manager.placement import find_directory
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.node.parts import Part
@@ -30,11 +31,11 @@ _SHORT_MS: Final = 1
 
 
 def copy_chunk(current: UnifiedLog, future: UnifiedLog) -> bool:
-    """Copy the next part of a log into its future log; return False if that has all the log had at the call.
+    """Copy the next part of a log into its future log; return False if that has all that the log had at the call.
 
     A future log that reaches beyond the current one, or ends before its start, is cut first.
     """
-    end = current.log_end_offset
+    end, before = current.log_end_offset, future.log_end_offset
     if future.log_end_offset < current.log_start_offset:
         # the log may start inside a batch, which is copied whole
         table = scan(current.read(current.log_start_offset, 1).records.read())
@@ -48,7 +49,38 @@ def copy_chunk(current: UnifiedLog, future: UnifiedLog) -> bool:
         future.append_as_follower(bytearray(data), _ANY_EPOCH)
     future.update_high_watermark(min(current.high_watermark, future.log_end_offset))
     future.maybe_increment_log_start_offset(min(current.log_start_offset, future.high_watermark))
-    return bool(future.log_end_offset < end)
+    return before != future.log_end_offset < end  # the last offsets may have no records
+
+
+def prepare_future(current: UnifiedLog, future: UnifiedLog, cuts: int | None) -> int:
+    """Empty a future log that may have other records than the current one, and return `truncation_count`.
+
+    `cuts` is the count of the last call; None after a start, when the future log's last batch is compared.
+    """
+    count = current.truncation_count_when_idle()
+    if cuts is None and future.log_end_offset > current.log_end_offset:
+        future.truncate_to(current.log_end_offset)
+    if cuts != count if cuts is not None else not _end_alike(current, future):
+        _LOG.info("%s is copied to another directory anew", current.topic_partition)
+        future.truncate_fully_and_start_at(0)
+    return count
+
+
+def take_epoch(current: UnifiedLog, future: UnifiedLog) -> None:
+    """Begin the current log's newest epoch in the future log if they end alike: it may have begun without records."""
+    state = current.state
+    if state.log_end_offset == future.log_end_offset:
+        future.begin_epoch(state.leader_epoch)
+
+
+def _end_alike(current: UnifiedLog, future: UnifiedLog) -> bool:
+    """Return True if the future log has no records, none that the current one still has, or its last batch is there."""
+    end = future.log_end_offset
+    if end <= max(future.log_start_offset, current.log_start_offset):
+        return True
+    copied, given = (one.read(end - 1, 1).records.read() for one in (future, current))
+    batches, others = scan(copied), scan(given)
+    return len(batches) == 0 or (len(others) > 0 and copied[: batches.size(0)] == given[: others.size(0)])
 
 
 class DirMoves(Part):
@@ -57,6 +89,7 @@ class DirMoves(Part):
     def __init__(self, node: Node) -> None:
         self._node = node
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._cuts: dict[TopicPartition, int] = {}  # as `prepare_future` returned them
 
     async def start(self) -> None:
         """Go on with the moves that were in progress when the node stopped."""
@@ -109,18 +142,27 @@ class DirMoves(Part):
         await self._node.run(self._node.store.delete, key, is_future=True)
 
     def _begin(self, key: TopicPartition) -> None:
+        self._cuts.pop(key, None)
         task = asyncio.get_running_loop().create_task(self._run(key))
         self._tasks[key] = task
         task.add_done_callback(lambda done: self._tasks.pop(key, None) if self._tasks.get(key) is done else None)
 
     async def _run(self, key: TopicPartition) -> None:
         try:
-            while not await self._step(key):
+            while not await self._try_step(key):
                 pass
         except KafkalogError as error:
             _LOG.error("the move of %s to another directory is given up: %s", key, error)
         except Exception:
             _LOG.exception("the move of %s to another directory is given up", key)
+
+    async def _try_step(self, key: TopicPartition) -> bool:
+        try:
+            return await self._step(key)
+        except OffsetOutOfRange as error:  # a delete moved the log's start while its beginning was read
+            _LOG.debug("%s is copied on from its new start: %s", key, error)
+            await asyncio.sleep(_RETRY_MS / 1000)
+            return False
 
     async def _step(self, key: TopicPartition) -> bool:
         """Copy what there is, then swap the logs; return True if the move is over."""
@@ -128,24 +170,33 @@ class DirMoves(Part):
         log, future = store.get(key), store.get(key, is_future=True)
         if log is None or future is None:  # deleted meanwhile
             return True
+        cuts = self._cuts[key] = await node.run(prepare_future, log, future, self._cuts.get(key))
         while await node.run(copy_chunk, log, future):
-            pass
+            if log.truncation_count != cuts:
+                return False
         await node.run(future.flush)
-        if node.quorum.is_handing_over:  # it holds the appends itself
+        waits_for_records = log.data_end_offset <= future.log_end_offset < log.log_end_offset
+        if waits_for_records or node.quorum.is_handing_over:  # a handover holds the appends itself
             await asyncio.sleep(_RETRY_MS / 1000)
             return False
         node.replicas.hold_writes()
         try:
             while node.replicas.is_appending:
                 await asyncio.sleep(_SHORT_MS / 1000)
-            while future.log_end_offset != log.log_end_offset:
-                copy_chunk(log, future)
-            store.replace_with_future(key)
+            while copy_chunk(log, future):
+                pass
+            is_over = log.truncation_count == cuts
+            if is_over:
+                take_epoch(log, future)
+                store.replace_with_future(key)
         except IllegalState as error:  # another thread appended: the rest is copied next
             _LOG.debug("%s is not swapped yet: %s", key, error)
-            return False
+            is_over = False
         finally:
             node.replicas.release_writes()
+        if not is_over:
+            await asyncio.sleep(_RETRY_MS / 1000)
+            return False
         node.replicas.moved(key)
         return True
 

@@ -80,6 +80,7 @@ class RequestContext:
     connection: Connection
     size_bytes: int
     throttle_ms: int = 0  # set by quotas: sent to the client, and the connection is muted for that long
+    is_between_nodes: bool = False  # no quota counts it
 
     @property
     def principal(self) -> str:

@@ -16,7 +16,7 @@ from kafkalog.server.client.cluster import METADATA, metadata_request
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum.file import NO_NODE
 from kafkalog.server.quorum.watch import ANSWER_SECONDS
-from kafkalog.server.wire.versions import ALTER_USER_SCRAM_CREDENTIALS, ENVELOPE
+from kafkalog.server.wire.versions import ALTER_USER_SCRAM_CREDENTIALS, APIS, ENVELOPE
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -55,12 +55,25 @@ async def _ask_to_create(node: Node, leader: int, names: Sequence[str]) -> None:
 async def forward(node: Node, context: RequestContext, frame: bytearray) -> Pieces | None:
     """Return the leader's response to a client's request (Envelope, KIP-590); None if it has not answered.
 
-    The leader checks what the client may do, by the principal and address that it has here.
+    The leader checks what the client may do, by the principal and address that it has here. It also says how long the
+    client is throttled, and this node reads nothing from it for that time.
     """
     leader = _leader_of(node)
     if leader is None or not _may_send(node, context, leader):
         return None
-    return await asyncio.get_running_loop().create_task(_forward(node, leader, context, frame))
+    data = await asyncio.get_running_loop().create_task(_forward(node, leader, context, frame))
+    if data is None:
+        return None
+    context.throttle_ms = _throttle_ms(context, data)
+    if context.throttle_ms > 0:
+        context.connection.mute_until_ms = node.monotonic_ms() + context.throttle_ms
+    return [data]
+
+
+def _throttle_ms(context: RequestContext, data: bytes) -> int:
+    """Return the throttle time of a response, which is the first field of all that are forwarded."""
+    head = 5 if APIS[context.api_key].is_flexible(context.api_version) else 4  # correlation id, tags
+    return int.from_bytes(data[head : head + 4], "big", signed=True)
 
 
 def _may_send(node: Node, context: RequestContext, leader: int) -> bool:
@@ -70,7 +83,7 @@ def _may_send(node: Node, context: RequestContext, leader: int) -> bool:
     return node.quorum.forwards.is_private(leader) or not context.connection.is_private
 
 
-async def _forward(node: Node, leader: int, context: RequestContext, frame: bytearray) -> Pieces | None:
+async def _forward(node: Node, leader: int, context: RequestContext, frame: bytearray) -> bytes | None:
     envelope = {
         "request_data": bytes(frame),
         "request_principal": context.principal.encode(),
@@ -84,4 +97,4 @@ async def _forward(node: Node, leader: int, context: RequestContext, frame: byte
     if answer.error_code != ErrorCode.NONE or answer.response_data is None:
         _LOG.info("node %d did not take a request for a client: error %d", leader, answer.error_code)
         return None
-    return [bytes(answer.response_data)]
+    return bytes(answer.response_data)

@@ -37,6 +37,7 @@ QUOTA = {
     "entity": [{"entity_type": "user", "entity_name": "a"}],
     "ops": [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}],
 }  # fmt: skip
+FEATURE = {"feature": "share.version", "max_version_level": 1, "upgrade_type": 2}
 CONFIG = {"resource_type": TOPIC, "resource_name": "t", "configs": [{"name": "flush.ms", "value": "7"}]}
 
 
@@ -78,6 +79,7 @@ async def test_every_call_of_administrators_is_answered_by_every_node(tmp_path: 
             ("create_acls", 3, {"creations": [ACL]}),
             ("delete_acls", 3, {"filters": [ACL_FILTER]}),
             ("alter_user_scram_credentials", 0, {"deletions": [], "upsertions": [SCRAM]}),
+            ("update_features", 1, {"feature_updates": [FEATURE], "timeout": 10_000, "validate_only": False}),
         ]  # fmt: skip
         for name, version, tree in calls:
             assert {code for code, _ in codes(await call(second, name, version, tree))} == {0}, name
@@ -92,6 +94,7 @@ async def test_every_call_of_administrators_is_answered_by_every_node(tmp_path: 
         assert list(state.users) == ["b"] and not state.acls and len(state.quotas) == 1
         await until(lambda: [one.topics.own_settings("t") for one in nodes.values()].count(
             first.topics.own_settings("t")) == 3)  # fmt: skip
+        await until(lambda: {one.features.level("share.version") for one in nodes.values()} == {1})
         gone = {"topics": [{"name": "t", "topic_id": None}], "timeout": 10_000}
         assert codes(await call(third, "delete_topics", 6, gone)) == [(0, None)]
         assert first.topics.get("t") is None
@@ -123,6 +126,65 @@ async def test_the_leader_checks_what_the_client_may_do(tmp_path: Path) -> None:
             answer = await call(first, "envelope", 0, {**envelope, "request_data": wrong})
             assert (answer.error_code, answer.response_data) == (ErrorCode.INVALID_REQUEST, None)
         assert first.topics.get("u") is None
+
+
+@in_loop
+async def test_the_node_that_forwarded_a_call_holds_the_client_back_as_long_as_the_leader_says(tmp_path: Path) -> None:
+    quota = {
+        "entity": [{"entity_type": "user", "entity_name": "ann"}],
+        "ops": [{"key": "controller_mutation_rate", "value": 0.01, "remove": False}],
+    }
+    async with set_of_three(tmp_path) as servers:
+        second = (await led_by_first(servers))[2]
+        done = await call(second, "alter_client_quotas", 1, {"entries": [quota], "validate_only": False})
+        assert codes(done) == [(0, None)]
+        ann = connection_for("User:ann")
+        topic = {**new_topic("t"), "num_partitions": 3}
+        made = await call(second, "create_topics", 7, creation(topic), connection=ann)
+        assert [one.error_code for one in made.topics] == [0] and made.throttle_time
+        assert ann.mute_until_ms > second.monotonic_ms()
+
+
+@in_loop
+async def test_a_forwarded_call_is_charged_to_the_client_and_not_to_the_node(tmp_path: Path) -> None:
+    """Else one client's calls would hold back those of all clients of that node."""
+    quota = {
+        "entity": [{"entity_type": "user", "entity_name": None}],
+        "ops": [{"key": "request_percentage", "value": 1e-9, "remove": False}],
+    }
+    async with set_of_three(tmp_path) as servers:
+        first = (await led_by_first(servers))[1]
+        done = await call(first, "alter_client_quotas", 1, {"entries": [quota], "validate_only": False})
+        assert codes(done) == [(0, None)]
+        frame = bytes(request_bytes("create_topics", 7, creation(new_topic("t"))))
+        envelope = {"request_data": frame, "request_principal": b"User:ann", "client_host_address": b"127.0.0.1"}
+        link = connection_for("User:node")
+        answer = await call(first, "envelope", 0, envelope, connection=link)
+        assert answer.error_code == 0
+        assert any(answer.response_data[5:9])  # the client's throttle time
+        assert link.mute_until_ms == 0
+
+
+@in_loop
+async def test_no_quota_holds_back_a_follower(tmp_path: Path) -> None:
+    quota = {
+        "entity": [{"entity_type": "user", "entity_name": None}],
+        "ops": [{"key": "request_percentage", "value": 1e-9, "remove": False}],
+    }
+    fetch = {
+        "max_wait": 0, "min_bytes": 0, "max_bytes": 100, "isolation_level": 0, "session_id": 0, "session_epoch": -1,
+        "topics": [], "forgotten_topics_data": [], "rack_id": "",
+    }  # fmt: skip
+    async with set_of_three(tmp_path, **{"authorizer.class.name": "x", "super.users": "User:ANONYMOUS"}) as servers:
+        first = (await led_by_first(servers))[1]
+        done = await call(first, "alter_client_quotas", 1, {"entries": [quota], "validate_only": False})
+        assert codes(done) == [(0, None)]
+        for replica_id, principal, is_muted in (
+            (2, "User:ANONYMOUS", False), (2, "User:ann", True), (-1, "User:ANONYMOUS", True),
+        ):  # fmt: skip
+            link = connection_for(principal)
+            await call(first, "fetch", 12, {**fetch, "replica_id": replica_id}, connection=link)
+            assert bool(link.mute_until_ms) == is_muted, (replica_id, principal)
 
 
 @in_loop
