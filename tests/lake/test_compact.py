@@ -115,6 +115,27 @@ def test_a_commit_that_the_store_repeats_costs_no_file(
     assert lake.read().to_pylist() == before and compact_table(lake.target) == []
 
 
+def test_a_load_goes_on_after_the_snapshots_before_a_compaction_are_gone(tmp_path: Path, lake: Lake) -> None:
+    """A load that passed over the compaction needs what came before it no more."""
+    data, loaded = tmp_path / "data", tmp_path / "loaded"
+    synced(data, lake, 2)
+    load_table(lake.target, loaded, "back")
+    compact_table(lake.target)
+    assert load_table(lake.target, loaded, "back") == []
+    write(data, {0: 5}, first=50)
+    sync_topic(data, "orders", lake.target)
+    if lake.format == "iceberg":
+        for one in lake.loaded().snapshots()[:-2]:
+            lake.loaded().maintenance.expire_snapshots().by_id(one.snapshot_id).commit()
+    else:
+        lake.loaded().create_checkpoint()
+        *old, _ = sorted((lake.directory / "orders" / "_delta_log").glob("*.json"))
+        for path in old:
+            path.unlink()
+    (again,) = load_table(lake.target, loaded, "back")
+    assert (again.records, again.is_whole) == (5, True)
+
+
 def test_an_upserted_table(tmp_path: Path, lake: Lake) -> None:
     data = tmp_path / "data"
     with kafkalog.open_dirs(data, "a") as dirs:
