@@ -69,8 +69,8 @@ class BackupTarget:
         if differing:
             raise IllegalState(
                 f"a copy of topic {differing[0]} was not completed, or a backup was created since", path=self._staging,
-                hint="copy that topic too; or, while no other copy runs, remove this directory, and the copy begins with "
-                "the newest backup",
+                hint="copy that topic too; or, while no other copy runs, remove this directory, and it begins with the "
+                "newest backup",
             )  # fmt: skip
 
     def _newest(self) -> Manifest | None:
