@@ -20,10 +20,11 @@ from kafkalog.backup.manifest import Manifest
 from kafkalog.backup.restore import restore_backup
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.copy.directory_target import DirectoryTarget, topics_in
-from kafkalog.copy.facts import TargetTopic
+from kafkalog.copy.facts import INTERNAL, TargetTopic
 from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
-from kafkalog.errors import IllegalArgument
+from kafkalog.dirs.open import open_dirs
+from kafkalog.errors import IllegalArgument, IllegalState
 from kafkalog.server.groups.stored import whole_offsets
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, make_directories
@@ -44,11 +45,33 @@ class BackupTarget:
         self.traits = self._directory.traits._replace(name=path)
 
     async def existing(self, names: Sequence[str]) -> dict[str, TargetTopic]:
-        """Return those of the topics that the copy in progress, or else the newest backup, has; nothing is written."""
-        if os.path.isdir(self._staging):
-            return await self._directory.existing(names)
+        """Return those of the topics that the copy in progress, or else the newest backup, has; nothing is written.
+
+        IllegalState if the copy in progress was one of other topics.
+        """
         newest = self._newest()
-        return {} if newest is None else topics_in(os.path.join(self._path, newest.id, "dir0"), names)
+        last = None if newest is None else os.path.join(self._path, newest.id, "dir0")
+        if os.path.isdir(self._staging):
+            self._check_others(names, last)
+            return await self._directory.existing(names)
+        return {} if last is None else topics_in(last, names)
+
+    def _check_others(self, names: Sequence[str], last: str | None) -> None:
+        """Raise IllegalState if a topic but `names` in the copy in progress is not as in the newest backup, `last`."""
+        places = [self._staging] if last is None else [self._staging, last]
+        ends: list[dict[str, object]] = []
+        for place in places:
+            with open_dirs(place) as dirs:
+                others = dirs.topics.keys() - INTERNAL - set(names)
+            ends.append({name: topic.ends for name, topic in topics_in(place, sorted(others)).items()})
+        before = ends[1] if last is not None else {}
+        differing = sorted(name for name in ends[0].keys() | before.keys() if ends[0].get(name) != before.get(name))
+        if differing:
+            raise IllegalState(
+                f"a copy of topic {differing[0]} was not completed, or a backup was created since", path=self._staging,
+                hint="copy that topic too; or, while no other copy runs, remove this directory, and it begins with the "
+                "newest backup",
+            )  # fmt: skip
 
     def _newest(self) -> Manifest | None:
         """Return the manifest of the newest backup; IllegalArgument if the directory is none of backups."""

@@ -17,7 +17,7 @@ from kafkalog.copy.mapping import OffsetMap
 from kafkalog.copy.marker import GROUP, Marker, parse_marker
 from kafkalog.copy.report import CopiedPartition, NotKept
 from kafkalog.copy.targets import Copied, PartitionJob
-from kafkalog.errors import IllegalArgument, IllegalState, TopicExists
+from kafkalog.errors import IllegalArgument, IllegalState, OffsetOutOfRange, TopicExists
 from kafkalog.types import LATEST_TIMESTAMP
 
 MARKER_BYTES: Final = 32 << 20
@@ -37,6 +37,7 @@ class PartitionCopy:
         self._records = 0
         self._size = 0
         self._unmarked = 0
+        self._reached: int | None = None
 
     async def run(self) -> Copied:
         """Copy the records that the target lacks. Errors as for `Target.copy`; everything acknowledged is kept."""
@@ -49,6 +50,11 @@ class PartitionCopy:
         sender = PartitionProducer(self._client, self._key, producer, end)
         try:
             stop = await self._send_rest(sender, marker, offsets, written)
+        except OffsetOutOfRange:  # the source deleted what comes next: no later run finds where the old marker points
+            if self._reached is not None:
+                await sender.flush()
+                await self._mark(marker, sender, self._reached, offsets)
+            raise
         finally:
             await sender.close()
         offsets.close(stop)
@@ -207,6 +213,7 @@ class PartitionCopy:
                     self._check_kept(offsets, batch)
                     await self._send(sender, batch, marker, offsets)
                 reached = batch.next_offset
+                self._reached = None if written else reached
         if written:
             raise self._differs(marker)
         await sender.flush()

@@ -58,6 +58,7 @@ class PartitionProducer:
         self._key = key
         self._waiting: list[PlainBatch] = []
         self._sending: asyncio.Task[None] | None = None
+        self._is_known = False  # True once a batch was acknowledged
 
     async def send(self, batch: PlainBatch) -> bool:
         """Queue a batch; return True if batches before it were acknowledged meanwhile. Errors as for `flush`."""
@@ -103,9 +104,12 @@ class PartitionProducer:
             producer, end = producer.after(batch.records), end + batch.records
 
         async def call(connection: PeerConnection) -> None:
+            rows = [*zip(batches, offsets, strict=True)]
+            if not self._is_known:  # a log without batches of the producer takes any sequence, not only the first
+                await self._request(connection, *rows.pop(0))
+                self._is_known = True
             answers = await asyncio.gather(
-                *(self._request(connection, batch, at) for batch, at in zip(batches, offsets, strict=True)),
-                return_exceptions=True,
+                *(self._request(connection, batch, at) for batch, at in rows), return_exceptions=True
             )
             for failure in answers:  # the first one in order: those after it fail because of it
                 if isinstance(failure, BaseException):

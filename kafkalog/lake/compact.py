@@ -122,16 +122,33 @@ def _rewrite(table: LakeTable, group: Sequence[LiveFile], file_bytes: int) -> Co
         written = list(files.finished)
         if len(written) >= len(group):
             return None
-        try:
-            table.commit(written, group, None)
-        except CommitConflict:
-            raise
-        except BaseException:
-            files.take()  # the commit may have them
-            raise
-        files.take()
+        _commit(table, files, group)
     finally:
         files.abandon()
     old, new = (sum(one.size for one in part) for part in (group, written))
     _LOG.info("%s: snapshot %s, %d files in place of %d", table.name, table.snapshot, len(written), len(group))
     return CompactCommit(len(group), old, len(written), new, table.snapshot)
+
+
+def _commit(table: LakeTable, files: TableFiles, group: Sequence[LiveFile]) -> None:
+    """Put the finished files in place of the group; those that the commit has, or may have, stay.
+
+    A store that repeats a request whose answer was lost finds its own commit, and calls that a conflict.
+    """
+    written = {one.path for one in files.finished}
+    try:
+        table.commit(files.finished, group, None)
+    except CommitConflict as error:
+        try:
+            live = {one.path for one in table.live_files()} if table.load() else set[str]()
+        except BaseException:
+            files.take()
+            raise
+        if written & live:
+            files.take()
+        if not written <= live:
+            raise CommitConflict(str(error)) from None
+    except BaseException:
+        files.take()
+        raise
+    files.take()

@@ -196,8 +196,13 @@ class _Load:
         yield self._land(last, files)
 
     def _rest(self, since: str | None, snapshot: str, first: int, number: int) -> Iterator[LoadedBatch]:
-        """Land the files of a snapshot from `first` on, in batches after `number`."""
+        """Land the files of a snapshot from `first` on, in batches after `number`.
+
+        One without new rows is written down too: those before it may be expired from then on.
+        """
         files = self._files(since, snapshot)
+        if not files and since is not None:
+            write_state(self._path, LoadBatch(self._id, number, True, since, snapshot, 0, 0, 0, self._topic_id()))
         while first < len(files):
             stop = _stop(files, first, self._batch_bytes)
             number += 1

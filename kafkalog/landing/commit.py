@@ -155,7 +155,8 @@ class Committer:
                     raise DirectoryLocked(
                         f"{error.message}; the commit waited {self._lock_wait_ms} ms for the lock and appended nothing",
                         path=error.path,
-                        hint="stop the broker or the application that writes there, or increase the option lockWait",
+                        hint="stop the broker or the application that writes there; Spark's sink waits longer with a "
+                        "greater lockWait",
                     ) from None
             self._clock.sleep(_LOCK_RETRY_MS)
 

@@ -84,12 +84,12 @@ class RunReader:
         with self._lock:
             in_order = position == self._expected
             self._most = self._most * 2 if in_order else 1
-            run = run_of(self._index, position, self._most)
+            run = run_of(self._index, position, self._most, RUN_BYTES)
             self._most = min(self._most, len(run.chunks) + 1)
             self._expected, following = run.end, self._most * 2
         stored = self._ahead.take(self._path, run)
         if in_order and run.end < self._index.segment_bytes:
-            self._ahead.start(self._path, run_of(self._index, run.end, following), self._fetch)
+            self._ahead.start(self._path, run_of(self._index, run.end, following, RUN_BYTES), self._fetch)
         if stored is None and len(run.chunks) > 1:
             stored = _fetched(run, self._fetch)
         if stored is None:

@@ -10,7 +10,9 @@ import pytest
 import kafkalog
 import kafkalog.copy.cluster
 from kafkalog.copy import copy_topics
-from kafkalog.copy.cluster import ATTEMPTS, ClusterClient
+from kafkalog.copy.batches import PlainBatch
+from kafkalog.copy.cluster import ATTEMPTS, ClusterClient, RetryLater
+from kafkalog.copy.cluster_producer import PartitionProducer
 from kafkalog.copy.cluster_source import list_offset
 from kafkalog.errors import (
     ConfigError,
@@ -29,6 +31,7 @@ from kafkalog.errors import (
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.errors import PeerError, PeerUnreachable
 from kafkalog.server.client.settings import peer_settings
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.stored import commit_all, committed_offsets
 from kafkalog.testing import kafka_server
 from kafkalog.types import LATEST_TIMESTAMP, TopicPartition
@@ -373,6 +376,24 @@ def test_requests_are_repeated_until_the_cluster_is_back(monkeypatch: pytest.Mon
         stopped = ClusterClient("kafka://b:1", [("b", 1)], peer_settings({}), lambda: True)
         with pytest.raises(PeerUnreachable):
             runner.run(request(stopped, 11))
+
+
+def test_the_first_batch_is_refused_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that does not know the producer would take the next batch in its place."""
+    data, refused = tmp_path / "data", list[PlainBatch]()
+    fill(data)
+    request = PartitionProducer._request
+
+    async def refusing(sender: PartitionProducer, connection: PeerConnection, batch: PlainBatch, at: int) -> None:
+        if not refused:
+            refused.append(batch)
+            raise RetryLater(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker does not lead the partition yet")
+        await request(sender, connection, batch, at)
+
+    monkeypatch.setattr(PartitionProducer, "_request", refusing)
+    with cluster_on(tmp_path / "cluster") as server:
+        assert copy_topics(str(data), f"kafka://{server.bootstrap}", ["t"], apply=True).records == 60
+    assert records_in(tmp_path / "cluster" / "t-0") == records_in(data / "t-0")
 
 
 def test_a_cluster_that_does_not_answer_is_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,19 @@
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kafkalog
 from kafkalog.backup import create_backup
 from kafkalog.copy import copy_topics, follow_topics
-from kafkalog.errors import IllegalArgument
+from kafkalog.copy.sources import LogFiles
+from kafkalog.errors import IllegalArgument, OffsetOutOfRange
 from kafkalog.server.groups.stored import commit_all, committed_offsets
+from kafkalog.storage.segment_reader import Chunk
 from kafkalog.testing import kafka_server
 from tests import commands
 from tests.copy.test_runs_again import append, rows
@@ -87,6 +90,32 @@ def test_sigterm_ends_the_command_whole(tmp_path: Path) -> None:
     with kafkalog.open_dirs(copied, "a") as dirs:  # the lock is free
         assert dirs["t", 0].end_offset == 3
     assert (copied / ".kafka_cleanshutdown").exists()
+
+
+def test_a_source_that_deletes_what_is_copied_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy ends with an error, and the same call goes on where the source begins by then."""
+    data = tmp_path / "data"
+    append(data, *(rows(3 * n, 3) for n in range(20)))
+    whole = LogFiles._chunks
+
+    def overtaken(source: LogFiles, *place: Any) -> Iterator[Chunk]:
+        for chunk in whole(source, *place):
+            yield chunk._replace(last=chunk.first + 7)
+            raise OffsetOutOfRange("it was deleted", offset=21)
+
+    with cluster_on(tmp_path / "cluster") as server:
+        target = f"kafka://{server.bootstrap}"
+        with monkeypatch.context() as broken:
+            broken.setattr(LogFiles, "_chunks", overtaken)
+            with pytest.raises(OffsetOutOfRange):
+                next(follow_topics(str(data), target))
+        with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+            dirs["t", 0].delete_before(30)
+        report = copy_topics(str(data), target, apply=True)
+        assert "records of offsets 21 to 30" in [row.what for row in report.not_kept] and report.records == 30
+    values = [one.value for one in records_in(tmp_path / "cluster" / "t-0")]
+    with kafkalog.open(data / "t-0") as log:
+        assert values[21:] == [one.value for one in log] and len(values) == 51
 
 
 def test_backups_are_not_followed(tmp_path: Path) -> None:

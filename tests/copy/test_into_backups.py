@@ -11,7 +11,7 @@ from kafkalog.backup import create_backup, restore_backup
 from kafkalog.backup.store import BackupStore
 from kafkalog.backup.verify import verify_backup
 from kafkalog.copy import copy_topics
-from kafkalog.errors import CorruptRecord, IllegalArgument
+from kafkalog.errors import CorruptRecord, IllegalArgument, IllegalState
 from kafkalog.server.groups.stored import commit_all, committed_offsets
 from kafkalog.testing import kafka_server
 from tests.copy.test_runs_again import append, rows
@@ -63,6 +63,28 @@ def test_a_copy_that_failed_is_no_backup_and_is_continued(tmp_path: Path) -> Non
     newest = BackupStore(backups).find()
     assert records_in(Path(newest) / "dir0" / "t-0") == records_in(data / "t-0")
     assert sorted(os.listdir(tmp_path)) == ["backups", "data"]
+
+
+def test_a_copy_of_other_topics_leaves_one_that_failed_alone(tmp_path: Path) -> None:
+    """Half of a topic is never in a backup: its copy is completed with the others, or begins again."""
+    data, backups, left = tmp_path / "data", tmp_path / "backups", tmp_path / "backups.kafkalog-copy"
+    append(data, rows(0, 3))
+    append(data, rows(0, 3), topic="u")
+    create_backup(data, backups)
+    append(data, rows(3, 3), rows(6, 3))
+    (segment,) = (data / "t-0").glob("*.log")
+    sound = segment.read_bytes()
+    segment.write_bytes(sound[:-5] + bytes(5))
+    for apply in (True, False):
+        with pytest.raises(CorruptRecord if apply else IllegalState):
+            copy_topics(str(data), str(backups), ["t"] if apply else ["u"], apply=apply)
+    with pytest.raises(IllegalState, match="of topic t was not completed") as caught:
+        copy_topics(str(data), str(backups), ["u"], apply=True)
+    assert caught.value.path == str(left) and len(BackupStore(backups).ids()) == 1
+    segment.write_bytes(sound)
+    copy_topics(str(data), str(backups), ["t", "u"], apply=True)
+    newest = Path(BackupStore(backups).find()) / "dir0"
+    assert records_in(newest / "t-0") == records_in(data / "t-0") and not left.exists()
 
 
 def test_places_that_take_no_backup(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake.exceptions import CommitFailedError
+from pyiceberg.exceptions import CommitFailedException
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, IllegalState, StorageError
@@ -14,6 +16,7 @@ from kafkalog.lake.sync import sync_topic
 from kafkalog.lake.table import LiveFile
 from tests import commands
 from tests.lake.tables import Lake
+from tests.lake.test_other_writers import commit_call
 from tests.lake.test_sync import write
 
 
@@ -90,6 +93,47 @@ def test_another_commit_in_between(tmp_path: Path, lake: Lake, monkeypatch: pyte
     (commit,) = compact_table(lake.target)
     assert commit.removed == 5 and len(lake.places()) == 4 * 8 + 5
     assert len(lake.stored()) == 6  # those of five syncs and the new one: what lost is gone
+
+
+def test_a_commit_that_the_store_repeats_costs_no_file(
+    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is lost, and the store's client sends the commit again: it finds its own, and reports a conflict."""
+    synced(tmp_path / "data", lake)
+    before = lake.read().to_pylist()
+    made, name, commit = commit_call(lake)
+    conflict = CommitFailedException if lake.format == "iceberg" else CommitFailedError
+
+    def repeated(*arguments: Any, **options: Any) -> None:
+        commit(*arguments, **options)
+        raise conflict("the version exists")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(made, name, repeated)
+        (done,) = compact_table(lake.target)
+    assert (done.removed, done.files) == (4, 1) and [size for _, size in lake.files()] == [done.bytes]
+    assert lake.read().to_pylist() == before and compact_table(lake.target) == []
+
+
+def test_a_load_goes_on_after_the_snapshots_before_a_compaction_are_gone(tmp_path: Path, lake: Lake) -> None:
+    """A load that passed over the compaction needs what came before it no more."""
+    data, loaded = tmp_path / "data", tmp_path / "loaded"
+    synced(data, lake, 2)
+    load_table(lake.target, loaded, "back")
+    compact_table(lake.target)
+    assert load_table(lake.target, loaded, "back") == []
+    write(data, {0: 5}, first=50)
+    sync_topic(data, "orders", lake.target)
+    if lake.format == "iceberg":
+        for one in lake.loaded().snapshots()[:-2]:
+            lake.loaded().maintenance.expire_snapshots().by_id(one.snapshot_id).commit()
+    else:
+        lake.loaded().create_checkpoint()
+        *old, _ = sorted((lake.directory / "orders" / "_delta_log").glob("*.json"))
+        for path in old:
+            path.unlink()
+    (again,) = load_table(lake.target, loaded, "back")
+    assert (again.records, again.is_whole) == (5, True)
 
 
 def test_an_upserted_table(tmp_path: Path, lake: Lake) -> None:
