@@ -294,3 +294,20 @@ def test_damage_beside_the_records_wanted_gets_no_new_sum(tmp_path: Path) -> Non
         redact_backups(backups, "t", offsets={0: [0]}, apply=True)
     assert str(path) in str(caught.value) and caught.value.hint
     assert path.read_bytes() == content and not verify_backup(backups, which).ok
+
+
+def test_plain_and_encrypted_backups_in_one_store(tmp_path: Path) -> None:
+    """Their shared contents are there in both forms: both go, and the plain backup needs no private key."""
+    url, staging, keys = f"file://{tmp_path}/store", tmp_path / "staging", Keys(tmp_path / "key.txt")
+    plain = RemoteBackups(url, staging=staging)
+    both = RemoteBackups(url, recipients=[keys.recipient], identities=[keys.file], staging=staging)
+    first = back_up(tmp_path / "data", plain, 1)[0]
+    second = create_backup(tmp_path / "data", both).manifest.id
+    before = restored(plain, first, tmp_path / "restored")
+    assert restored(both, second, tmp_path / "restored") == before
+    report = redact_backups(both, "t", keys=[KEY], apply=True)
+    assert report.ok and report.left == 0 and len(report.segments) % 2 == 0
+    assert b" of 3." not in content_of(both, tmp_path)
+    after = restored(plain, first, tmp_path / "restored")
+    assert after == restored(both, second, tmp_path / "restored") != before
+    assert verify_backup(plain, first).ok and verify_backup(both, second).ok
