@@ -155,7 +155,7 @@ class KeyLookup:
             return UNDECIDED
         try:
             return reader.get(key)
-        except (IllegalArgument, LogClosed, StorageError):
+        except (IllegalArgument, LogClosed, OSError):  # the other way meets it too, and names the file and the offset
             return UNDECIDED
 
     def _get(

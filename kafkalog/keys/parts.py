@@ -20,7 +20,7 @@ from kafkalog.keys.log_end import LogEnd, told
 from kafkalog.keys.part import Part
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count
-from kafkalog.sidecars.identity import FileStamp, new_secret, stamp_of
+from kafkalog.sidecars.identity import FileStamp, new_secret, stamp_of, status_of
 from kafkalog.storage.fast_lookup import record_at_offset
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import OS
@@ -157,6 +157,8 @@ class Parts:
         try:
             return stamp_of(self._source.fs.stat(segment.path))
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not isinstance(self._source, LogView):
+                return stamp_of(status_of(segment))  # a cleaner of this process is just renaming it
             raise StorageError.from_os(error, "get the status of the segment", path=segment.path) from error
 
     def _opened(self, segment: Any, bound: int) -> Part:

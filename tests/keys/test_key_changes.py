@@ -16,7 +16,8 @@ from kafkalog.keys import log_end
 from kafkalog.keys.latest import LatestInMemory
 from kafkalog.keys.part import Part
 from kafkalog.keys.parts import Parts
-from kafkalog.util.fileio import FileSystem
+from kafkalog.log.keyed import lookup_of
+from kafkalog.util.fileio import OS, FileSystem
 from tests.builder import R, batch
 from tests.open_logs import open_log
 from tests.transactional import COMMIT, TRANSACTIONAL, marker
@@ -353,3 +354,24 @@ def test_a_closed_segment_written_again_within_a_tick(path: Path) -> None:
                 log.build_key_index()
                 assert log.get(key) == log[0]
         assert log.get(b"a") is None
+
+
+def test_a_look_up_between_a_rename_and_its_note(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for the interpreter after a rename has not noted the new name yet; others go on meanwhile."""
+    with kafkalog.open(path, "a", **CLEANED) as log:  # type: ignore[arg-type]
+        for value in (b"1", b"2"):
+            log.append([(b"k", value), (b"y", value)])
+            log.roll()
+        log.append([(b"z", b"1")])
+        parts, own = lookup_of(log).parts, log._source
+        rename, found = OS.rename, list[object]()
+
+        def renamed(source: str, target: str) -> None:
+            rename(source, target)
+            if source.endswith((".log", ".log.swap")):
+                found.extend(parts._stamp(segment) for segment in own.segments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OS, "rename", renamed)
+            log.compact()
+        assert len(found) > 3 and log.get(b"k") == log[2]

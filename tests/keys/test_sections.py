@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog._core.keys.key_reader import UNDECIDED, KeyReader
-from kafkalog.errors import CorruptRecord
+from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.keys import parts
 from kafkalog.storage.readable_records import ReadableRecords
 
@@ -206,3 +206,21 @@ def test_each_record_is_the_one_of_a_scan(
         for wanted in asked:
             found = made.get(wanted)
             assert found is None if wanted not in last else same(found, last[wanted])
+
+
+def test_a_file_that_cannot_be_opened_again_is_named(log: kafkalog.Log) -> None:
+    """The error of a section's read is the one of any other read: with the file, the offset and a type of its own."""
+    assert all(log.get(key(n)) is not None for n in (0, 0, 1))
+    opened = log._opened
+    assert opened is not None
+    records = opened.log.segments[0].records
+    assert records._file.try_close()
+    path = Path(records.path)
+    path.rename(path.with_suffix(".away"))
+    try:
+        with pytest.raises(StorageError) as caught:
+            log.get(key(2))
+        assert caught.value.path == str(path)
+    finally:
+        path.with_suffix(".away").rename(path)
+    assert log.get(key(2)) == log[2]

@@ -18,6 +18,7 @@ from kafkalog.backup import (
 )
 from kafkalog.backup.store import BackupStore
 from kafkalog.errors import (
+    CorruptBackup,
     CorruptRecord,
     DirectoryLocked,
     IllegalArgument,
@@ -259,3 +260,54 @@ def test_a_store_with_both_manifests_of_a_redaction_has_the_redacted_backup(
     assert not redact_backups(target, "t", keys=[KEY], apply=True).segments
     assert len(list((tmp_path / "store" / "manifests").iterdir())) == 1
     assert verify_backup(target).ok and b" of 3." not in content_of(target, tmp_path)
+
+
+@pytest.mark.parametrize("what", ["missing", "cut"])
+def test_a_file_that_is_not_the_one_stored_does_not_stand_for_its_content(tmp_path: Path, what: str) -> None:
+    backups = tmp_path / "backups"
+    ids = back_up(tmp_path / "data", backups)
+    name = f"dir0/t-0/{0:020d}.log"
+    first, second = (backups / one / name for one in ids)
+    content = first.read_bytes()
+    first.unlink()
+    if what == "cut":
+        first.write_bytes(content[: 12 + int.from_bytes(content[8:12], "big")])  # all but the first batch
+    before = second.read_bytes()
+    with pytest.raises(CorruptBackup) as caught:
+        redact_backups(backups, "t", offsets={0: [4]}, apply=True)
+    assert str(first) in str(caught.value) and caught.value.hint
+    assert second.read_bytes() == before == content
+    delete_backups(backups, [ids[0]])
+    assert redact_backups(backups, "t", offsets={0: [4]}, apply=True).records == 1
+
+
+def test_damage_beside_the_records_wanted_gets_no_new_sum(tmp_path: Path) -> None:
+    backups = tmp_path / "backups"
+    which = back_up(tmp_path / "data", backups, 1)[0]
+    path = backups / which / "dir0" / "t-0" / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[12 + int.from_bytes(content[8:12], "big") + 15] ^= 1  # the epoch of the second batch has no checksum
+    path.chmod(0o644)
+    path.write_bytes(content)
+    assert not verify_backup(backups, which).ok
+    with pytest.raises((CorruptBackup, CorruptRecord)) as caught:
+        redact_backups(backups, "t", offsets={0: [0]}, apply=True)
+    assert str(path) in str(caught.value) and caught.value.hint
+    assert path.read_bytes() == content and not verify_backup(backups, which).ok
+
+
+def test_plain_and_encrypted_backups_in_one_store(tmp_path: Path) -> None:
+    """Their shared contents are there in both forms: both go, and the plain backup needs no private key."""
+    url, staging, keys = f"file://{tmp_path}/store", tmp_path / "staging", Keys(tmp_path / "key.txt")
+    plain = RemoteBackups(url, staging=staging)
+    both = RemoteBackups(url, recipients=[keys.recipient], identities=[keys.file], staging=staging)
+    first = back_up(tmp_path / "data", plain, 1)[0]
+    second = create_backup(tmp_path / "data", both).manifest.id
+    before = restored(plain, first, tmp_path / "restored")
+    assert restored(both, second, tmp_path / "restored") == before
+    report = redact_backups(both, "t", keys=[KEY], apply=True)
+    assert report.ok and report.left == 0 and len(report.segments) % 2 == 0
+    assert b" of 3." not in content_of(both, tmp_path)
+    after = restored(plain, first, tmp_path / "restored")
+    assert after == restored(both, second, tmp_path / "restored") != before
+    assert verify_backup(plain, first).ok and verify_backup(both, second).ok

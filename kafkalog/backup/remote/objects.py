@@ -254,9 +254,14 @@ class StoredObjects:
         return {str(one).rstrip("/").rpartition("/")[2] for one in listed if str(one).strip("/") != path.strip("/")}
 
     def _find(self, checksum: str) -> str:
-        """Return the name of a content's object, encrypted or not. CorruptBackup if there is none; StorageError."""
+        """Return the name of a content's object, as this store writes it, or else in the other form.
+
+        The other one need not open with the keys given, and is not the one that `put` replaces. CorruptBackup if there
+        is none; StorageError.
+        """
         self._fs.invalidate_cache(self._path(_FILES))  # another process may have added it since they were listed
-        for found in (f"{_FILES}/{checksum}{SUFFIX}", f"{_FILES}/{checksum}"):
+        suffixes = (SUFFIX, "") if self._encryption.encrypts else ("", SUFFIX)
+        for found in (f"{_FILES}/{checksum}{suffix}" for suffix in suffixes):
             try:
                 self._fs.info(self._path(found))
             except FileNotFoundError:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from kafkalog.backup.copying import create
+from kafkalog.backup.copying import create, sum_of
 from kafkalog.backup.cut import index_contents
 from kafkalog.backup.in_progress import link_or_copy
 from kafkalog.backup.manifest import Manifest, StoredFile
-from kafkalog.redact.backups.search import Content, Found, Request, Segment
+from kafkalog.errors import CorruptBackup
+from kafkalog.redact.backups.search import CHANGED, Content, Found, Request, Segment
 from kafkalog.redact.rewrite import redacted_chunks
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from kafkalog.storage.readonly.read import extent_of
@@ -41,8 +42,8 @@ class Rewriter:
     def rewrite(self, source: str, target: str, manifest: Manifest, found: Sequence[Found]) -> Manifest:
         """Write the redacted segments of the backup at `source`, with their indexes, below `target`.
 
-        Return the manifest of the backup with them. `source` is not changed, and nothing is synced. CorruptRecord,
-        InvalidRecord, StorageError.
+        Return the manifest of the backup with them. `source` is not changed, and nothing is synced. CorruptBackup,
+        CorruptRecord, InvalidRecord, StorageError.
         """
         files = {file.path: file for file in manifest.files}
         grown: dict[str, int] = {}
@@ -91,8 +92,12 @@ class Rewriter:
         return entries
 
     def _write_log(self, source: str, target: str, found: Found) -> _File:
-        """Write the redacted data of a segment."""
+        """Write the redacted data of a segment. CorruptBackup if the file is not the one stored: its new sum would fit.
+        """
         segment = found.segment
+        old = os.path.join(source, segment.file.path)
+        if sum_of(self._fs, old)[1] != segment.file.sha256:
+            raise CorruptBackup("the file's content differs from what was stored", path=old, hint=CHANGED)
         path, sums, at = os.path.join(target, segment.file.path), sha256(), 0
         with LogView(os.path.join(source, segment.directory), fs=self._fs) as view, create(self._fs, path) as file:
             extent = extent_of(view.state, segment.base_offset)

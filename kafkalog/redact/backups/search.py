@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafkalog.backup.manifest import Manifest, StoredFile
-from kafkalog.errors import CorruptRecord, IllegalState, InvalidRecord
+from kafkalog.errors import CorruptBackup, CorruptRecord, IllegalState, InvalidRecord, StorageError
 from kafkalog.keys.place import KeyIndexPlace
 from kafkalog.redact.report import Copy
 from kafkalog.redact.search import Advance, search, where_offsets
@@ -23,6 +23,7 @@ DAMAGED: Final = (
     "the backups are unchanged: restore this one, run `kafkalog repair --excise --apply` and `kafkalog redact` on the "
     "restored directory, and delete the backup"
 )
+CHANGED: Final = "the backups are unchanged: `kafkalog backup verify` reports all damage; delete this backup"
 Content = tuple[int, str]
 """A content of a partition's segment: the partition's number, and the SHA-256 sum."""
 
@@ -109,6 +110,7 @@ class ContentSearch:
     def run(self, path: str, manifest: Manifest) -> list[Found]:
         """Return the segments with records to redact in the backup at `path`, which has those that are unsearched.
 
+        CorruptBackup for a file of another size than the one stored, which must not stand for the content of others;
         CorruptRecord and InvalidRecord for damage and values that do not decode; IllegalState, StorageError.
         """
         new: dict[str, list[Segment]] = {}
@@ -121,6 +123,8 @@ class ContentSearch:
 
     def _search(self, path: str, segments: list[Segment]) -> None:
         request, bases = self._request, frozenset(one.base_offset for one in segments)
+        for one in segments:
+            check_size(os.path.join(path, os.path.basename(one.file.path)), one.file, self._fs)
         place = KeyIndexPlace(path, None, self._fs)
         try:
             with LogView(path, fs=self._fs) as view:
@@ -146,6 +150,18 @@ class ContentSearch:
         if self._request.wanted.where is not None and first < start:
             what = f"offsets {first} to {start - 1} lie below the log start, where no condition is evaluated"
             self.unseen[view.path] = Copy(view.path, what)
+
+
+def check_size(path: str, file: StoredFile, fs: FileSystem) -> None:
+    """Raise CorruptBackup if a file of a backup is missing or of another size than the one stored; StorageError."""
+    try:
+        size = fs.stat(path).st_size
+    except FileNotFoundError:
+        raise CorruptBackup("a file of the backup is missing", path=path, hint=CHANGED) from None
+    except OSError as error:
+        raise StorageError.from_os(error, "examine", path=path) from error
+    if size != file.size:
+        raise CorruptBackup(f"the file has {size} bytes, but {file.size} were stored", path=path, hint=CHANGED)
 
 
 def count_left(path: str, found: list[Found], request: Request, fs: FileSystem) -> int:
