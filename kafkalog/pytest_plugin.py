@@ -77,7 +77,7 @@ def kafka_cluster_topics() -> Mapping[str, int] | Iterable[str]:
 
 @pytest.fixture(scope="session")
 def kafka_cluster_unmatched() -> Unmatched:
-    """What happens at the end of a test with a fault that never matched; a warning."""
+    """Report of a fault that never matched: "warn", "error" or "ignore"; a warning."""
     return "warn"
 
 
@@ -111,7 +111,7 @@ def kafka_cluster(_kafka_cluster_of_session: tuple[KafkaCluster, Snapshot]) -> I
 
 @pytest.fixture
 def async_kafka_cluster(kafka_cluster: KafkaCluster) -> AsyncCluster:
-    """The same cluster for a test with asyncio."""
+    """`kafka_cluster` for a test with asyncio."""
     from kafkalog.testing import AsyncCluster
 
     return AsyncCluster(kafka_cluster)

@@ -1,4 +1,4 @@
-"""What a test can do to a server or a cluster, and see of it: faults, the clock, requests, conditions, contents."""
+"""Control and observation of a server or cluster: faults, the clock, requests, conditions, contents, snapshots."""
 
 from __future__ import annotations
 

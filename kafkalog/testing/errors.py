@@ -10,7 +10,7 @@ class ServerDidNotStart(KafkalogError):
 
 
 class ConditionNotMet(KafkalogError, AssertionError):
-    """What a test waited for did not happen in time, or requests were not as asserted; the message says what was."""
+    """A condition was not met in time, or requests were not as asserted; the message says what was found."""
 
 
 class FaultNeverMatched(KafkalogError, AssertionError):

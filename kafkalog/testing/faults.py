@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.testing.control import Control
 
 Unmatched = Literal["warn", "error", "ignore"]
-"""What happens at the end of a fault that no call matched."""
+"""Report of a fault that ended without a matching call."""
 
 
 class Fault:

@@ -1,1 +1,1 @@
-"""What runs inside the server processes of a test: control, faults, clock, disk."""
+"""Code inside the server processes of a test: control, faults, clock, disk."""

@@ -1,4 +1,4 @@
-"""What a test may ask a server process for, one call at a time: the methods of `Commands`."""
+"""Commands of a test to a server process, one at a time: the methods of `Commands`."""
 
 from __future__ import annotations
 

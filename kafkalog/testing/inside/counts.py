@@ -10,6 +10,8 @@ import fcntl
 import mmap
 import os
 import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -35,16 +37,16 @@ class RuleCounts:
         matched, fired = _ROW.unpack_from(self._view, number * _ROW.size)
         return matched, fired
 
-    def lock(self) -> None:
-        """Wait until no other process changes counts."""
+    @contextmanager
+    def change(self) -> Iterator[Callable[[int, int, int], None]]:
+        """Let no other process change counts in the block; yield a function that sets matched and changed of a rule."""
         fcntl.lockf(self._fd, fcntl.LOCK_EX)
+        try:
+            yield self._write
+        finally:
+            fcntl.lockf(self._fd, fcntl.LOCK_UN)
 
-    def unlock(self) -> None:
-        """Let others change counts."""
-        fcntl.lockf(self._fd, fcntl.LOCK_UN)
-
-    def write(self, number: int, matched: int, fired: int) -> None:
-        """Set the counts of a rule; the caller holds the lock."""
+    def _write(self, number: int, matched: int, fired: int) -> None:
         _ROW.pack_into(self._view, number * _ROW.size, matched, fired)
 
     def close(self) -> None:

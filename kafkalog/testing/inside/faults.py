@@ -215,14 +215,10 @@ class Faults:
 
     def _counted(self, rule: Rule) -> bool:
         """Count a call that matches and return True if the rule changes it."""
-        counts = self._counts
-        counts.lock()
-        try:
-            matched, fired = counts.read(rule.number)
+        with self._counts.change() as write:
+            matched, fired = self._counts.read(rule.number)
             is_fired = fires(rule, matched + 1, fired)
-            counts.write(rule.number, matched + 1, fired + is_fired)
-        finally:
-            counts.unlock()
+            write(rule.number, matched + 1, fired + is_fired)
         return is_fired
 
     async def _changed(self, active: ActiveRule, call: Call, connection: Connection, frame: bytearray) -> Result:
