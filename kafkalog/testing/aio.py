@@ -30,6 +30,18 @@ class AsyncCluster:
     """A `KafkaCluster` with the same calls as coroutines; `cluster` is the one that they call.
 
     What needs no server is not a coroutine: `bootstrap`, and `matched`, `fired` and `requests` of what calls return.
+
+    >>> import asyncio
+    >>> async def test() -> tuple[int, int, int]:
+    ...     async with async_kafka_cluster(nodes=1, topics="orders", unmatched="ignore") as cluster:
+    ...         fault, seen = await cluster.fault("Produce", error="REQUEST_TIMED_OUT"), await cluster.record()
+    ...         assert cluster.bootstrap == cluster.cluster.bootstrap
+    ...         count = await cluster.call("record_count", "orders")
+    ...         await cluster.end(seen)
+    ...         await cluster.end(fault)
+    ...         return count, fault.matched, await cluster.leader()
+    >>> asyncio.run(test())
+    (0, 0, 1)
     """
 
     def __init__(self, cluster: KafkaCluster) -> None:

@@ -91,7 +91,18 @@ class KafkaCluster(Controlled):
     >>> with kafka_cluster(nodes=3, topics="orders") as cluster:
     ...     first = cluster.leader
     ...     cluster.kill(first)
-    ...     cluster.leader != first
+    ...     cluster.leader != first, first in cluster.running, cluster.address(first) in cluster.bootstrap
+    ...     cluster.start(first)
+    ...     cluster.restart(first)
+    ...     cluster.pause(first)
+    ...     cluster.resume(first)
+    ...     cluster.stop(first)
+    ...     cluster.heal()
+    ...     with cluster.cut_off(first, silent=True):
+    ...         cluster.pid(first) > 1, cluster.directory(first).is_dir(), "ERROR" in cluster.log(first)
+    ...     cluster.move_leader() in cluster.nodes
+    (True, False, True)
+    (True, True, False)
     True
     """
 

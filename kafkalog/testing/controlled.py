@@ -91,11 +91,18 @@ class Controlled(ABC):
         or that `share` of them, chosen by the seed of the server. An error is that of the whole request; of a Fetch, of
         the partitions that fit. IllegalArgument for an unknown name, and for a fault that does nothing.
 
-        >>> with kafka_server(topics="orders") as server:
+        >>> from kafkalog.testing import kafka_server
+        >>> with kafka_server(topics="orders", unmatched="ignore") as server:
         ...     with server.fault("Metadata", error="LEADER_NOT_AVAILABLE", times=1) as fault:
         ...         pass  # clients run here
-        ...     fault.matched
-        0
+        ...     older = server.older_versions({"Produce": 8, "DescribeCluster": -1})
+        ...     server.full_disk()
+        ...     server.refuse_connections()
+        ...     server.drop_connections()
+        ...     server.advance(seconds=3600)
+        ...     server.reset()
+        ...     fault.matched, older.is_active
+        (0, False)
         """
         ways = [name for name, is_given in (("cut", cut), ("silent", silent), ("close", close)) if is_given]
         if len(ways) > 1:
@@ -108,12 +115,7 @@ class Controlled(ABC):
         return self._rules.add(api if isinstance(api, str) else "+".join(api), nodes, rule)
 
     def older_versions(self, newest: Mapping[str, int], *, nodes: Iterable[int] | None = None) -> Fault:
-        """Offer calls only up to these versions, -1 for not at all, to clients that ask from now on.
-
-        >>> with kafka_server() as server, server.older_versions({"Produce": 8, "DescribeCluster": -1}) as fault:
-        ...     fault.is_active
-        True
-        """
+        """Offer calls only up to these versions, -1 for not at all, to clients that ask from now on."""
         limits = {str(key): version for name, version in newest.items() for key in keys_of(name) or ()}
         if not limits:
             raise IllegalArgument("no call is named", hint='as in older_versions({"Produce": 8})')
@@ -186,15 +188,7 @@ class Controlled(ABC):
         return Snapshot(folder, leader)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Make the data of all nodes what it was at the snapshot. Members of groups join again.
-
-        >>> with kafka_server(topics="orders") as server:
-        ...     before = server.snapshot()
-        ...     server.create_topics({"another": 1})
-        ...     server.restore(before)
-        ...     server.record_count("another")
-        0
-        """
+        """Make the data of all nodes what it was at the snapshot. Members of groups join again."""
         with self._closed_logs(snapshot.leader) as controls:
             _call_together(controls, "restore", lambda node: {"path": str(snapshot.folder / str(node))})
 
@@ -226,12 +220,7 @@ class Controlled(ABC):
     # Looking on
 
     def record(self, *, peers: bool = False) -> Recorder:
-        """Record the requests of clients until the end of the recorder's `with` block; `peers`: those of nodes, too.
-
-        >>> with kafka_server(topics="orders") as server, server.record() as seen:
-        ...     seen.count("Produce", topic="orders")
-        0
-        """
+        """Record the requests of clients until the end of the recorder's `with` block; `peers`: those of nodes, too."""
         return Recorder(self._rules, peers=peers)
 
     def lag(self, group: str, topic: str | None = None) -> int | None:
@@ -267,6 +256,18 @@ class Controlled(ABC):
         """Wait until a group has at most this lag, a topic at least that many records, and `until()` is true.
 
         Raises ConditionNotMet, an AssertionError, after `timeout_s`; IllegalArgument without a condition.
+
+        >>> from kafkalog.testing import kafka_server
+        >>> with kafka_server(topics="orders") as server, server.record() as seen:
+        ...     before = server.snapshot()
+        ...     server.create_topics({"another": 1})
+        ...     server.delete_topics(["orders"])
+        ...     server.restore(before)
+        ...     server.wait_for(topic="orders", records=0, until=lambda: server.lag("g") is None)
+        ...     server.record_count("another"), server.records("orders"), len(server.frame("orders"))
+        ...     server.table("orders").num_rows, server.data.is_dir(), seen.count("Produce", topic="orders")
+        (0, [], 0)
+        (0, True, 0)
         """
         if (group is None) != (lag is None) or (records is not None and topic is None):
             raise IllegalArgument("lag is that of a group, records are those of a topic", hint="give both")

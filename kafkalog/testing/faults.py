@@ -26,6 +26,13 @@ class Fault:
     """A rule for calls, active until `remove()` or the end of its `with` block.
 
     `matched` is the number of calls that its filters accepted so far, `fired` how many of these it changed.
+
+    >>> from kafkalog.testing import kafka_server
+    >>> with kafka_server(unmatched="ignore") as server:
+    ...     fault = server.fault("Produce", close=True, nth=3)
+    ...     fault.remove()
+    ...     fault.matched, fault.fired
+    (0, 0)
     """
 
     def __init__(self, rules: Rules, number: int, text: str, nodes: Iterable[int] | None, rule: dict[str, Any]) -> None:

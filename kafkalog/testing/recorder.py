@@ -69,6 +69,17 @@ class Recorder:
     """Requests in the order of their arrival, between the start and the end of a `with` block.
 
     The nodes' own requests to each other are left out, unless `peers` was asked for.
+
+    >>> from kafkalog.testing import kafka_server
+    >>> with kafka_server(topics="orders") as server:
+    ...     seen = server.record()
+    ...     seen.mark("processed")  # clients run here
+    ...     seen.mark("committed")
+    ...     seen.assert_order("processed", "committed")
+    ...     seen.assert_count("Fetch", 0, topic="orders")
+    ...     seen.close()
+    >>> seen.count("processed"), seen.of("Produce"), [one.api for one in seen.requests]
+    (1, [], ['processed', 'committed'])
     """
 
     def __init__(self, rules: Rules, *, peers: bool = False) -> None:
