@@ -19,7 +19,8 @@ from kafkalog.server.node.store import Store, open_store
 from kafkalog.server.node.temporary_dirs import NoWritesToLinks, stand_ins
 from kafkalog.server.packages import check_packages
 from kafkalog.server.settings.config import ServerConfig
-from kafkalog.util.fileio import OS
+from kafkalog.util.clock import SYSTEM_CLOCK
+from kafkalog.util.fileio import OS, FileSystem
 
 if TYPE_CHECKING:
     from kafkalog.server.status.http import HttpListener
@@ -113,6 +114,7 @@ async def serving(
     *,
     progress: Callable[[LoadProgress], object] | None = None,
     is_read_only: bool = False,
+    fs: FileSystem = OS,
     **more: Unpack[NodeOptions],
 ) -> AsyncIterator[Server]:
     """Run a server on these data directories until the block ends.
@@ -126,10 +128,11 @@ async def serving(
     check_ports([*listeners_of(settings), *([parse_endpoint(http)] if http else [])])
     if is_read_only:
         settings = settings.with_(dict.fromkeys(("auto.create.topics.enable", "log.cleaner.enable"), False))
-    fs = NoWritesToLinks() if is_read_only else OS
+    files = NoWritesToLinks() if is_read_only else fs
+    clock = more.get("clock", SYSTEM_CLOCK)
     with stand_ins(directories) if is_read_only else nullcontext(directories) as paths:
         store = await asyncio.to_thread(
-            open_store, paths, settings, fs=fs, progress=progress, is_read_only=is_read_only
+            open_store, paths, settings, fs=files, clock=clock, progress=progress, is_read_only=is_read_only
         )
         async with _running(settings, store, is_read_only=is_read_only, **more) as server:
             yield server

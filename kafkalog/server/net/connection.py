@@ -7,7 +7,9 @@ in the socket, so a client that sends faster than it is served, or does not read
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Generator, Sequence
@@ -408,6 +410,13 @@ class Channel:
                 self._loop_if_pending()
             return  # the usual case: the socket is already watched
         self._loop.call_soon(self.resume_reading)
+
+    def send_raw(self, data: memoryview) -> int:
+        """Send bytes beside any response and return how many were sent; BlockingIOError if none can be sent now."""
+        try:
+            return self._sock.send(data)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
 
     # Ending
 

@@ -59,8 +59,7 @@ class Network:
         self.loop = asyncio.get_running_loop()
         self.dispatch = dispatch
         self.counts = counts
-        self.pool = pool
-        self.run = pool.run
+        self.use_pool(pool)
         self.monotonic_ms = monotonic_ms
         self.buffer = memoryview(bytearray(BUFFER_BYTES))
         self.unread = UnreadAnswers(config["kafkalog.queued.max.response.bytes"], counts, self.loop, monotonic_ms)
@@ -69,6 +68,7 @@ class Network:
         self.listeners: dict[str, Listener] = {}
         self.by_address: Counter[str] = Counter()
         self._config = config
+        self.backlog: int = config["socket.listen.backlog.size"]
         self._ids = 0
         self._waiting: set[Channel] = set()  # reading is paused: too much is in progress
         self._max_waiting: int = config["queued.max.requests"]
@@ -83,6 +83,11 @@ class Network:
         self._sweep: asyncio.TimerHandle | None = None
         self.takes_connection: Callable[[str], bool] = lambda _: True
         """Return True if the address's quota allows another connection."""
+
+    def use_pool(self, pool: CallPool) -> None:
+        """Run long work in the threads of this pool, and follow its load."""
+        self.pool = pool
+        self.run = pool.run
         pool.on_change = self._resume_waiting
 
     def listen(self, endpoint: Endpoint) -> Listener:
@@ -250,6 +255,7 @@ class Listener:
         self._rules = PrincipalRules(config.of_listener(endpoint.name, "ssl.principal.mapping.rules"))
         self._sock = _bind(endpoint, config["socket.listen.backlog.size"])
         self._is_accepting = False
+        self._is_refusing = False
         self._is_closed = False
 
     def apply_limits(self, config: ServerConfig) -> None:
@@ -270,7 +276,7 @@ class Listener:
 
     def resume(self) -> None:
         """Accept connections again, if there is room for one more."""
-        if not self._is_accepting and not self._is_closed and self._has_room():
+        if not (self._is_accepting or self._is_refusing or self._is_closed) and self._has_room():
             self._is_accepting = True
             self._network.loop.add_reader(self._sock.fileno(), self._on_acceptable)
 
@@ -278,6 +284,27 @@ class Listener:
         if self._is_accepting:
             self._is_accepting = False
             self._network.loop.remove_reader(self._sock.fileno())
+
+    def refuse(self) -> None:
+        """Refuse new connections until `end_refusal`; the port stays bound, and open connections stay open."""
+        if not (self._is_refusing or self._is_closed):
+            self._is_refusing = True
+            self._pause()
+            family, address = self._sock.family, self._sock.getsockname()
+            self._sock.close()
+            self._sock = socket.socket(family)
+            self._sock.setblocking(False)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6 and self.endpoint.is_everywhere:
+                self._sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            self._sock.bind(address)  # without listen(), the system refuses connections to it
+
+    def end_refusal(self) -> None:
+        """Accept connections again after `refuse`."""
+        if self._is_refusing and not self._is_closed:
+            self._sock.listen(self._network.backlog)
+            self._is_refusing = False
+            self.resume()
 
     def _has_room(self) -> bool:
         network = self._network

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict, TypeVar, TypeVarTuple
 
 from kafkalog.errors import ConfigError, IllegalArgument, KafkalogError
 from kafkalog.manager.log_manager import LogManager
@@ -41,10 +41,19 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
+class Later(Protocol):
+    """Function that calls `callback` after `delay_ms`, as `call_later` does; the returned handle has `cancel()`."""
+
+    def __call__(
+        self, delay_ms: float, callback: Callable[[*Ts], object], /, *args: *Ts
+    ) -> asyncio.TimerHandle: ...
+
+
 class NodeOptions(TypedDict, total=False):
     """Options of a `Node` that the layers above it pass on."""
 
     clock: Clock
+    later: Later
     log_metrics: Callable[[], str] | None
     kept_positions: Sequence[KeptPosition]
 
@@ -74,6 +83,7 @@ class Node:
         opened: Store,
         *,
         clock: Clock = SYSTEM_CLOCK,
+        later: Later | None = None,
         log_metrics: Callable[[], str] | None = None,
         is_read_only: bool = False,
         kept_positions: Sequence[KeptPosition] = (),
@@ -106,6 +116,7 @@ class Node:
         self.started_ms = clock.milliseconds()
         self.clock: Callable[[], int] = clock.milliseconds
         self.monotonic_ms: Callable[[], int] = clock.monotonic_ms
+        self.later: Later = call_later if later is None else later
         self.pool = CallPool(config["num.io.threads"], self.metrics.queue)
         self.run: Run = self.pool.run
         self.large = asyncio.Semaphore(1)
@@ -121,10 +132,6 @@ class Node:
         if found is None:
             raise IllegalArgument(f"there is no listener {listener!r}", hint=f"listeners: {', '.join(self.endpoints)}")
         return found
-
-    def later(self, delay_ms: float, callback: Callable[[*Ts], object], *args: *Ts) -> asyncio.TimerHandle:
-        """Call `callback` after `delay_ms`; the returned handle has `cancel()`."""
-        return asyncio.get_running_loop().call_later(delay_ms / 1000, callback, *args)
 
     def alter_config(self, changes: Mapping[str, str | None]) -> None:
         """Change settings at run time; None resets one to its default. Raise ConfigError if one cannot change."""
@@ -175,3 +182,8 @@ class Node:
             await self.stop_parts()
         finally:
             await self.close()
+
+
+def call_later(delay_ms: float, callback: Callable[[*Ts], object], /, *args: *Ts) -> asyncio.TimerHandle:
+    """Call `callback` after `delay_ms` on the running loop; the returned handle has `cancel()`."""
+    return asyncio.get_running_loop().call_later(delay_ms / 1000, callback, *args)

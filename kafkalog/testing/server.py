@@ -2,32 +2,25 @@
 
     with kafka_server(topics={"orders": 3}) as server:
         producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap})
-
-The server is a separate process: it does not share the interpreter or the memory of the test, and can be killed to
-simulate a crash. It ends when the test's process ends for any reason, and its temporary directory is removed.
-`kafkalog.pytest_plugin` has it as a fixture.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from kafkalog.errors import ConfigError, IllegalState, KafkalogError
-
-if TYPE_CHECKING:
-    from kafkalog.server.serving import Server
-
-__all__ = ["DEFAULTS", "KafkaServer", "ServerDidNotStart", "kafka_server"]
+from kafkalog.testing.control import Control
+from kafkalog.testing.controlled import Controlled
+from kafkalog.testing.errors import ServerDidNotStart
+from kafkalog.testing.faults import Unmatched
 
 DEFAULTS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -37,22 +30,19 @@ DEFAULTS: Final = {
 }
 """Settings for a fast start of the server and of groups; settings of the caller override them."""
 _DIRECTORIES: Final = ("log.dirs", "log.dir")
-_STOP: Final = b"stop\n"
-START_S: Final = 30
 STOP_S: Final = 30
+END_S: Final = 5
+NODE: Final = 1
+"""The single server among the nodes of a test."""
 _CHILD: Final = """
 import sys
 sys.argv[1] in sys.path or sys.path.insert(0, sys.argv[1])
-from kafkalog.testing import serve
-serve()
+from kafkalog.testing.inside.serving import main
+main(int(sys.argv[2]))
 """
 
 
-class ServerDidNotStart(KafkalogError):
-    """The server ended, or did not answer in time; the message has its output."""
-
-
-class KafkaServer:
+class KafkaServer(Controlled):
     """A server started by `kafka_server`; it can be stopped, killed and restarted on its directory.
 
     `bootstrap` is the address for clients, "HOST:PORT" of the first listener; `ports` has the port of every listener;
@@ -74,6 +64,8 @@ class KafkaServer:
         *,
         users: Mapping[str, str] | None = None,
         is_temporary: bool = False,
+        unmatched: Unmatched = "warn",
+        seed: object = 0,
     ) -> None:
         self.directory = directory
         self.bootstrap = ""
@@ -89,6 +81,9 @@ class KafkaServer:
         self._log = tempfile.TemporaryFile()
         self._log_at_end = ""
         self._process: subprocess.Popen[bytes] | None = None
+        self._control: Control | None = None
+        self._snapshots: tempfile.TemporaryDirectory[str] | None = None
+        super().__init__(unmatched=unmatched, seed=seed)
 
     def start(self) -> None:
         """Start the server, on its former ports if it ran before.
@@ -105,21 +100,25 @@ class KafkaServer:
             raise IllegalState("the server is already running", hint="call stop() or kill() before you start it again")
         if self._log.closed:
             raise IllegalState("the server's with block has ended", hint="start it inside the block, or create another")
-        given = {"directory": str(self.directory), "settings": self._settings, **self._initial_content}
-        given["is_temporary"] = self._is_temporary
-        root = str(Path(__file__).resolve().parent.parent)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _CHILD, root],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
-        )  # fmt: skip
-        assert self._process.stdin is not None
+        control = Control()
+        descriptor = control.server_end.fileno()
+        root = str(Path(__file__).resolve().parent.parent.parent)
         try:
-            self._process.stdin.write(json.dumps(given).encode() + b"\n")
-            self._process.stdin.flush()
-            reply = self._read_reply()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _CHILD, root, str(descriptor)],
+                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(descriptor,),
+            )  # fmt: skip
+            control.send_configuration(self._configuration())
+            reply = control.read_started()
+            if reply is None:
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(END_S)  # its last words come after the end of the socket
+                raise ServerDidNotStart(f"the server did not start: {self.log()[-3000:].strip()}")
         except BaseException:
+            control.close()
             self.kill()
             raise
+        self._control = control
         self.ports, self.http_port = reply["ports"], reply["http_port"]
         self.port, self.bootstrap = next(iter(self.ports.values())), reply["bootstrap"]
         self._settings["listeners"] = reply["listeners"]
@@ -127,14 +126,35 @@ class KafkaServer:
         for slip in reply["slips"]:
             warnings.warn(slip, stacklevel=2)
 
-    def _read_reply(self) -> Any:
-        assert self._process is not None and self._process.stdout is not None
-        ready = select.poll()  # not select(), which takes no descriptor above 1023
-        ready.register(self._process.stdout, select.POLLIN)
-        line = self._process.stdout.readline() if ready.poll(START_S * 1000) else b""
-        if not line:
-            raise ServerDidNotStart(f"the server did not start: {self.log()[-3000:].strip()}")
-        return json.loads(line)
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "directory": str(self.directory), "settings": self._settings, **self._initial_content,
+            "temporary": str(self.directory.parent) if self._is_temporary else "", "counts": self._rules.path,
+            "commands": self._commands_for(NODE), "ahead_ms": self._ahead_ms,
+        }  # fmt: skip
+
+    @property
+    def data(self) -> Path:
+        """Data directory: `directory`."""
+        return self.directory
+
+    def _controls(self) -> Mapping[int, Control]:
+        return {} if self._control is None else {NODE: self._control}
+
+    def _leader(self) -> int:
+        return NODE
+
+    def _all_nodes(self) -> Sequence[int]:
+        return (NODE,)
+
+    def _lead(self, node: int) -> None:
+        """Do nothing: the server is alone."""
+
+    def _snapshot_folder(self) -> Path:
+        if self._is_temporary:
+            return Path(tempfile.mkdtemp(prefix="snapshot-", dir=self.directory.parent))
+        self._snapshots = self._snapshots or tempfile.TemporaryDirectory(prefix="kafkalog-snapshots-")
+        return Path(tempfile.mkdtemp(dir=self._snapshots.name))
 
     @property
     def pid(self) -> int:
@@ -154,10 +174,8 @@ class KafkaServer:
         process = self._process
         if process is None:
             return
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):
-            process.stdin.write(_STOP)  # its end alone would not be seen while a forked process of the test has it, too
-            process.stdin.close()
+        assert self._control is not None
+        self._control.send_stop()
         try:
             status = process.wait(STOP_S)
         except subprocess.TimeoutExpired:
@@ -175,12 +193,9 @@ class KafkaServer:
             self._reap()
 
     def _reap(self) -> None:
-        process, self._process = self._process, None
-        assert process is not None
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
+        control, self._control, self._process = self._control, None, None
+        if control is not None:
+            control.close()
 
     def __enter__(self) -> Self:
         try:
@@ -190,13 +205,19 @@ class KafkaServer:
             raise
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         try:
-            self.stop()
+            try:
+                self._rules.clear(reports=kind is None)
+            finally:
+                self.stop()
         finally:
             self._close_log()
 
     def _close_log(self) -> None:
+        self._rules.close()
+        if self._snapshots is not None:
+            self._snapshots.cleanup()
         self._log_at_end = self.log()
         self._log.close()
 
@@ -208,88 +229,40 @@ def kafka_server(
     settings: Mapping[str, object] | None = None,
     users: Mapping[str, str] | None = None,
     directory: str | os.PathLike[str] | None = None,
+    unmatched: Unmatched = "warn",
+    seed: object = 0,
 ) -> Iterator[KafkaServer]:
     """Run a server for the duration of a `with` block.
 
     topics: a name, names, or names and numbers of partitions, created before the block begins; settings: as in a
     broker's `server.properties`, overriding `DEFAULTS`, ConfigError for data directories; users: names and passwords
-    for listeners with SASL; directory: the directory of the topics, by default a temporary one.
+    for listeners with SASL; directory: the directory of the topics, by default a temporary one, which is never synced;
+    unmatched: "warn", "error" or "ignore", for faults that never matched a call; seed: of faults for a share of calls.
 
     >>> with kafka_server(topics={"orders": 3}) as server, kafkalog.open_dirs(server.directory) as data:
     ...     server.bootstrap, len(data)
     ('127.0.0.1:...', 3)
     """
-    names = [topics] if isinstance(topics, str) else topics
-    partition_counts = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, 1)
-    if directory is not None:
-        with KafkaServer(Path(directory), settings or {}, partition_counts, users=users) as server:
+    partition_counts = counts_of(topics)
+    with _place(directory) as path:
+        with KafkaServer(
+            path, settings or {}, partition_counts, users=users, is_temporary=directory is None, unmatched=unmatched,
+            seed=seed,
+        ) as server:  # fmt: skip
             yield server
+
+
+def counts_of(topics: Mapping[str, int] | Iterable[str]) -> dict[str, int]:
+    """Return the number of partitions of each topic; names alone are topics of one partition."""
+    names = [topics] if isinstance(topics, str) else topics
+    return dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, 1)
+
+
+@contextmanager
+def _place(directory: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """Yield the data directory: the given one, or a temporary one that is removed at the end."""
+    if directory is not None:
+        yield Path(directory)
         return
     with tempfile.TemporaryDirectory(prefix="kafkalog-server-", ignore_cleanup_errors=True) as temporary:
-        given = settings or {}
-        with KafkaServer(Path(temporary) / "data", given, partition_counts, users=users, is_temporary=True) as server:
-            yield server
-
-
-def serve() -> None:
-    """Run the server process: read its configuration from standard input and serve until that is closed."""
-    import asyncio
-    import logging
-    import shutil
-    import signal
-
-    from kafkalog.server.running import loop_factory, raise_descriptor_limit
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test, which then stops its server
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    raise_descriptor_limit()
-    given = json.loads(sys.stdin.buffer.readline())
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            is_orphaned = runner.run(_serve(given))
-    except KafkalogError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
-    if is_orphaned and given["is_temporary"]:
-        shutil.rmtree(Path(given["directory"]).parent, ignore_errors=True)
-
-
-async def _serve(given: Mapping[str, Any]) -> bool:
-    """Serve, then return True if the test's process ended and so cannot remove the directory."""
-    import asyncio
-    import signal
-
-    from kafkalog.metrics import prometheus_text
-    from kafkalog.server.security.users import add_user
-    from kafkalog.server.serving import serving
-    from kafkalog.server.settings.config import ServerConfig
-
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, stopping.set)
-    config = ServerConfig(given["settings"])
-    for name, password in given["users"].items():
-        add_user(given["directory"], name, password)
-    async with serving([given["directory"]], config, log_metrics=prometheus_text) as server:
-        for name, partitions in given["topics"].items():
-            if server.node.topics.get(name) is None:
-                await server.node.topics.create(name, partitions)
-        _report_ready(server)
-        loop.add_reader(0, stopping.set)
-        await stopping.wait()
-        loop.remove_reader(0)
-    ready = select.poll()
-    ready.register(0, select.POLLIN)
-    return bool(ready.poll(0)) and not os.read(0, len(_STOP))
-
-
-def _report_ready(server: Server) -> None:
-    from kafkalog.server.net.endpoints import parse_endpoint
-
-    ports = {one: server.ports.get(parse_endpoint(one).name) for one in server.config["listeners"]}
-    listeners = ",".join(f"{one.strip().rpartition(':')[0]}:{port}" for one, port in ports.items() if port is not None)
-    bootstrap = next(iter(server.addresses.values()))
-    reply: dict[str, object] = {"ports": server.ports, "listeners": listeners, "bootstrap": bootstrap}
-    reply["http_port"] = None if server.http is None else server.http.port
-    reply["slips"] = server.config.slips()
-    sys.stdout.write(json.dumps(reply) + "\n")
-    sys.stdout.flush()
+        yield Path(temporary) / "data"

@@ -1,0 +1,67 @@
+"""The test's end of the socket to a server process."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from contextlib import suppress
+from typing import Any, Final
+
+from kafkalog.errors import IllegalState, KafkalogError
+
+CALL_S: Final = 60
+START_S: Final = 30
+
+
+class Control:
+    """Calls to one server process. `server_end` is for that process. Threads: one call at a time, others wait.
+
+    The sockets are a pair without an address: nobody else can connect.
+    """
+
+    def __init__(self) -> None:
+        self._sock, self.server_end = socket.socketpair()
+        self._lines = self._sock.makefile("rb")
+        self._turn = threading.Lock()
+
+    def send_configuration(self, given: dict[str, Any]) -> None:
+        """Send the configuration to the process that has the other end."""
+        self.server_end.close()
+        with suppress(ConnectionError):  # it ended already; `read_started` finds that
+            self._sock.sendall(json.dumps(given).encode() + b"\n")
+
+    def read_started(self) -> Any:
+        """Return what the started server says of itself; None if it ended instead, or did not answer in time."""
+        self._sock.settimeout(START_S)
+        with suppress(ConnectionError, TimeoutError):
+            line = self._lines.readline()
+            return json.loads(line)["result"] if line else None
+        return None
+
+    def call(self, name: str, *, timeout_s: float = CALL_S, **given: Any) -> Any:
+        """Return the result of a command. KafkalogError with its error, IllegalState if the server does not answer."""
+        with self._turn:
+            self._sock.settimeout(timeout_s)
+            try:
+                self._sock.sendall(json.dumps({"call": name, "given": given}).encode() + b"\n")
+                line = self._lines.readline()
+            except OSError as error:
+                raise IllegalState(f"the server does not answer the test's {name}: {error}") from None
+        if not line:
+            raise IllegalState(f"the server ended before it answered the test's {name}", hint="see its log()")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise KafkalogError(answer["error"])
+        return answer["result"]
+
+    def send_stop(self) -> None:
+        """Ask the server to stop; no answer follows, but the process ends."""
+        with suppress(OSError):
+            self._sock.sendall(b'{"call": "stop"}\n')  # its end alone is not seen while a fork of the test has it, too
+
+    def close(self) -> None:
+        """Close both ends."""
+        self._lines.close()
+        self._sock.close()
+        self.server_end.close()

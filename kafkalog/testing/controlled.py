@@ -1,0 +1,354 @@
+"""Control and observation of a server or cluster: faults, the clock, requests, conditions, contents, snapshots."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
+from kafkalog.testing.errors import ConditionNotMet
+from kafkalog.testing.faults import Fault, Rules, Unmatched, rule_of
+from kafkalog.testing.names import keys_of
+from kafkalog.testing.recorder import Recorder
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+    from kafkalog._core.batch.record import Record
+    from kafkalog.dirs.log_dirs import LogDirs
+    from kafkalog.testing.control import Control
+
+WAIT_S: Final = 30
+_POLL_S: Final = 0.01
+_API_VERSIONS: Final = "ApiVersions"
+
+
+class Snapshot(NamedTuple):
+    """Copies of the directories of all nodes, and the node that led."""
+
+    folder: Path
+    leader: int
+
+
+class Controlled(ABC):
+    """The common part of `KafkaServer` and `KafkaCluster`. Threads: one, except where a method says otherwise."""
+
+    def __init__(self, *, unmatched: Unmatched = "warn", seed: object = 0) -> None:
+        self._rules = Rules(self._controls, unmatched, seed)
+        self._ahead_ms = 0
+        self._lasting: dict[str, tuple[frozenset[int] | None, dict[str, Any]]] = {}
+
+    @abstractmethod
+    def _controls(self) -> Mapping[int, Control]:
+        """Return the channels of the nodes that run, by node id."""
+
+    @abstractmethod
+    def _leader(self) -> int:
+        """Return the node that leads. IllegalState if none does."""
+
+    @property
+    @abstractmethod
+    def data(self) -> Path:
+        """Data directory with all records: the leader's."""
+
+    # Faults
+
+    def fault(
+        self,
+        api: str | Iterable[str],
+        *,
+        error: str | int | None = None,
+        delay_ms: float = 0,
+        throttle_ms: int = 0,
+        cut: bool = False,
+        silent: bool = False,
+        close: bool = False,
+        applied: bool = False,
+        nth: int | None = None,
+        times: int | None = None,
+        share: float = 1.0,
+        client_id: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        nodes: Iterable[int] | None = None,
+    ) -> Fault:
+        """Change the answers to calls of an API from now on, until the fault's `remove()` or the end of its block.
+
+        api: Kafka's names, or "*" for all. What happens, one of: error: answer with this error, by name or number; cut:
+        send half of the response, then close the connection; silent: never answer; close: close the connection; or only
+        delay_ms and throttle_ms, which go with the others, too. An error, silent and close happen in place of the call;
+        with `applied` after it took effect.
+
+        Which calls: the filters must all fit; client_id, topic, group and transactional_id may have the wildcards `*`
+        and `?`. Of these calls, the `nth`-th alone, counted from 1 over all nodes; or `times` calls from the `nth` on;
+        or that `share` of them, chosen by the seed of the server. An error is that of the whole request; of a Fetch, of
+        the partitions that fit. IllegalArgument for an unknown name, and for a fault that does nothing.
+
+        >>> from kafkalog.testing import kafka_server
+        >>> with kafka_server(topics="orders", unmatched="ignore") as server:
+        ...     with server.fault("Metadata", error="LEADER_NOT_AVAILABLE", times=1) as fault:
+        ...         pass  # clients run here
+        ...     older = server.older_versions({"Produce": 8, "DescribeCluster": -1})
+        ...     server.full_disk()
+        ...     server.refuse_connections()
+        ...     server.drop_connections()
+        ...     server.advance(seconds=3600)
+        ...     server.reset()
+        ...     fault.matched, older.is_active
+        (0, False)
+        """
+        ways = [name for name, is_given in (("cut", cut), ("silent", silent), ("close", close)) if is_given]
+        if len(ways) > 1:
+            raise IllegalArgument(f"{' and '.join(ways)} exclude each other", hint="add two faults")
+        rule = rule_of(
+            api, error=error, delay_ms=delay_ms, throttle_ms=throttle_ms, way="".join(ways), applied=applied, nth=nth,
+            times=times, share=share, client_id=client_id, topic=topic, partition=partition, group=group,
+            transactional_id=transactional_id,
+        )  # fmt: skip
+        return self._rules.add(api if isinstance(api, str) else "+".join(api), nodes, rule)
+
+    def older_versions(self, newest: Mapping[str, int], *, nodes: Iterable[int] | None = None) -> Fault:
+        """Offer calls only up to these versions, -1 for not at all, to clients that ask from now on."""
+        limits = {str(key): version for name, version in newest.items() for key in keys_of(name) or ()}
+        if not limits:
+            raise IllegalArgument("no call is named", hint='as in older_versions({"Produce": 8})')
+        return self._rules.add(f"older versions of {', '.join(newest)}", nodes, {
+            "keys": keys_of(_API_VERSIONS), "newest": limits,
+        })  # fmt: skip
+
+    def full_disk(self, is_full: bool = True, *, nodes: Iterable[int] | None = None) -> None:
+        """Let every write of the server fail with ENOSPC; `full_disk(False)` frees space again."""
+        self._set("full_disk", nodes, is_full, is_full=is_full)
+
+    def refuse_connections(self, is_refusing: bool = True, *, nodes: Iterable[int] | None = None) -> None:
+        """Refuse new connections; `refuse_connections(False)` accepts them again. Open ones stay."""
+        self._set("refuse", nodes, is_refusing, is_refusing=is_refusing)
+
+    def drop_connections(self, *, nodes: Iterable[int] | None = None) -> None:
+        """Close all open connections."""
+        self._call_all("drop_connections", nodes)
+
+    def advance(self, *, seconds: float = 0, ms: int = 0) -> None:
+        """Move the servers' clocks ahead: what is due by then happens now, such as ends of sessions and retention.
+
+        Records that clients stamp have the machine's time: they are older by that much. Clocks never go back.
+        """
+        gain_ms = ms + round(seconds * 1000)
+        if gain_ms < 0:
+            raise IllegalArgument(f"the clock cannot go back by {-gain_ms} ms", hint="start another server")
+        self._ahead_ms += gain_ms
+        self._call_all("advance", None, ms=gain_ms)
+
+    def reset(self) -> None:
+        """End all faults and recorders, free the disk and accept connections. Reports faults that never matched."""
+        try:
+            self._rules.clear()
+        finally:
+            self.full_disk(False)
+            self.refuse_connections(False)
+
+    def _set(self, command: str, nodes: Iterable[int] | None, is_on: bool, **given: Any) -> None:
+        """Send a command whose effect lasts, also to nodes that start later."""
+        chosen = None if nodes is None else frozenset(nodes)
+        if is_on:
+            self._lasting[command] = chosen, given
+        else:
+            self._lasting.pop(command, None)
+        self._call_all(command, chosen, **given)
+
+    def _commands_for(self, node_id: int) -> list[tuple[str, dict[str, Any]]]:
+        """Return the commands for a node that starts."""
+        lasting = [(name, given) for name, (nodes, given) in self._lasting.items() if nodes is None or node_id in nodes]
+        return [*self._rules.commands_for(node_id), *lasting]
+
+    def _call_all(self, command: str, nodes: Iterable[int] | None, **given: Any) -> None:
+        chosen = None if nodes is None else frozenset(nodes)
+        for node_id, control in self._controls().items():
+            if chosen is None or node_id in chosen:
+                control.call(command, **given)
+
+    # Snapshots
+
+    def snapshot(self) -> Snapshot:
+        """Copy the data of all nodes, for `restore`: records, topics, settings, groups and transactions.
+
+        The processes and connections stay; requests wait meanwhile. IllegalState unless all nodes run.
+        """
+        folder = self._snapshot_folder()
+        leader = self._leader()
+        with self._closed_logs(leader) as controls:
+            _call_together(controls, "snapshot", lambda node: {"path": str(folder / str(node))})
+        return Snapshot(folder, leader)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Make the data of all nodes what it was at the snapshot. Members of groups join again."""
+        with self._closed_logs(snapshot.leader) as controls:
+            _call_together(controls, "restore", lambda node: {"path": str(snapshot.folder / str(node))})
+
+    @contextmanager
+    def _closed_logs(self, leader: int) -> Iterator[Mapping[int, Control]]:
+        """Close the logs of all nodes for the block; afterwards `leader` leads."""
+        controls = self._controls()
+        if len(controls) < len(self._all_nodes()):
+            raise IllegalState("a node does not run", hint="start all nodes, and resume paused ones")
+        try:
+            _call_together(controls, "close_logs", lambda _: {})
+            yield controls
+        finally:
+            _call_together(controls, "open_logs", lambda _: {})
+            self._lead(leader)
+
+    @abstractmethod
+    def _all_nodes(self) -> Sequence[int]:
+        """Return the numbers of all nodes."""
+
+    @abstractmethod
+    def _lead(self, node: int) -> None:
+        """Make a node the leader if it is not."""
+
+    @abstractmethod
+    def _snapshot_folder(self) -> Path:
+        """Return a new directory that is removed at the end."""
+
+    # Looking on
+
+    def record(self, *, peers: bool = False) -> Recorder:
+        """Record the requests of clients until the end of the recorder's `with` block; `peers`: those of nodes, too."""
+        return Recorder(self._rules, peers=peers)
+
+    def lag(self, group: str, topic: str | None = None) -> int | None:
+        """Return how many records a group has yet to commit, or None if it has committed nothing (of the topic)."""
+        control = self._leader_control()
+        committed: dict[str, dict[int, int]] = {}
+        for name, partition, offset in control.call("committed", group=group):
+            committed.setdefault(name, {})[partition] = offset
+        if topic is not None:
+            committed = {name: offsets for name, offsets in committed.items() if name == topic}
+        if not committed:
+            return None
+        total = 0
+        for name, offsets in committed.items():
+            for index, (start, _, stable) in self._ends(name).items():
+                total += max(0, stable - max(start, offsets.get(index, start)))
+        return total
+
+    def record_count(self, topic: str) -> int:
+        """Return the number of offsets between start and high watermark in all partitions of a topic."""
+        return sum(mark - start for start, mark, _ in self._ends(topic).values())
+
+    def wait_for(
+        self,
+        *,
+        group: str | None = None,
+        lag: int | None = None,
+        topic: str | None = None,
+        records: int | None = None,
+        until: Callable[[], object] | None = None,
+        timeout_s: float = WAIT_S,
+    ) -> None:
+        """Wait until a group has at most this lag, a topic at least that many records, and `until()` is true.
+
+        Raises ConditionNotMet, an AssertionError, after `timeout_s`; IllegalArgument without a condition.
+
+        >>> from kafkalog.testing import kafka_server
+        >>> with kafka_server(topics="orders") as server, server.record() as seen:
+        ...     before = server.snapshot()
+        ...     server.create_topics({"another": 1})
+        ...     server.delete_topics(["orders"])
+        ...     server.restore(before)
+        ...     server.wait_for(topic="orders", records=0, until=lambda: server.lag("g") is None)
+        ...     server.record_count("another"), server.records("orders"), len(server.frame("orders"))
+        ...     server.table("orders").num_rows, server.data.is_dir(), seen.count("Produce", topic="orders")
+        (0, [], 0)
+        (0, True, 0)
+        """
+        if (group is None) != (lag is None) or (records is not None and topic is None):
+            raise IllegalArgument("lag is that of a group, records are those of a topic", hint="give both")
+        if group is None and records is None and until is None:
+            raise IllegalArgument("there is nothing to wait for", hint='as in wait_for(group="g", lag=0)')
+        deadline = time.monotonic() + timeout_s
+        while (missing := self._missing(group, lag, topic, records, until)) is not None:
+            if time.monotonic() >= deadline:
+                raise ConditionNotMet(f"after {timeout_s:g} s {missing}")
+            time.sleep(_POLL_S)
+
+    def _missing(
+        self, group: str | None, lag: int | None, topic: str | None, records: int | None,
+        until: Callable[[], object] | None,
+    ) -> str | None:  # fmt: skip
+        """Return what is not as wanted, or None."""
+        try:
+            if group is not None and lag is not None:
+                found = self.lag(group, topic)
+                if found is None or found > lag:
+                    return f"group {group} has " + ("committed nothing" if found is None else f"a lag of {found}")
+            if topic is not None and records is not None and (count := self.record_count(topic)) < records:
+                return f"topic {topic} has {count} records, not {records}"
+        except KafkalogError as error:  # such as while no node leads
+            return str(error)
+        return None if until is None or until() else "the condition is not true"
+
+    def records(self, topic: str, partition: int | None = None) -> list[Record]:
+        """Return the records of a topic, or of one partition, in the order of partitions and offsets."""
+        with self._open_data() as dirs:
+            logs = dirs.logs(topic) if partition is None else [dirs[topic, partition]]
+            return [record for log in logs for record in log]
+
+    def table(self, topic: str, columns: Iterable[str] | None = None) -> pyarrow.Table:
+        """Return the records of a topic as an Arrow table."""
+        import pyarrow
+
+        with self._open_data() as dirs:
+            return pyarrow.table(dirs.scan(topic, columns).table())
+
+    def frame(self, topic: str, columns: Iterable[str] | None = None) -> pandas.DataFrame:
+        """Return the records of a topic as a pandas frame."""
+        with self._open_data() as dirs:
+            return dirs.scan(topic, columns).to_pandas()
+
+    def _open_data(self) -> LogDirs:
+        import kafkalog
+
+        return kafkalog.open_dirs(self.data)
+
+    def _ends(self, topic: str) -> dict[int, tuple[int, int, int]]:
+        rows = self._leader_control().call("ends", topic=topic)
+        return {int(index): tuple(row) for index, row in rows.items()}
+
+    # Topics
+
+    def create_topics(self, topics: Mapping[str, int], settings: Mapping[str, object] | None = None) -> None:
+        """Create the topics, names and numbers of partitions, that are missing."""
+        self._leader_control().call("create_topics", topics=dict(topics), settings=dict(settings or {}))
+
+    def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete topics; those that are missing are left out."""
+        self._leader_control().call("delete_topics", topics=list(topics))
+
+    def _leader_control(self) -> Control:
+        leader = self._leader()
+        found = self._controls().get(leader)
+        if found is None:
+            raise IllegalState(f"node {leader} leads but is not running", hint="call start(), or move_leader()")
+        return found
+
+
+def _call_together(controls: Mapping[int, Control], command: str, given: Callable[[int], dict[str, Any]]) -> None:
+    """Send a command to all nodes at the same time; raise the first error once all have answered."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    if len(controls) == 1:
+        for node, control in controls.items():
+            control.call(command, **given(node))
+        return
+    with ThreadPoolExecutor(len(controls)) as threads:
+        answers = [threads.submit(control.call, command, **given(node)) for node, control in controls.items()]
+    for answer in answers:
+        answer.result()

@@ -1,0 +1,209 @@
+"""Faults that a test asks for: which calls they match, what they do, and how often they did it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from kafkalog.errors import IllegalArgument, IllegalState
+from kafkalog.testing.errors import FaultNeverMatched, FaultNeverMatchedWarning
+from kafkalog.testing.inside.counts import SLOTS, RuleCounts
+from kafkalog.testing.names import code_of, keys_of
+
+if TYPE_CHECKING:
+    from kafkalog.testing.control import Control
+
+Unmatched = Literal["warn", "error", "ignore"]
+"""Report of a fault that ended without a matching call."""
+
+
+class Fault:
+    """A rule for calls, active until `remove()` or the end of its `with` block.
+
+    `matched` is the number of calls that its filters accepted so far, `fired` how many of these it changed.
+
+    >>> from kafkalog.testing import kafka_server
+    >>> with kafka_server(unmatched="ignore") as server:
+    ...     fault = server.fault("Produce", close=True, nth=3)
+    ...     fault.remove()
+    ...     fault.matched, fault.fired
+    (0, 0)
+    """
+
+    def __init__(self, rules: Rules, number: int, text: str, nodes: Iterable[int] | None, rule: dict[str, Any]) -> None:
+        self.number = number
+        self.nodes = None if nodes is None else frozenset(nodes)
+        self.rule = {**rule, "number": number}
+        self.is_active = True
+        self._rules = rules
+        self._text = text
+        self._counted = (0, 0)
+
+    @property
+    def matched(self) -> int:
+        """Number of calls that it matched, on all nodes."""
+        return self._counts()[0]
+
+    @property
+    def fired(self) -> int:
+        """Number of calls that it changed."""
+        return self._counts()[1]
+
+    def _counts(self) -> tuple[int, int]:
+        if self.is_active:
+            self._counted = self._rules.counts_of(self.number)
+        return self._counted
+
+    def remove(self) -> None:
+        """End the fault; connections with a request that it keeps unanswered are closed.
+
+        If no call matched, warn with FaultNeverMatchedWarning or raise FaultNeverMatched, as the server was asked to.
+        """
+        if self.is_active:
+            self._end()
+            self._rules.report((self,))
+
+    def _end(self) -> None:
+        self._counts()
+        self.is_active = False
+        self._rules.end(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.remove()
+        elif self.is_active:  # the test has failed already, perhaps before any call
+            self._end()
+
+    def __repr__(self) -> str:
+        state = "" if self.is_active else ", removed"
+        return f"<Fault {self._text}: matched {self.matched}, fired {self.fired}{state}>"
+
+
+class Rules:
+    """The faults and recorders of one server or cluster; servers that start later get them, too. Threads: one."""
+
+    def __init__(self, controls: Callable[[], Mapping[int, Control]], unmatched: Unmatched, seed: object) -> None:
+        if unmatched not in ("warn", "error", "ignore"):
+            raise IllegalArgument(f"unmatched={unmatched!r}", hint='use "warn", "error" or "ignore"')
+        descriptor, self.path = tempfile.mkstemp(prefix="kafkalog-rules-")
+        os.close(descriptor)
+        self._counts = RuleCounts(self.path)
+        self._controls = controls
+        self._unmatched = unmatched
+        self._seed = str(seed)
+        self._numbers = itertools.count(1)
+        self._faults: dict[int, Fault] = {}
+        self._recorders: dict[int, dict[str, Any]] = {}
+
+    def add(self, text: str, nodes: Iterable[int] | None, rule: dict[str, Any], *, is_reported: bool = True) -> Fault:
+        """Start a fault on the running nodes, and on others when they start."""
+        number = self._new_number()
+        rule.setdefault("seed", f"{self._seed}/{number}")
+        fault = Fault(self, number, text, nodes, rule)
+        self._faults[number] = fault
+        if not is_reported:
+            fault.rule["is_reported"] = False
+        self._tell(fault.nodes, "add_rule", _sent(fault))
+        return fault
+
+    def add_recorder(self, path: str, peers: bool) -> int:
+        """Start a recorder into a file and return its number."""
+        number = self._new_number()
+        self._recorders[number] = {"number": number, "path": path, "peers": peers}
+        self._tell(None, "record", self._recorders[number])
+        return number
+
+    def end_recorder(self, number: int) -> None:
+        """End a recorder."""
+        if self._recorders.pop(number, None) is not None:
+            self._tell(None, "end_record", {"number": number})
+
+    def commands_for(self, node_id: int) -> list[tuple[str, dict[str, Any]]]:
+        """Return the commands with which a starting node gets what is active."""
+        faults = [one for one in self._faults.values() if one.nodes is None or node_id in one.nodes]
+        rules: list[tuple[str, dict[str, Any]]] = [("add_rule", _sent(one)) for one in faults]
+        return rules + [("record", one) for one in self._recorders.values()]
+
+    def counts_of(self, number: int) -> tuple[int, int]:
+        """Return how many calls a fault matched, and how many it changed."""
+        return self._counts.read(number)
+
+    def end(self, fault: Fault) -> None:
+        """End a fault on all nodes."""
+        self._faults.pop(fault.number, None)
+        self._tell(fault.nodes, "remove_rule", {"number": fault.number})
+
+    def clear(self, *, reports: bool = True) -> None:
+        """End all faults and recorders; with `reports`, report the faults that never matched."""
+        ended = list(self._faults.values())
+        for fault in ended:
+            fault._end()
+        for number in list(self._recorders):
+            self.end_recorder(number)
+        if reports:
+            self.report(ended)
+
+    def report(self, faults: Iterable[Fault]) -> None:
+        """Warn of faults that never matched, or raise FaultNeverMatched."""
+        texts = [repr(one) for one in faults if not one.matched and one.rule.get("is_reported", True)]
+        if not texts or self._unmatched == "ignore":
+            return
+        text = f"no call matched: {', '.join(texts)}"
+        if self._unmatched == "error":
+            raise FaultNeverMatched(text, hint="check the names of API, topic, group and client id")
+        warnings.warn(text, FaultNeverMatchedWarning, stacklevel=4)
+
+    def close(self) -> None:
+        """Remove the file of counts."""
+        self._counts.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    def _new_number(self) -> int:
+        number = next(self._numbers)
+        if number >= SLOTS:
+            raise IllegalState(f"at most {SLOTS - 1} faults fit one server", hint="start another server")
+        return number
+
+    def _tell(self, nodes: frozenset[int] | None, command: str, given: dict[str, Any]) -> None:
+        for node_id, control in self._controls().items():
+            if nodes is None or node_id in nodes:
+                control.call(command, **given)
+
+
+def _sent(fault: Fault) -> dict[str, Any]:
+    return {name: value for name, value in fault.rule.items() if name != "is_reported"}
+
+
+def rule_of(
+    api: str | Iterable[str],
+    *,
+    error: str | int | None,
+    way: str,
+    applied: bool,
+    nth: int | None,
+    times: int | None,
+    share: float,
+    **more: Any,
+) -> dict[str, Any]:
+    """Check what a test gave and return the rule as it is sent. IllegalArgument."""
+    if nth is not None and nth < 1 or times is not None and times < 1:
+        raise IllegalArgument(f"nth={nth}, times={times}", hint="calls are counted from 1")
+    if not 0 < share <= 1:
+        raise IllegalArgument(f"share={share!r}", hint="use a number above 0, at most 1")
+    if error is not None and way:
+        raise IllegalArgument(f"a call is answered with an error or by {way}=True, not both", hint="add two faults")
+    if error is None and not way and not more.get("delay_ms") and not more.get("throttle_ms"):
+        raise IllegalArgument("the fault does nothing", hint="give error, delay_ms, throttle_ms, cut, silent or close")
+    return {
+        "keys": keys_of(api), "error": 0 if error is None else code_of(error), "way": way, "applied": applied,
+        "nth": nth or 1, "times": 1 if nth is not None and times is None else times, "share": share, **more,
+    }  # fmt: skip

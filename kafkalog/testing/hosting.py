@@ -1,0 +1,100 @@
+"""The test's end of the process that forks a cluster's nodes, and the ports that the nodes have for ever."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from kafkalog.errors import IllegalState, KafkalogError
+
+HOST: Final = "127.0.0.1"
+ANSWER_S: Final = 60
+_CHILD: Final = """
+import sys
+sys.argv[1] in sys.path or sys.path.insert(0, sys.argv[1])
+from kafkalog.testing.inside.host import main
+main(int(sys.argv[2]))
+"""
+
+
+class HostProcess:
+    """A process that forks nodes when asked, and ends them with the test. Threads: one."""
+
+    def __init__(self, log: BinaryIO) -> None:
+        self._sock, theirs = socket.socketpair()
+        root = str(Path(__file__).resolve().parent.parent.parent)
+        with theirs:
+            descriptor = theirs.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _CHILD, root, str(descriptor)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(descriptor,),
+            )  # fmt: skip
+        self._sock.settimeout(ANSWER_S)
+        self._lines = self._sock.makefile("rb")
+
+    @property
+    def pid(self) -> int:
+        """Process id of the host."""
+        return self._process.pid
+
+    def remove_at_end(self, path: str) -> None:
+        """Let the host remove this directory if the test ends without doing so."""
+        self._ask({"call": "remove", "path": path}, ())
+
+    def spawn(self, control: socket.socket, log: BinaryIO) -> int:
+        """Fork a node with its end of a control socket and its log, and return its process id."""
+        return int(self._ask({"call": "spawn"}, (control.fileno(), log.fileno())))
+
+    def wait(self, pid: int, seconds: float) -> int | None:
+        """Return a node's exit status once it has ended, or None if it still runs after that time."""
+        answer = self._ask({"call": "wait", "pid": pid, "seconds": seconds}, ())
+        return None if answer is None else int(answer)
+
+    def close(self) -> None:
+        """End the host, and the nodes that still run; safe to call twice."""
+        self._lines.close()
+        with suppress(OSError):  # a fork of the test may have this end of the socket, too
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+        try:
+            self._process.wait(ANSWER_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, request: dict[str, Any], descriptors: tuple[int, ...]) -> Any:
+        try:
+            socket.send_fds(self._sock, [json.dumps(request).encode()], descriptors)
+            line = self._lines.readline()
+        except OSError as error:
+            raise KafkalogError(f"the process that starts the nodes does not answer: {error}") from None
+        if not line:
+            raise IllegalState("the process that starts the nodes has ended", hint="create another cluster")
+        return json.loads(line)
+
+
+class Ports:
+    """A free port for each node, bound here as long as the cluster exists, so that no other program gets it."""
+
+    def __init__(self, count: int) -> None:
+        self._socks: list[socket.socket] = []
+        try:
+            for _ in range(count):
+                sock = socket.socket()
+                self._socks.append(sock)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the node binds it as well, and listens
+                sock.bind((HOST, 0))
+        except BaseException:
+            self.close()
+            raise
+        self.numbers = [int(sock.getsockname()[1]) for sock in self._socks]
+
+    def close(self) -> None:
+        """Free the ports."""
+        for sock in self._socks:
+            sock.close()

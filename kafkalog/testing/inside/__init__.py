@@ -1,0 +1,1 @@
+"""Code inside the server processes of a test: control, faults, clock, disk."""

@@ -1,0 +1,167 @@
+"""One request as rules and recorders see it: its API, client, topics, partitions, groups and offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from kafkalog.errors import MalformedRequest
+from kafkalog.server.apis.dispatch import offered
+from kafkalog.server.requests.context import Connection, RequestContext
+from kafkalog.server.wire.header import read_header
+from kafkalog.server.wire.reader import request_reader
+from kafkalog.server.wire.versions import API_VERSIONS, APIS, FETCH, PRODUCE
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.wire.versions import Api
+
+_TOPIC_LISTS: Final = ("topics", "topic_data", "topic_partitions", "v3_and_below_topics")
+_TOPIC_NAMES: Final = ("name", "topic", "topic_name")
+_PARTITION_LISTS: Final = ("partitions", "partition_data", "partition_indexes")
+_PARTITIONS: Final = ("partition", "partition_index", "index")
+_OFFSETS: Final = ("committed_offset", "fetch_offset")
+_NESTED: Final = ("groups", "markers", "transactions")
+_NAME_LISTS: Final = ("topic_names", "subscribed_topic_names")
+_GROUPS: Final = ("groups", "group_ids", "groups_names")
+_TRANSACTIONS: Final = ("transactional_id", "v3_and_below_transactional_id")
+_FIND_COORDINATOR: Final = 10
+_RESOURCE_TOPIC: Final = 2
+_CLIENT_ID: Final = 10
+_FLEXIBLE_PRODUCE: Final = APIS[PRODUCE].first_flexible
+_PRODUCE_BY_ID: Final = 13
+_ACKS_AND_TIMEOUT: Final = 6
+_ID_BYTES: Final = 16
+_INDEX_BYTES: Final = 4
+_ONE_BYTE: Final = 0x7F
+_ONE: Final = 2
+"""Length of an array of one element in the compact form."""
+Partitions = dict[str, dict[int, int]]
+"""Topic -> partition -> offset of the request, -1 for none."""
+
+
+class Call:
+    """A request that was parsed for rules: its table row, handler module, context and body."""
+
+    __slots__ = ("_node", "api", "context", "module", "request")
+
+    def __init__(self, node: Node, api: Api, context: RequestContext, request: Any) -> None:
+        self._node = node
+        self.api = api
+        self.context = context
+        self.request = request
+        self.module: ModuleType = import_module(f"kafkalog.server.apis.{api.name}")
+
+    @property
+    def session(self) -> Any:
+        """The fetch session that the request continues, or None."""
+        number = getattr(self.request, "session_id", 0)
+        return self._node.replicas.sessions.get(number) if self.api.key == FETCH and number else None
+
+    def topics(self) -> Partitions:
+        """Return the topics that the request names, with partitions and offsets; a fetch session's, too."""
+        found: Partitions = {}
+        for message in _messages(self.request):
+            for name in _NAME_LISTS:
+                for topic in getattr(message, name, None) or ():
+                    found.setdefault(topic, {})
+            for name in _TOPIC_LISTS:
+                for row in getattr(message, name, None) or ():
+                    self._add(found, row)
+            for row in getattr(message, "resources", None) or ():
+                if row.resource_type == _RESOURCE_TOPIC:
+                    found.setdefault(row.resource_name, {})
+        session = self.session
+        for topic, index in () if session is None else tuple(session.partitions):
+            named = self._name_of(topic)
+            if named is not None:
+                known = session.partitions[topic, index]
+                found.setdefault(named, {}).setdefault(index, getattr(known, "fetch_offset", -1))
+        return found
+
+    def groups(self) -> list[str]:
+        """Return the groups that the request names."""
+        found = [message.group_id for message in _messages(self.request) if hasattr(message, "group_id")]
+        for name in _GROUPS:
+            found += [one for one in getattr(self.request, name, None) or () if isinstance(one, str)]
+        if self.api.key == _FIND_COORDINATOR and getattr(self.request, "key_type", 0) == 0:
+            keys = getattr(self.request, "coordinator_keys", None) or (getattr(self.request, "key", None),)
+            found += [one for one in keys if one]
+        return found
+
+    def transactional_ids(self) -> list[str]:
+        """Return the transactional ids that the request names."""
+        found = [getattr(message, name, None) for message in _messages(self.request) for name in _TRANSACTIONS]
+        return [one for one in (*found, *(getattr(self.request, "transactional_ids", None) or ())) if one]
+
+    def _add(self, found: Partitions, row: Any) -> None:
+        name = row if isinstance(row, str) else self._name_of(getattr(row, "topic_id", None))
+        name = name or next((value for one in _TOPIC_NAMES if (value := getattr(row, one, None))), None)
+        if name is None:
+            return
+        partitions = found.setdefault(name, {})
+        for kind in _PARTITION_LISTS:
+            for one in getattr(row, kind, None) or ():
+                if isinstance(one, int):
+                    partitions.setdefault(one, -1)
+                    continue
+                index = next((getattr(one, field) for field in _PARTITIONS if hasattr(one, field)), None)
+                if index is not None:
+                    partitions[index] = next((getattr(one, field) for field in _OFFSETS if hasattr(one, field)), -1)
+
+    def _name_of(self, topic: UUID | int | str | None) -> str | None:
+        if topic is None or isinstance(topic, str):
+            return topic
+        known = self._node.topics.by_id(UUID(int=topic) if isinstance(topic, int) else topic)
+        return None if known is None else known.name
+
+
+def read_call(node: Node, connection: Connection, frame: bytearray) -> Call | None:
+    """Parse a request, or return None for one that the server refuses: it is then handled as if without rules."""
+    try:
+        api_key, version, correlation_id, client_id, position = read_header(frame)
+        api = offered(node.quorum.replica_set is not None).get(api_key)
+        if api is None or not api.serves(version):
+            return None
+        request = None if api_key == API_VERSIONS else request_reader(api_key, version).read(frame, position)
+    except MalformedRequest:
+        return None
+    context = RequestContext(api_key, version, correlation_id, client_id or "", connection, len(frame))
+    return Call(node, api, context, request)
+
+
+def produce_target_end(frame: bytearray) -> int:
+    """Return the end of a Produce's partition number if it has one topic with one partition, as most have; else 0.
+
+    All that rules look at lies before: client, transactional id, topic, partition. 0 also for older versions.
+    """
+    try:
+        at = _CLIENT_ID + int.from_bytes(frame[_CLIENT_ID - 2 : _CLIENT_ID], "big", signed=True)
+        if frame[3] < _FLEXIBLE_PRODUCE or at < _CLIENT_ID or frame[at]:
+            return 0
+        size = frame[at + 1]  # of the transactional id, and one more; 0 for null
+        at += 1 + max(1, size) + _ACKS_AND_TIMEOUT
+        if size > _ONE_BYTE or frame[at] != _ONE:
+            return 0
+        at += 1
+        if frame[3] >= _PRODUCE_BY_ID:
+            at += _ID_BYTES
+        elif frame[at] > _ONE_BYTE:
+            return 0
+        else:
+            at += frame[at]
+        return at + 1 + _INDEX_BYTES if frame[at] == _ONE else 0
+    except IndexError:
+        return 0
+
+
+def _messages(request: Any) -> Iterator[Any]:
+    """Yield the request's body and the messages for several groups or transactions in it."""
+    if request is None:
+        return
+    yield request
+    for name in _NESTED:
+        yield from (one for one in getattr(request, name, None) or () if hasattr(one, "_fields"))

@@ -1,0 +1,131 @@
+"""A server process of a test: its configuration and the test's calls come through one socket, a line of JSON each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.net.endpoints import parse_endpoint
+from kafkalog.server.running import loop_factory, raise_descriptor_limit
+from kafkalog.server.security.users import add_user
+from kafkalog.server.serving import serving
+from kafkalog.server.settings.config import ServerConfig
+from kafkalog.testing.inside.clock import MovableTimers, MovedClock
+from kafkalog.testing.inside.commands import Commands
+from kafkalog.testing.inside.counts import RuleCounts
+from kafkalog.testing.inside.disk import TestDisk
+
+if TYPE_CHECKING:
+    from kafkalog.server.serving import Server
+
+MAX_LINE_BYTES: Final = 64 << 20
+STOP: Final = "stop"
+
+
+def serve(control: socket.socket) -> None:
+    """Serve as the first line of the socket says, until the test asks for the end or is gone itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test, which then stops its server
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", force=True)
+    raise_descriptor_limit()
+    temporary: list[str] = []
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            is_orphaned = runner.run(_serve(control, temporary))
+    except KafkalogError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    if is_orphaned:
+        for path in temporary:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+async def _serve(control: socket.socket, temporary: list[str]) -> bool:
+    """Serve, then return True if the test's process ended and so cannot remove the directory."""
+    reader, writer = await asyncio.open_unix_connection(sock=control, limit=MAX_LINE_BYTES)
+    first = await reader.readline()
+    if not first:
+        return True
+    given = json.loads(first)
+    if given["temporary"]:
+        temporary.append(given["temporary"])
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    config = ServerConfig(given["settings"])
+    for name, password in given["users"].items():
+        add_user(given["directory"], name, password)
+    clock = MovedClock(given["ahead_ms"])
+    timers = MovableTimers(clock)
+    disk = TestDisk(syncs=not given["temporary"])
+    counts = RuleCounts(given["counts"])
+    async with serving(
+        [given["directory"]], config, fs=disk, clock=clock, later=timers.later, log_metrics=_metrics
+    ) as server:
+        for name, partitions in given["topics"].items():
+            if server.node.topics.get(name) is None:
+                await server.node.topics.create(name, partitions)
+        commands = Commands(server, given["directory"], counts, clock, timers, disk)
+        for command, values in given["commands"]:
+            await commands.run(command, values)
+        writer.write(_line({"result": _started(server)}))
+        answering = asyncio.create_task(_answer(reader, writer, commands))
+        waiting = asyncio.create_task(stopping.wait())
+        await asyncio.wait((answering, waiting), return_when=asyncio.FIRST_COMPLETED)
+        is_orphaned = answering.done() and answering.result()
+        for task in (answering, waiting):
+            task.cancel()
+    writer.close()
+    return is_orphaned
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, commands: Commands) -> bool:
+    """Answer the test's calls until it asks for the end; return True if it is gone instead."""
+    with suppress(OSError):
+        while line := await reader.readline():
+            call = json.loads(line)
+            if call["call"] == STOP:
+                return False
+            try:
+                answer: dict[str, Any] = {"result": await commands.run(call["call"], call["given"])}
+            except (KafkalogError, OSError, TimeoutError) as error:
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            except Exception as error:
+                logging.getLogger(__name__).exception("the test's call %s failed", call["call"])
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            writer.write(_line(answer))
+            await writer.drain()
+    return True
+
+
+def _metrics() -> str:
+    from kafkalog.metrics import prometheus_text  # few tests ask for it
+
+    return prometheus_text()
+
+
+def _line(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content).encode() + b"\n"
+
+
+def _started(server: Server) -> dict[str, object]:
+    """Return what the test wants to know of a server that has started."""
+    ports = {one: server.ports.get(parse_endpoint(one).name) for one in server.config["listeners"]}
+    listeners = ",".join(f"{one.strip().rpartition(':')[0]}:{port}" for one, port in ports.items() if port is not None)
+    return {
+        "ports": server.ports, "listeners": listeners, "bootstrap": next(iter(server.addresses.values())),
+        "http_port": None if server.http is None else server.http.port, "slips": server.config.slips(),
+    }  # fmt: skip
+
+
+def main(descriptor: int) -> None:
+    """Run as a process of its own, with the control socket at this descriptor."""
+    serve(socket.socket(fileno=descriptor))
+
+
