@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkalog.values.avro_default import BadDefault, encoded_default
-from kafkalog.values.avro_schema import MISSING, AvroField, AvroType
+from kafkalog.values.avro_program import PROMOTED, reader_field, same_name
+from kafkalog.values.avro_schema import MISSING, AvroType
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_MOST_PAIRS: Final = 1 << 16
+_MOST_PAIRS: Final = 1 << 14
 """Pairs of types that are compared at most: unions of unions make many of a few."""
-_PROMOTED: Final = {
-    "long": ("int",), "float": ("int", "long"), "double": ("int", "long", "float"), "string": ("bytes",),
-    "bytes": ("string",),
-}  # fmt: skip
 
 
 def types_of(schema: AvroType) -> Iterator[AvroType]:
@@ -59,32 +56,38 @@ def avro_incompatibilities(reader: AvroType, writer: AvroType) -> list[str]:
     >>> avro_incompatibilities(parse_avro("int"), parse_avro("long"))
     ['TYPE_MISMATCH at /: the reader has int, the writer long']
     """
+    comparison = _Comparison()
     try:
-        return list(_Comparison().problems(reader, writer, "/"))
+        while True:  # a pair was taken for equal inside itself: that must hold in the end
+            known = comparison.failures()
+            if (found := comparison.problems(reader, writer, "/")) or comparison.failures() == known:
+                return found
     except RecursionError:
         return ["the schemas are nested too deeply"]
-
-
-def _same_name(reader: AvroType, writer: AvroType) -> bool:
-    """Return True if names match without their namespaces, or one is an alias."""
-    names = {writer.name, writer.short_name}
-    return bool(names & {reader.name, reader.short_name, *reader.aliases})
 
 
 class _Comparison:
     """Types are compared once for each pair, so that schemas that contain themselves come to an end."""
 
     def __init__(self) -> None:
-        self._begun: dict[tuple[int, int], list[str]] = {}
+        self._pairs: dict[tuple[int, int], list[str]] = {}
+        self._left = _MOST_PAIRS
+
+    def failures(self) -> int:
+        """Return how many pairs do not fit, and forget the others."""
+        self._pairs = {key: found for key, found in self._pairs.items() if found}
+        return len(self._pairs)
 
     def problems(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
+        """Return why a type of the reader cannot take one of the writer's."""
         key = (id(reader), id(writer))
-        if key not in self._begun:
-            if len(self._begun) >= _MOST_PAIRS:
+        if key not in self._pairs:
+            self._left -= 1
+            if self._left < 0:
                 return [f"the schemas have more than {_MOST_PAIRS} pairs of types"]
-            self._begun[key] = []
-            self._begun[key] = self._compared(reader, writer, path)
-        return self._begun[key]
+            self._pairs[key] = []
+            self._pairs[key] = self._compared(reader, writer, path)
+        return self._pairs[key]
 
     def _compared(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
         if writer.kind == "union":
@@ -94,14 +97,14 @@ class _Comparison:
                 return []
             return [f"MISSING_UNION_BRANCH at {path}: the reader's union has no branch for {writer.short_name}"]
         if reader.kind != writer.kind:
-            if writer.kind in _PROMOTED.get(reader.kind, ()):
-                return []
+            if (writer.kind, reader.kind) in PROMOTED:
+                return _decimals(reader, writer, path)
             return [f"TYPE_MISMATCH at {path}: the reader has {reader.kind}, the writer {writer.kind}"]
         if reader.kind in ("array", "map"):
             return self.problems(reader.parts[0], writer.parts[0], f"{path.rstrip('/')}/{reader.kind}")
         if not reader.name:
             return _decimals(reader, writer, path)
-        if not _same_name(reader, writer):
+        if not same_name(writer, reader):
             return [f"NAME_MISMATCH at {path}: the reader has {reader.name}, the writer {writer.name}"]
         if reader.kind == "record":
             return self._record(reader, writer, path)
@@ -115,19 +118,19 @@ class _Comparison:
         return []
 
     def _record(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
+        sources: dict[int, AvroType] = {}
+        for one in writer.fields:
+            number = reader_field(one, reader, set(sources))
+            if number is not None:
+                sources[number] = one.type
         found: list[str] = []
-        taken: set[str] = set()
-        for one in reader.fields:
-            source = _writer_field(one, writer, taken)
-            inner = f"{path.rstrip('/')}/{one.name}"
-            if source is not None:
-                taken.add(source.name)
-                found += self.problems(one.type, source.type, inner)
-            elif one.default is MISSING:
-                found.append(
-                    f"READER_FIELD_MISSING_DEFAULT_VALUE at {inner}: the writer has no such field, and the reader no "
-                    "default"
-                )
+        for number, wanted in enumerate(reader.fields):
+            inner = f"{path.rstrip('/')}/{wanted.name}"
+            if number in sources:
+                found += self.problems(wanted.type, sources[number], inner)
+            elif wanted.default is MISSING:
+                text = "the writer has no such field, and the reader no default"
+                found.append(f"READER_FIELD_MISSING_DEFAULT_VALUE at {inner}: {text}")
         return found
 
 
@@ -137,12 +140,3 @@ def _decimals(reader: AvroType, writer: AvroType, path: str) -> list[str]:
         if (reader.precision, reader.scale) != (writer.precision, writer.scale):
             return [f"DECIMAL_MISMATCH at {path}: precision and scale differ"]
     return []
-
-
-def _writer_field(wanted: AvroField, writer: AvroType, taken: set[str]) -> AvroField | None:
-    """Return the writer's field for one of the reader's: by its name, else by an alias."""
-    known = {one.name: one for one in writer.fields}
-    for name in (wanted.name, *wanted.aliases):
-        if name in known and name not in taken:
-            return known[name]
-    return None
