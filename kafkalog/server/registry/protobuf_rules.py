@@ -36,9 +36,11 @@ def protobuf_incompatibilities(reader: Any, writer: Any) -> list[str]:
     """
     found = [] if reader.package == writer.package else [f"PACKAGE_CHANGED: {writer.package} is now {reader.package}"]
     packages = tuple(f".{one.package}" if one.package else "" for one in (reader, writer))
-    ours = {path: message for path, message in _messages(reader.message_type, "#")}
+    ours = dict(_messages(reader.message_type, "#"))
     for path, message in _messages(writer.message_type, "#"):
         if path not in ours:
+            if message.options.map_entry:  # part of a map field, which is compared by its number
+                continue
             found.append(f"MESSAGE_REMOVED at {path}")
         else:
             found += _message(ours[path], message, path, packages)

@@ -39,7 +39,8 @@ class TopicRecord(NamedTuple):
 
 
 def _compact(content: Mapping[str, object]) -> bytes:
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    """Return the JSON of a key or value. ValueError for half of a surrogate pair."""
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _key(kind: str, fields: Mapping[str, object]) -> bytes:
