@@ -128,6 +128,8 @@ class RegistryListener(HttpServer):
         try:
             body = await _body(head, reader, writer)
             plan = await self.registry.answer(request_of(method, target, body))
+        except (ConnectionError, asyncio.IncompleteReadError):  # the client is gone
+            raise
         except RestError as error:
             return _page({"error_code": error.code, "message": error.message}, error.status)
         except ValueError as error:  # too many fields in the query
