@@ -107,7 +107,7 @@ class Document:
         """Return what is wrong with the document, and references that lead nowhere."""
         found = json_problems(self.schema)
         local = [ref for ref in _refs(self.schema) if ref == "#" or ref.startswith("#/")]
-        return found or [f"$ref {ref!r:.100} leads nowhere" for ref in local if self._find(ref) is None]
+        return found or [f"$ref {ref!r:.100} leads nowhere" for ref in local if self.followed({"$ref": ref}) is None]
 
     def followed(self, schema: Any) -> Any:
         """Return what a schema's `$ref` leads to, None where it leads nowhere; other schemas as they are."""

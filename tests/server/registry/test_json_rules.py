@@ -17,6 +17,14 @@ VALUES = [
 ]  # fmt: skip
 
 
+LIMITS = {
+    "integer": [{}, {"minimum": 0}, {"maximum": 2}, {"multipleOf": 2}, {"exclusiveMinimum": 1}],
+    "string": [{}, {"maxLength": 1}, {"minLength": 1}, {"pattern": "^a"}],
+    "array": [{}, {"maxItems": 1}, {"minItems": 1}, {"uniqueItems": True}],
+}
+LIMITS["number"] = LIMITS["integer"]
+
+
 @st.composite
 def schemas(draw: Any, depth: int = 2) -> Any:
     kind = draw(st.sampled_from(["any", "integer", "number", "string", "enum", "boolean", "null", "types"]
@@ -30,12 +38,8 @@ def schemas(draw: Any, depth: int = 2) -> Any:
     if kind in ("anyOf", "oneOf", "allOf"):
         return {kind: draw(st.lists(schemas(depth - 1), min_size=1, max_size=3))}
     made: dict[str, Any] = {"type": kind}
-    if kind in ("integer", "number"):
-        made |= draw(st.sampled_from([{}, {"minimum": 0}, {"maximum": 2}, {"multipleOf": 2}, {"exclusiveMinimum": 1}]))
-    elif kind == "string":
-        made |= draw(st.sampled_from([{}, {"maxLength": 1}, {"minLength": 1}, {"pattern": "^a"}]))
-    elif kind == "array":
-        made |= draw(st.sampled_from([{}, {"maxItems": 1}, {"minItems": 1}, {"uniqueItems": True}]))
+    made |= draw(st.sampled_from(LIMITS.get(kind, [{}])))
+    if kind == "array":
         if draw(st.booleans()):
             made["items"] = draw(schemas(depth - 1))
     elif kind == "object":
@@ -63,6 +67,9 @@ def changed(draw: Any, schema: Any) -> Any:
         return {draw(st.sampled_from(["anyOf", "oneOf", "allOf"])): [schema, draw(schemas(1))]}
     if step in (2, 3) and len(made) > 1:
         del made[draw(st.sampled_from(sorted(made)))]
+    if step > 4 and isinstance(made.get("type"), str):
+        made |= draw(st.sampled_from(LIMITS.get(made["type"], [{}])))
+        made |= {key: made[key] + draw(st.integers(0, 2)) for key in ("minimum", "maxLength", "minItems") if key in made}
     for word in ("anyOf", "oneOf", "allOf"):
         if word in made:
             made[word] = [draw(changed(one)) for one in made[word]]
