@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
 
-from kafkalog.values.avro import AvroDecoder  # noqa: E402
 from kafkalog.errors import IllegalArgument  # noqa: E402
 from kafkalog.server.registry.avro_rules import avro_incompatibilities, types_of  # noqa: E402
+from kafkalog.values.avro import AvroDecoder  # noqa: E402
 from kafkalog.values.avro_default import encoded_default  # noqa: E402
 from kafkalog.values.avro_schema import AvroType, parse_avro  # noqa: E402
 from tests.server.registry.calls import record  # noqa: E402

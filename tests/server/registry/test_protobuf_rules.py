@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("google.protobuf", reason="the extra `schemas` is not installed")
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format  # noqa: E402
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-from kafkalog.server.registry.protobuf_rules import protobuf_incompatibilities  # noqa: E402
+from kafkalog.server.registry.protobuf_rules import protobuf_incompatibilities
 
 SAMPLES = {
     "int32": 1, "int64": 1, "uint32": 1, "uint64": 1, "bool": True, "sint32": 1, "sint64": 1, "fixed32": 1,

@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("kio", reason="the extra `server` is not installed")
 
-from kafkalog.errors import IllegalState  # noqa: E402
-from kafkalog.server.registry.listener import MAX_BODY_BYTES  # noqa: E402
-from kafkalog.testing import KafkaServer, kafka_server  # noqa: E402
-from kafkalog.testing.controlled import Snapshot  # noqa: E402
-from tests.server.registry.calls import Rest, body, record  # noqa: E402
+from kafkalog.errors import IllegalState
+from kafkalog.server.registry.listener import MAX_BODY_BYTES
+from kafkalog.testing import KafkaServer, kafka_server
+from kafkalog.testing.controlled import Snapshot
+from tests.server.registry.calls import Rest, body, record
 
 OLD, NEW, WRONG = record(id="long"), record(id="long", paid=("boolean", False)), record(id="string")
 WITHOUT_IMPORT = base64.b64encode(b"\n\x01a\x1a\x01b").decode()  # name "a", dependency "b"
