@@ -54,6 +54,9 @@ class KafkaServer(Controlled):
     ...     server.pid > 1, "ERROR" in server.log()
     ...     server.stop()
     (True, False)
+    >>> with kafka_server(registry=True) as server:
+    ...     server.registry_url
+    'http://127.0.0.1:...'
     """
 
     def __init__(
@@ -255,9 +258,6 @@ def kafka_server(
     >>> with kafka_server(topics={"orders": 3}) as server, kafkalog.open_dirs(server.directory) as data:
     ...     server.bootstrap, len(data)
     ('127.0.0.1:...', 3)
-    >>> with kafka_server(registry=True) as server:
-    ...     server.registry_url
-    'http://127.0.0.1:...'
     """
     partition_counts = counts_of(topics)
     with _place(directory) as path:

@@ -1,4 +1,4 @@
-"""What a registry has stored, as the records of its topic say."""
+"""The content of a registry: all that the records of its topic say."""
 
 from __future__ import annotations
 

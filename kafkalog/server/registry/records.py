@@ -27,7 +27,7 @@ class Stored(NamedTuple):
 
     @property
     def schema(self) -> tuple[str, str, tuple[Reference, ...]]:
-        """What makes a schema: versions with an equal one have one id."""
+        """The parts that make a schema: versions with the same ones have one id."""
         return self.kind, self.text, self.references
 
 
@@ -94,7 +94,7 @@ def noop_record() -> TopicRecord:
 
 
 class Change(NamedTuple):
-    """What a record means: the kind and the subject of its key, and its value."""
+    """The meaning of a record: the kind and the subject of its key, and its value."""
 
     kind: str
     subject: str | None

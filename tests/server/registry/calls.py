@@ -47,8 +47,8 @@ def body(schema: object, **more: Any) -> Mapping[str, Any]:
 
 def record(name: str = "Order", **fields: object) -> dict[str, object]:
     """Return an Avro record; a field is a type, or a type with its default."""
-    made = [
-        {"name": key, "type": given[0], "default": given[1]} if isinstance(given, tuple) else {"name": key, "type": given}
-        for key, given in fields.items()
-    ]
+    made = []
+    for key, given in fields.items():
+        kind, *default = given if isinstance(given, tuple) else (given,)
+        made.append({"name": key, "type": kind} | ({"default": default[0]} if default else {}))
     return {"type": "record", "name": name, "fields": made}

@@ -19,7 +19,7 @@ from kafkalog.values.avro_schema import AvroType, parse_avro  # noqa: E402
 from tests.server.registry.calls import record  # noqa: E402
 
 PLAIN = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-DEFAULTS = {"null": None, "boolean": True, "int": 1, "long": 2, "float": 0.5, "double": 2.5, "bytes": "x", "string": "y"}
+DEFAULTS = dict(zip(PLAIN, (None, True, 1, 2, 0.5, 2.5, "x", "y"), strict=True))
 
 
 @st.composite
@@ -76,8 +76,12 @@ def changed(draw: Any, schema: Any, path: str = "T") -> Any:
         made["symbols"] = ["A", "B", "C", "D"]
         made.pop("default", None)
     if made["type"] == "record":
-        made["fields"] = [{**one, "type": draw(changed(one["type"], path + one["name"]))} if "default" not in one else one
-                          for one in made["fields"]][(1 if step == 1 and len(made["fields"]) > 1 else 0):]  # fmt: skip
+        made["fields"] = [
+            one if "default" in one else {**one, "type": draw(changed(one["type"], path + one["name"]))}
+            for one in made["fields"]
+        ]
+        if step == 1:
+            made["fields"] = made["fields"][1:]
         if step in (2, 3):
             made["fields"] += [{"name": "w", "type": "long"} | ({"default": 7} if step == 2 else {})]
     return made

@@ -12,8 +12,9 @@ from kafkalog.server.registry.json_rules import Document, json_incompatibilities
 
 CLOSED = {"additionalProperties": False}
 VALUES = [
-    None, True, False, 0, 1, -1, 2, 3.5, 6, 100, "", "a", "abc", "xyzxyz", [], [1], [1, 1], ["a"], [1, "a"], [None, 2, 3],
-    {}, {"x": 1}, {"x": "a"}, {"x": None}, {"y": 2.5}, {"x": 1, "y": "abc"}, {"x": {"x": 1}}, {"z": 0}, {"x": 1, "z": []},
+    None, True, False, 0, 1, -1, 2, 3.5, 6, 100, "", "a", "abc", "xyzxyz", [], [1], [1, 1], ["a"], [1, "a"],
+    [None, 2, 3], {}, {"x": 1}, {"x": "a"}, {"x": None}, {"y": 2.5}, {"x": 1, "y": "abc"}, {"x": {"x": 1}}, {"z": 0},
+    {"x": 1, "z": []},
 ]  # fmt: skip
 
 
@@ -27,14 +28,15 @@ LIMITS["number"] = LIMITS["integer"]
 
 @st.composite
 def schemas(draw: Any, depth: int = 2) -> Any:
-    kind = draw(st.sampled_from(["any", "integer", "number", "string", "enum", "boolean", "null", "types"]
-                                + (["object", "object", "array", "anyOf", "oneOf", "allOf"] if depth else [])))  # fmt: skip
+    kinds = ["any", "integer", "number", "string", "enum", "boolean", "null", "types"]
+    kind = draw(st.sampled_from(kinds + (["object", "object", "array", "anyOf", "oneOf", "allOf"] if depth else [])))
     if kind == "any":
         return draw(st.sampled_from([True, False, {}]))
     if kind == "enum":
         return {"enum": draw(st.lists(st.sampled_from(VALUES[:14]), min_size=1, max_size=4))}
     if kind == "types":
-        return {"type": draw(st.lists(st.sampled_from(["null", "integer", "number", "string"]), min_size=1, unique=True))}
+        names = st.sampled_from(["null", "integer", "number", "string"])
+        return {"type": draw(st.lists(names, min_size=1, unique=True))}
     if kind in ("anyOf", "oneOf", "allOf"):
         return {kind: draw(st.lists(schemas(depth - 1), min_size=1, max_size=3))}
     made: dict[str, Any] = {"type": kind}
@@ -69,7 +71,8 @@ def changed(draw: Any, schema: Any) -> Any:
         del made[draw(st.sampled_from(sorted(made)))]
     if step > 4 and isinstance(made.get("type"), str):
         made |= draw(st.sampled_from(LIMITS.get(made["type"], [{}])))
-        made |= {key: made[key] + draw(st.integers(0, 2)) for key in ("minimum", "maxLength", "minItems") if key in made}
+        limits = made.keys() & {"minimum", "maxLength", "minItems"}
+        made |= {key: made[key] + draw(st.integers(0, 2)) for key in sorted(limits)}
     for word in ("anyOf", "oneOf", "allOf"):
         if word in made:
             made[word] = [draw(changed(one)) for one in made[word]]
