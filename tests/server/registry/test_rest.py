@@ -92,6 +92,16 @@ def test_normalize(rest: Rest) -> None:
     assert rest.ok("GET", "/subjects/new-value/versions/1/schema") == plain
 
 
+@pytest.fixture(scope="module")
+def one_version(running: tuple[KafkaServer, Snapshot]) -> Rest:
+    """A registry with one version, which no test of the errors changes."""
+    server, empty = running
+    server.restore(empty)
+    rest = Rest(server.registry_url)
+    rest.register("orders-value", OLD)
+    return rest
+
+
 @pytest.mark.parametrize(
     ("method", "path", "content", "code"),
     [
@@ -128,17 +138,9 @@ def test_normalize(rest: Rest) -> None:
         ("GET", "/subjects?limit=many", None, 422),
     ],
 )  # fmt: skip
-def test_errors(shared: Rest, method: str, path: str, content: object, code: int) -> None:
-    assert shared.code(method, path, content) == code
-    assert shared.ok("GET", SCHEMAS) == [1], "nothing was stored"
-
-
-@pytest.fixture
-def shared(running: tuple[KafkaServer, Snapshot]) -> Rest:
-    """A registry with one version, which no test of the errors changes."""
-    rest = Rest(running[0].registry_url)
-    rest.register("orders-value", OLD)
-    return rest
+def test_errors(one_version: Rest, method: str, path: str, content: object, code: int) -> None:
+    assert one_version.code(method, path, content) == code
+    assert one_version.ok("GET", SCHEMAS) == [1], "nothing was stored"
 
 
 def test_levels(rest: Rest) -> None:
