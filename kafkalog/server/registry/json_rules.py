@@ -167,7 +167,11 @@ def _types(schema: dict[str, Any]) -> frozenset[str]:
 
 
 def _same(first: object, second: object) -> bool:
-    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+    return _written(first) == _written(second)
+
+
+def _written(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 class _Comparison:
@@ -265,7 +269,7 @@ class _Comparison:
         values = [writer["const"]] if "const" in writer else writer["enum"]
         if "enum" in reader or "const" in reader:
             known = [reader["const"]] if "const" in reader else reader["enum"]
-            if all(any(_same(value, one) for one in known) for value in values):
+            if {_written(value) for value in values} <= {_written(one) for one in known}:
                 plain = {key: value for key, value in reader.items() if key not in ("enum", "const")}
                 return self._values(plain, writer, path) if plain.keys() - {"type"} else []
             return [f"ENUM_ARRAY_NARROWED at {path}: a value is not allowed any more"]
