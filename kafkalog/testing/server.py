@@ -55,6 +55,9 @@ class KafkaServer(Controlled):
     ...     server.pid > 1, "ERROR" in server.log()
     ...     server.stop()
     (True, False)
+    >>> with kafka_server(registry=True) as server:
+    ...     server.registry_url
+    'http://127.0.0.1:...'
     """
 
     def __init__(
@@ -67,7 +70,9 @@ class KafkaServer(Controlled):
         is_temporary: bool = False,
         unmatched: Unmatched = "warn",
         seed: object = 0,
+        registry: bool = False,
     ) -> None:
+        self._registry_port = 0 if registry else None
         self.directory = directory
         self.bootstrap = ""
         self.port = 0
@@ -123,6 +128,7 @@ class KafkaServer(Controlled):
         self.ports, self.http_port = reply["ports"], reply["http_port"]
         self.port, self.bootstrap = next(iter(self.ports.values())), reply["bootstrap"]
         self._settings["listeners"] = reply["listeners"]
+        self._registry_port = reply["registry_port"]
         self._initial_content = {"topics": {}, "users": {}}  # not created again: a test may delete or change them
         for slip in reply["slips"]:
             warnings.warn(slip, stacklevel=2)
@@ -132,7 +138,15 @@ class KafkaServer(Controlled):
             "directory": str(self.directory), "settings": self._settings, **self._initial_content,
             "temporary": str(self.directory.parent) if self._is_temporary else "", "counts": self._rules.path,
             "commands": self._commands_for(NODE), "ahead_ms": self._ahead_ms,
+            "registry_port": self._registry_port,
         }  # fmt: skip
+
+    @property
+    def registry_url(self) -> str:
+        """Address of the schema registry. IllegalState unless the server was started with `registry=True`."""
+        if not self._registry_port:
+            raise IllegalState("the server has no schema registry", hint="use kafka_server(registry=True)")
+        return f"http://127.0.0.1:{self._registry_port}"
 
     @property
     def data(self) -> Path:
@@ -232,13 +246,15 @@ def kafka_server(
     directory: str | os.PathLike[str] | None = None,
     unmatched: Unmatched = "warn",
     seed: object = 0,
+    registry: bool = False,
 ) -> Iterator[KafkaServer]:
     """Run a server for the duration of a `with` block.
 
     topics: a name, names, or names and numbers of partitions, created before the block begins; settings: as in a
     broker's `server.properties`, overriding `DEFAULTS`, ConfigError for data directories; users: names and passwords
     for listeners with SASL; directory: the directory of the topics, by default a temporary one, which is never synced;
-    unmatched: "warn", "error" or "ignore", for faults that never matched a call; seed: of faults for a share of calls.
+    unmatched: "warn", "error" or "ignore", for faults that never matched a call; seed: of faults for a share of calls;
+    registry: with a schema registry at `registry_url`, whose schemas are in the topic `_schemas`.
 
     >>> with kafka_server(topics={"orders": 3}) as server, kafkalog.open_dirs(server.directory) as data:
     ...     server.bootstrap, len(data)
@@ -248,7 +264,7 @@ def kafka_server(
     with _place(directory) as path:
         with KafkaServer(
             path, settings or {}, partition_counts, users=users, is_temporary=directory is None, unmatched=unmatched,
-            seed=seed,
+            seed=seed, registry=registry,
         ) as server:  # fmt: skip
             yield server
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MOST_OPS: Final = 1 << 18
 """Steps of a program: unions of unions make more of them than the schema has types."""
-_PROMOTED: Final = {
+PROMOTED: Final = {
     ("int", "long"): "INT_TO_LONG", ("int", "float"): "INT_TO_FLOAT", ("int", "double"): "INT_TO_DOUBLE",
     ("long", "float"): "LONG_TO_FLOAT", ("long", "double"): "LONG_TO_DOUBLE", ("float", "double"): "FLOAT_TO_DOUBLE",
     ("string", "bytes"): "BYTES", ("bytes", "string"): "TEXT",
@@ -141,7 +141,7 @@ class _Compiler:
         parts: list[int] = []
         found: set[int] = set()
         for one in writer.fields:
-            number = _reader_field(one, reader, found)
+            number = reader_field(one, reader, found)
             if number is None:
                 parts.append(self.skip(one.type, joined(path, one.name)))
             else:
@@ -166,16 +166,16 @@ class _Compiler:
 
     def _leaf(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
         node = column.number
-        if writer.kind == reader.kind == "enum" and _same_name(writer, reader):
+        if writer.kind == reader.kind == "enum" and same_name(writer, reader):
             known = {symbol: number for number, symbol in enumerate(reader.symbols)}
             other = known[reader.default] if reader.default is not None else -1
             table = tuple(known.get(symbol, other) for symbol in writer.symbols)
             code = "NUMBERED_ENUM" if column.words else "ENUM"
             return self.set(self.place(), code, node, table=table, words=reader.symbols, path=path)
-        if writer.kind == reader.kind == "fixed" and _same_name(writer, reader) and writer.size == reader.size:
+        if writer.kind == reader.kind == "fixed" and same_name(writer, reader) and writer.size == reader.size:
             return self._fixed(writer, reader, node, path)
         code = _SAME[reader.kind] if writer.kind == reader.kind and reader.kind in _SAME else ""
-        code = code or _PROMOTED.get((writer.kind, reader.kind), "")
+        code = code or PROMOTED.get((writer.kind, reader.kind), "")
         if not code:
             raise Mismatch(f"{f'field {path} is ' if path else ''}{_shown(writer)}, and {_shown(reader)} is wanted")
         if reader.logical == "decimal":
@@ -232,7 +232,8 @@ class _Compiler:
         return self.sizes[id(kind)]
 
 
-def _reader_field(writer: AvroField, reader: AvroType, found: set[int]) -> int | None:
+def reader_field(writer: AvroField, reader: AvroType, found: set[int]) -> int | None:
+    """Return the number of the reader's field that takes a writer's: by name, else by alias; not one of `found`."""
     for number, one in enumerate(reader.fields):
         if one.name == writer.name and number not in found:
             return number
@@ -242,7 +243,8 @@ def _reader_field(writer: AvroField, reader: AvroType, found: set[int]) -> int |
     return None
 
 
-def _same_name(writer: AvroType, reader: AvroType) -> bool:
+def same_name(writer: AvroType, reader: AvroType) -> bool:
+    """Return True if named types match: with or without namespace, or by an alias of the reader's."""
     names = {writer.name, writer.short_name}
     return bool(names & {reader.name, reader.short_name, *reader.aliases})
 
@@ -252,7 +254,7 @@ def _distance(writer: AvroType, reader: AvroType) -> int:
     if writer.kind == reader.kind:
         if not writer.name or writer.name == reader.name or writer.name in reader.aliases:
             return 0 if writer.logical == reader.logical else 1
-        return 2 if _same_name(writer, reader) else 3
+        return 2 if same_name(writer, reader) else 3
     return 4
 
 

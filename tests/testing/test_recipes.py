@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkalog import values
 from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
 from kafkalog.testing.controlled import Snapshot
+from tests.server.registry.calls import Rest, body, record
 from tests.testing.clients import CONSUMERS, TRANSACTORS, Consuming, Transacting
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients' own calls
@@ -118,3 +120,21 @@ def test_slow_consumer(server: KafkaServer, client: Consuming) -> None:
         late.remove()
         thread.join()
     assert set(slow) == set(VALUES)
+
+
+def test_schema_evolution(client: Consuming) -> None:
+    """Old and new records are read with a schema that got a field; a schema that could not read them is refused."""
+    pa = pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
+    schemas = [record(id="long"), record(id="long", paid=("boolean", False))]
+    with kafka_server(topics={"orders": 1}, registry=True) as server:
+        rest = Rest(server.registry_url)
+        old, new = (rest.register("orders-value", schema) for schema in schemas)
+        assert rest.code("POST", "/subjects/orders-value/versions", body(record(id="string"))) == 409
+        framed = [b"\0" + number.to_bytes(4, "big") + data for number, data in ((old, b"\2"), (new, b"\4\1"))]
+        client.produce(server.bootstrap, "orders", framed)
+        seen: list[bytes] = []
+        client.consume(server.bootstrap, "orders", "g", seen.append, lambda: server.lag("g") == 0)
+        decoder = values.decoder("avro", registry=server.registry_url, subject="orders-value")
+        assert decoder.decode(pa.array(seen)).values.to_pylist() == [
+            {"id": 1, "paid": False}, {"id": 2, "paid": True},
+        ]  # fmt: skip

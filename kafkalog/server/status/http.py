@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -94,13 +95,13 @@ _CLOSE_ITERATIONS: Final = 8
 """Iterations of the loop after which every accepted connection was passed to `_on_connection` and closed."""
 
 
-class HttpListener:
-    """A port that serves pages over HTTP."""
+class HttpServer(ABC):
+    """A port that answers HTTP requests, one per connection. `purpose` says in errors what the port is for."""
 
-    def __init__(self, host: str, port: int, pages: Mapping[str, Make]) -> None:
+    def __init__(self, host: str, port: int, purpose: str) -> None:
         self._host = host
         self._port = port
-        self._pages = {path: SharedPage(make) for path, make in pages.items()}
+        self._purpose = purpose
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._is_stopped = False
@@ -121,7 +122,7 @@ class HttpListener:
         except OSError as error:
             where = f"{self._host}:{self._port}"
             raise StorageError(
-                f"cannot listen at {where} (kafkalog.http.listener): {error.strerror or error}",
+                f"cannot listen at {where} ({self._purpose}): {error.strerror or error}",
                 errno=error.errno,
             ) from None
 
@@ -135,8 +136,7 @@ class HttpListener:
         for _ in range(_CLOSE_ITERATIONS):
             await asyncio.sleep(0)
         self._server.close()
-        for shared in self._pages.values():
-            shared.stop()
+        self.end_answers()
         for task, writer in list(self._open.items()):
             writer.close()  # here, since a task cancelled before its start runs no code
             task.cancel()
@@ -149,7 +149,7 @@ class HttpListener:
             writer.close()
             return
         if len(self._open) >= MAX_CONNECTIONS:
-            writer.write(_answer(_error(HTTPStatus.SERVICE_UNAVAILABLE), with_body=True))
+            writer.write(_answer(self.error_page(HTTPStatus.SERVICE_UNAVAILABLE), with_body=True))
             writer.close()
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -169,12 +169,15 @@ class HttpListener:
             async with asyncio.timeout(HEAD_S):
                 head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            answer = _error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            answer = self.error_page(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except TimeoutError:
-            answer = _error(HTTPStatus.REQUEST_TIMEOUT)
+            answer = self.error_page(HTTPStatus.REQUEST_TIMEOUT)
         else:
-            method, path = _parse_request_line(head)
-            answer = await self._page(method, path)
+            method, target = _parse_request_line(head)
+            if method:
+                answer = await self.answer(method, target, head, reader, writer)
+            else:
+                answer = self.error_page(HTTPStatus.BAD_REQUEST)
         writer.write(_answer(answer, with_body=method != "HEAD"))
         async with asyncio.timeout(HEAD_S):
             await writer.drain()
@@ -183,31 +186,55 @@ class HttpListener:
             # closing with unread bytes would discard the response to a client that sent more than a head
             await reader.read(MAX_HEAD_BYTES)
 
-    async def _page(self, method: str, path: str) -> Page:
-        if not method:
-            return _error(HTTPStatus.BAD_REQUEST)
+    @abstractmethod
+    async def answer(
+        self, method: str, target: str, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Page:
+        """Return the response to a request; a body is still to be read."""
+
+    def end_answers(self) -> None:  # noqa: B027
+        """End work that connections share; called once none is accepted any more."""
+
+    def error_page(self, status: HTTPStatus) -> Page:
+        """Return the response to a request that cannot be served."""
+        return Page(f"{status.value} {status.phrase}\n", status=status)
+
+
+class HttpListener(HttpServer):
+    """A port that serves pages over HTTP."""
+
+    def __init__(self, host: str, port: int, pages: Mapping[str, Make]) -> None:
+        super().__init__(host, port, "kafkalog.http.listener")
+        self._pages = {path: SharedPage(make) for path, make in pages.items()}
+
+    def end_answers(self) -> None:
+        """Cancel renderings in progress."""
+        for shared in self._pages.values():
+            shared.stop()
+
+    async def answer(
+        self, method: str, target: str, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Page:
+        """Return the page of a path."""
+        path = target.partition("?")[0]
         page = self._pages.get(path)
         if page is None:
-            return _error(HTTPStatus.NOT_FOUND)
+            return self.error_page(HTTPStatus.NOT_FOUND)
         if method not in ("GET", "HEAD"):
-            return _error(HTTPStatus.METHOD_NOT_ALLOWED)
+            return self.error_page(HTTPStatus.METHOD_NOT_ALLOWED)
         try:
             return await page.get()
         except Exception:
             _LOG.exception("cannot serve GET %s", path)
-            return _error(HTTPStatus.INTERNAL_SERVER_ERROR)
+            return self.error_page(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _parse_request_line(head: bytes) -> tuple[str, str]:
-    """Return method and path of a request; both are empty if it is invalid."""
+    """Return method and target of a request; both are empty if it is invalid."""
     parts = head.partition(b"\r\n")[0].split(b" ")
     if len(parts) != 3 or not parts[2].startswith(b"HTTP/1.") or not parts[0].isalpha() or not parts[1].isascii():
         return "", ""
-    return parts[0].decode("ascii"), parts[1].partition(b"?")[0].decode("ascii")
-
-
-def _error(status: HTTPStatus) -> Page:
-    return Page(f"{status.value} {status.phrase}\n", status=status)
+    return parts[0].decode("ascii"), parts[1].decode("ascii")
 
 
 def _answer(answer: Page, *, with_body: bool) -> bytes:

@@ -18,6 +18,7 @@ from kafkalog.testing.inside.reopening import Reopening
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.server.registry.listener import Registry
     from kafkalog.server.serving import Server
     from kafkalog.testing.inside.clock import MovableTimers, MovedClock
     from kafkalog.testing.inside.counts import RuleCounts
@@ -38,8 +39,10 @@ class Commands:
         clock: MovedClock,
         timers: MovableTimers,
         disk: TestDisk,
+        registry: Registry | None = None,
     ) -> None:
         self._server = server
+        self._registry = registry
         self._timers = timers
         self._disk = disk
         self._directory = directory
@@ -108,6 +111,8 @@ class Commands:
 
     async def do_close_logs(self) -> None:
         """Close the logs; requests wait until they are open again."""
+        if self._registry is not None:
+            await self._registry.pause()
         await self._reopening.close()
 
     async def do_snapshot(self, path: str) -> None:
@@ -121,6 +126,8 @@ class Commands:
     async def do_open_logs(self) -> None:
         """Open the logs again."""
         await self._reopening.open()
+        if self._registry is not None:
+            self._registry.resume()
 
     async def do_state(self) -> dict[str, Any]:
         """Return who leads, as this node knows it, and how many other nodes have everything in each partition."""

@@ -9,8 +9,8 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError
@@ -25,10 +25,12 @@ from kafkalog.testing.inside.counts import RuleCounts
 from kafkalog.testing.inside.disk import TestDisk
 
 if TYPE_CHECKING:
+    from kafkalog.server.registry.listener import RegistryListener
     from kafkalog.server.serving import Server
 
 MAX_LINE_BYTES: Final = 64 << 20
 STOP: Final = "stop"
+LOOPBACK: Final = "127.0.0.1"
 
 
 def serve(control: socket.socket) -> None:
@@ -65,16 +67,20 @@ async def _serve(control: socket.socket, temporary: list[str]) -> bool:
     timers = MovableTimers(clock)
     disk = TestDisk(syncs=not given["temporary"])
     counts = RuleCounts(given["counts"])
-    async with serving(
-        [given["directory"]], config, fs=disk, clock=clock, later=timers.later, log_metrics=_metrics
-    ) as server:
+    async with (
+        serving([given["directory"]], config, fs=disk, clock=clock, later=timers.later, log_metrics=_metrics) as server,
+        _registry(server, given.get("registry_port")) as registry,
+    ):
         for name, partitions in given["topics"].items():
             if server.node.topics.get(name) is None:
                 await server.node.topics.create(name, partitions)
-        commands = Commands(server, given["directory"], counts, clock, timers, disk)
+        commands = Commands(
+            server, given["directory"], counts, clock, timers, disk, None if registry is None else registry.registry
+        )
         for command, values in given["commands"]:
             await commands.run(command, values)
-        writer.write(_line({"result": _started(server)}))
+        ports = {"registry_port": None if registry is None else registry.port}
+        writer.write(_line({"result": _started(server) | ports}))
         answering = asyncio.create_task(_answer(reader, writer, commands))
         waiting = asyncio.create_task(stopping.wait())
         await asyncio.wait((answering, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -83,6 +89,22 @@ async def _serve(control: socket.socket, temporary: list[str]) -> bool:
             task.cancel()
     writer.close()
     return is_orphaned
+
+
+@asynccontextmanager
+async def _registry(server: Server, port: int | None) -> AsyncIterator[RegistryListener | None]:
+    """Serve a schema registry at this port, any free one for 0, or none for None."""
+    if port is None:
+        yield None
+        return
+    from kafkalog.server.registry.listener import RegistryListener
+
+    listener = RegistryListener(LOOPBACK, port, lambda: server.node)
+    await listener.start()
+    try:
+        yield listener
+    finally:
+        await listener.stop()
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, commands: Commands) -> bool:

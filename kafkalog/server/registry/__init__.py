@@ -1,0 +1,1 @@
+"""A schema registry: its REST interface, and its content in the topic `_schemas`."""

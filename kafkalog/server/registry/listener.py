@@ -1,0 +1,173 @@
+"""The registry of a server: its HTTP port, and its topic `_schemas` on the same node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import KafkalogError, TopicExists
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.tables import batch_table
+from kafkalog.server.registry.content import Content
+from kafkalog.server.registry.errors import RestError
+from kafkalog.server.registry.records import change_of, noop_record
+from kafkalog.server.registry.requests import Plan, Request, request_of
+from kafkalog.server.registry.routes import decide
+from kafkalog.server.status.http import HttpServer, Page
+from kafkalog.storage.log_walk import log_chunks
+from kafkalog.types import TopicPartition
+from kafkalog.values.schemas.topic import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.registry.records import TopicRecord
+    from kafkalog.storage.log import UnifiedLog
+
+MAX_BODY_BYTES: Final = 1 << 20
+BODY_S: Final = 5.0
+"""Time limit in seconds for receiving a body."""
+MOST_PROBLEMS: Final = 100
+_PLACE: Final = TopicPartition(TOPIC, 0)
+_CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Registry:
+    """The content of the topic, read up to its end before each request; requests follow one another.
+
+    The topic is that of the node that runs now: after a snapshot was restored, it is read from the start.
+    """
+
+    def __init__(self, node: Callable[[], Node]) -> None:
+        self._node = node
+        self._lock = asyncio.Lock()
+        self._log: UnifiedLog | None = None
+        self._next_offset = 0
+        self._content = Content()
+        self._problems = 0
+
+    async def answer(self, request: Request) -> Plan:
+        """Return the answer once what it changed is in the topic. RestError, KafkalogError."""
+        async with self._lock:
+            node = self._node()
+            await self._read(node)
+            plan: Plan = await node.run(decide, self._content, request)
+            if plan.records:
+                await self._append(node, plan.records)
+            return plan
+
+    async def pause(self) -> None:
+        """Let requests wait until `resume`, once the one in progress is answered."""
+        await self._lock.acquire()
+
+    def resume(self) -> None:
+        """Answer again."""
+        self._lock.release()
+
+    async def _read(self, node: Node) -> None:
+        if node.topics.get(TOPIC) is None:
+            try:
+                await node.topics.create(TOPIC, 1, {"cleanup.policy": "compact"})
+            except TopicExists:  # a client creates it as well
+                pass
+            else:
+                await self._append(node, [noop_record()])
+        log = node.replicas.find(_PLACE).log
+        if log is not self._log or log.log_end_offset < self._next_offset:
+            self._log, self._next_offset, self._content = log, log.log_start_offset, Content()
+        stop = log.log_end_offset
+        if self._next_offset < stop:
+            await node.run(self._apply, log, max(self._next_offset, log.log_start_offset), stop)
+            self._next_offset = stop
+
+    def _apply(self, log: UnifiedLog, start: int, stop: int) -> None:
+        for chunk in log_chunks(log, start, stop):
+            for row in range(chunk.first, chunk.last):
+                if chunk.batches[row].is_control:
+                    continue
+                table = batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path)
+                for record in table:
+                    if record.offset >= start:
+                        self._take(record.offset, record.key, record.value)
+
+    def _take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+        try:
+            self._content.apply(change_of(key, value))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            self._problems += 1
+            if self._problems <= MOST_PROBLEMS:
+                _LOG.warning("skipped the record at offset %d of %s: %s", offset, _PLACE, error)
+
+    async def _append(self, node: Node, records: Sequence[TopicRecord]) -> None:
+        builder = RecordsBuilder()
+        now_ms = node.clock()
+        for key, value in records:
+            builder.append(now_ms, key, value)
+        node.replicas.append_now(_PLACE, builder.build(), "client")
+        if code := await node.replicas.settled([_PLACE]):
+            raise RestError(50001, f"Error in the backend data store: Kafka's error {code}")
+
+
+class RegistryListener(HttpServer):
+    """A port with the REST interface of a registry."""
+
+    def __init__(self, host: str, port: int, node: Callable[[], Node]) -> None:
+        super().__init__(host, port, "schema registry")
+        self.registry = Registry(node)
+
+    async def answer(
+        self, method: str, target: str, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Page:
+        """Return the response to a request, errors included."""
+        try:
+            body = await _body(head, reader, writer)
+            plan = await self.registry.answer(request_of(method, target, body))
+        except (ConnectionError, asyncio.IncompleteReadError):  # the client is gone
+            raise
+        except RestError as error:
+            return _page({"error_code": error.code, "message": error.message}, error.status)
+        except ValueError as error:  # too many fields in the query
+            return _page({"error_code": 400, "message": str(error)}, HTTPStatus.BAD_REQUEST)
+        except (KafkalogError, OSError) as error:
+            _LOG.warning("cannot answer %s %s: %s", method, target.partition("?")[0], error)
+            content = {"error_code": 50001, "message": f"Error in the backend data store: {error}"}
+            return _page(content, HTTPStatus.INTERNAL_SERVER_ERROR)
+        except Exception:
+            _LOG.exception("cannot answer %s %s", method, target.partition("?")[0])
+            return self.error_page(HTTPStatus.INTERNAL_SERVER_ERROR)
+        return _page(plan.answer)
+
+    def error_page(self, status: HTTPStatus) -> Page:
+        """Return the response to a request that is none."""
+        return _page({"error_code": status.value, "message": f"HTTP {status.value} {status.phrase}"}, status)
+
+
+async def _body(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """Return the body of a request. RestError for one without a size, or with too large a one."""
+    lines = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    headers = {name.strip().lower(): value.strip() for name, _, value in lines}
+    if b"transfer-encoding" in headers:
+        raise RestError(411, "A body needs a Content-Length")
+    text = headers.get(b"content-length", b"0")
+    if not text.isdigit() or len(text) > 19:
+        raise RestError(400, "The Content-Length is no number")
+    size = int(text)
+    if size > MAX_BODY_BYTES:
+        raise RestError(413, f"The body has {size} bytes, more than {MAX_BODY_BYTES}")
+    if size and headers.get(b"expect", b"").lower() == b"100-continue":
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await reader.readexactly(size)
+    except TimeoutError:
+        raise RestError(408, "The body did not arrive in time") from None
+
+
+def _page(content: object, status: HTTPStatus = HTTPStatus.OK) -> Page:
+    return Page(json.dumps(content, separators=(",", ":")), _CONTENT_TYPE, status)
