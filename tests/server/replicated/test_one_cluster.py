@@ -83,10 +83,6 @@ async def test_every_call_of_administrators_is_answered_by_every_node(tmp_path: 
         ]  # fmt: skip
         for name, version, tree in calls:
             assert {code for code, _ in codes(await call(second, name, version, tree))} == {0}, name
-        feature = {"feature": "group.version", "max_version_level": 0, "upgrade_type": 2}
-        update = {"timeout": 10_000, "feature_updates": [feature], "validate_only": False}
-        assert (await call(second, "update_features", 2, update)).error_code == 0
-        await until(lambda: not any(one.features.level("group.version") for one in nodes.values()))
         assert await alter(third, TOPIC, "t", ("retention.ms", SET, "9000")) == (0, None)
         first = nodes[1]
         assert first.topics.own_settings("t") == {"flush.ms": "7", "retention.ms": "9000"}
@@ -98,7 +94,7 @@ async def test_every_call_of_administrators_is_answered_by_every_node(tmp_path: 
         gone = {"topics": [{"name": "t", "topic_id": None}], "timeout": 10_000}
         assert codes(await call(third, "delete_topics", 6, gone)) == [(0, None)]
         assert first.topics.get("t") is None
-        covered = {name for name, _, _ in calls} | {"incremental_alter_configs", "delete_topics", "update_features"}
+        covered = {name for name, _, _ in calls} | {"incremental_alter_configs", "delete_topics"}
         assert covered == set(CONTROLLERS)
 
 
