@@ -140,6 +140,8 @@ def make_equal(source: str, target: str, kept: frozenset[str]) -> None:
         elif name not in found or _stamp(entry.stat()) != _stamp(found[name].stat()):
             stat = entry.stat()
             if name not in found or found[name].stat().st_size != stat.st_size or not _has_equal_bytes(entry, path):
+                if name in found:
+                    os.unlink(path)  # file systems write out at once a file that is truncated and written again
                 shutil.copyfile(entry.path, path)
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
