@@ -13,6 +13,7 @@ import os
 import signal
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -81,8 +82,7 @@ class KafkaCluster(Controlled):
         self._directory = directory
         self._last_leader = 0
         self._cut: set[int] = set()  # silent to the other nodes
-        self._snapshots: tempfile.TemporaryDirectory[str] | None = None
-        super().__init__(unmatched=unmatched, seed=seed)
+        super().__init__(directory if is_temporary else None, unmatched=unmatched, seed=seed)
         self._ports = Ports(nodes)
         numbered = enumerate(self._ports.numbers, 1)
         self._nodes = {number: Node(number, port, directory / f"node-{number}") for number, port in numbered}
@@ -125,7 +125,7 @@ class KafkaCluster(Controlled):
         return self._node(node).directory
 
     def log(self, node: int) -> str:
-        """Return a node's log so far: warnings and errors."""
+        """Return a node's log so far, warnings and errors; after the cluster's `with` block, the whole log."""
         return self._node(node).log()
 
     def pid(self, node: int) -> int:
@@ -137,7 +137,8 @@ class KafkaCluster(Controlled):
     def start(self, *nodes: int) -> None:
         """Start these nodes, or all that do not run, on their directories and ports.
 
-        Raises ServerDidNotStart with the cause in one line; no node of the call is left running then.
+        Raises ServerDidNotStart with the cause in one line; no node of the call is left running then. A setting whose
+        name looks like a typing error causes a warning (`warnings`).
         """
         chosen = [self._node(one) for one in nodes] or [one for one in self._nodes.values() if not one.is_running]
         for node in chosen:
@@ -178,7 +179,9 @@ class KafkaCluster(Controlled):
         found = self._running(node)
 
         def suspend() -> None:
-            os.kill(found.pid, signal.SIGSTOP)
+            assert self._host is not None
+            with self._rules.none_counting():
+                self._host.pause(found.pid)
             found.is_paused = True
 
         self._after(suspend, node, elect=elect)
@@ -188,6 +191,10 @@ class KafkaCluster(Controlled):
         found = self._running(node)
         os.kill(found.pid, signal.SIGCONT)
         found.is_paused = False
+        missed, found.missed = found.missed, []
+        for command, given in missed:
+            assert found.control is not None
+            found.control.call(command, **given)
 
     def cut_off(
         self, node: int, *, clients: bool = True, peers: bool = True, silent: bool = False, elect: bool = True
@@ -218,7 +225,7 @@ class KafkaCluster(Controlled):
         if peers:
             self._cut.add(node)
         self._after(cut, node, elect=elect and peers)
-        return CutOff(faults, lambda: self._cut.discard(node))
+        return CutOff(faults, lambda: self._cut.discard(node) if peers else None)
 
     def _add_cut(self, text: str, nodes: list[int], **rule: Any) -> Fault:
         return self._rules.add(text, nodes, {"keys": None, **rule}, is_reported=False)
@@ -238,6 +245,7 @@ class KafkaCluster(Controlled):
 
     def heal(self) -> None:
         """Resume paused nodes, start those that do not run, and let one lead. Faults stay: see `reset`."""
+        self._forget_ended()
         for node in self._nodes.values():
             if node.is_paused:
                 self.resume(node.node_id)
@@ -248,6 +256,11 @@ class KafkaCluster(Controlled):
                 self._leader()
             except IllegalState:
                 self._elect(self._nodes)
+
+    def reset(self) -> None:
+        """End all faults, cuts and recorders, free disks and accept connections. Reports faults that never matched."""
+        self._cut.clear()
+        super().reset()
 
     # Who leads
 
@@ -304,12 +317,6 @@ class KafkaCluster(Controlled):
         if len(self._nodes) > 1:
             self._elect([node, *(one for one in self._nodes if one != node)])
 
-    def _snapshot_folder(self) -> Path:
-        if self._is_temporary:
-            return Path(tempfile.mkdtemp(prefix="snapshot-", dir=self._directory))
-        self._snapshots = self._snapshots or tempfile.TemporaryDirectory(prefix="kafkalog-snapshots-")
-        return Path(tempfile.mkdtemp(dir=self._snapshots.name))
-
     # Processes
 
     def _controls(self) -> Mapping[int, Control]:
@@ -317,6 +324,17 @@ class KafkaCluster(Controlled):
             number: node.control for number, node in self._nodes.items()
             if node.control is not None and not node.is_paused
         }  # fmt: skip
+
+    def _defer(self, node_ids: frozenset[int] | None, command: str, given: dict[str, Any]) -> None:
+        for node in self._nodes.values():
+            if node.is_paused and (node_ids is None or node.node_id in node_ids):
+                node.missed.append((command, given))
+
+    def _forget_ended(self) -> None:
+        """Find the nodes whose processes have ended without being asked to."""
+        for node in self._nodes.values():
+            if node.pid and self._host is not None and self._host.wait(node.pid, 0) is not None:
+                node.forget()
 
     def _node(self, number: int) -> Node:
         if number not in self._nodes:
@@ -338,12 +356,15 @@ class KafkaCluster(Controlled):
 
     def _finish_start(self, node: Node) -> None:
         assert node.control is not None
-        if node.control.read_started() is None:
+        started = node.control.read_started()
+        if started is None:
             assert self._host is not None
             if self._host.wait(node.pid, END_S) is not None:  # its last words come after the end of the socket
                 node.pid = 0
             lines = node.log().strip().splitlines() or ["it wrote nothing"]
             raise ServerDidNotStart(f"node {node.node_id} did not start: {lines[-1]}")
+        for slip in started["slips"] if node is self._nodes[1] else ():  # those of the others are the same
+            warnings.warn(slip, stacklevel=3)
 
     def _configuration(self, node: Node) -> dict[str, Any]:
         count = len(self._nodes)
@@ -355,7 +376,7 @@ class KafkaCluster(Controlled):
             settings["kafkalog.replicas"] = ",".join(f"{one.node_id}@{HOST}:{one.port}" for one in self._nodes.values())
         return {
             "directory": str(node.directory), "settings": settings, "topics": {}, "users": {},
-            "temporary": str(self._directory) if self._is_temporary else "", "counts": self._rules.path,
+            "home": "", "syncs": not self._is_temporary, "counts": self._rules.path,
             "commands": self._commands_for(node.node_id), "ahead_ms": self._ahead_ms,
         }  # fmt: skip
 
@@ -383,8 +404,7 @@ class KafkaCluster(Controlled):
     def __enter__(self) -> Self:
         try:
             self._host = HostProcess(self._host_log)
-            if self._is_temporary:
-                self._host.remove_at_end(str(self._directory))
+            self._host.remove_at_end(str(self._home))
             self.start()
             if len(self._nodes) > 1:
                 self._elect(self._nodes)
@@ -416,12 +436,10 @@ class KafkaCluster(Controlled):
                 self._host = None
             for node in self._nodes.values():
                 node.forget()
-                node.log_file.close()
+                node.close_log()
             self._host_log.close()
             self._ports.close()
-            self._rules.close()
-            if self._snapshots is not None:
-                self._snapshots.cleanup()
+            self._remove_files()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from kafkalog.errors import IllegalState, KafkalogError
 
@@ -24,6 +24,7 @@ class Control:
         self._sock, self.server_end = socket.socketpair()
         self._lines = self._sock.makefile("rb")
         self._turn = threading.Lock()
+        self._number = 0
 
     def send_configuration(self, given: dict[str, Any]) -> None:
         """Send the configuration to the process that has the other end."""
@@ -43,14 +44,15 @@ class Control:
         """Return the result of a command. KafkalogError with its error, IllegalState if the server does not answer."""
         with self._turn:
             self._sock.settimeout(timeout_s)
+            self._number += 1
+            call = {"call": name, "given": given, "number": self._number}
             try:
-                self._sock.sendall(json.dumps({"call": name, "given": given}).encode() + b"\n")
-                line = self._lines.readline()
+                self._sock.sendall(json.dumps(call).encode() + b"\n")
+                answer = answer_to(self._number, self._lines)
             except OSError as error:
                 raise IllegalState(f"the server does not answer the test's {name}: {error}") from None
-        if not line:
+        if answer is None:
             raise IllegalState(f"the server ended before it answered the test's {name}", hint="see its log()")
-        answer = json.loads(line)
         if "error" in answer:
             raise KafkalogError(answer["error"])
         return answer["result"]
@@ -65,3 +67,15 @@ class Control:
         self._lines.close()
         self._sock.close()
         self.server_end.close()
+
+
+def answer_to(number: int, lines: BinaryIO) -> Any:
+    """Return the answer to this call; those to calls that Ctrl-C or a time limit of the test broke off come before it.
+
+    None if the other end is closed.
+    """
+    while line := lines.readline():
+        answer = json.loads(line)
+        if answer["number"] == number:
+            return answer
+    return None

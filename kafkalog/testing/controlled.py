@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -38,14 +39,21 @@ class Snapshot(NamedTuple):
 class Controlled(ABC):
     """The common part of `KafkaServer` and `KafkaCluster`. Threads: one, except where a method says otherwise."""
 
-    def __init__(self, *, unmatched: Unmatched = "warn", seed: object = 0) -> None:
-        self._rules = Rules(self._controls, unmatched, seed)
+    def __init__(self, home: Path | None, *, unmatched: Unmatched = "warn", seed: object = 0) -> None:
+        """`home` is the temporary directory of a server or cluster that has one; else one is made for its own files."""
+        self._own_home = None if home is not None else tempfile.TemporaryDirectory(prefix="kafkalog-testing-")
+        self._home = home or Path(self._own_home.name if self._own_home else "")
+        self._rules = Rules(self._tell, str(self._home), unmatched, seed)
         self._ahead_ms = 0
         self._lasting: dict[str, tuple[frozenset[int] | None, dict[str, Any]]] = {}
 
     @abstractmethod
     def _controls(self) -> Mapping[int, Control]:
         """Return the channels of the nodes that run, by node id."""
+
+    @abstractmethod
+    def _defer(self, node_ids: frozenset[int] | None, command: str, given: dict[str, Any]) -> None:
+        """Keep a command for nodes that are paused."""
 
     @abstractmethod
     def _leader(self) -> int:
@@ -133,7 +141,7 @@ class Controlled(ABC):
 
     def drop_connections(self, *, nodes: Iterable[int] | None = None) -> None:
         """Close all open connections."""
-        self._call_all("drop_connections", nodes)
+        self._tell(_chosen(nodes), "drop_connections", {})
 
     def advance(self, *, seconds: float = 0, ms: int = 0) -> None:
         """Move the servers' clocks ahead: what is due by then happens now, such as ends of sessions and retention.
@@ -144,35 +152,41 @@ class Controlled(ABC):
         if gain_ms < 0:
             raise IllegalArgument(f"the clock cannot go back by {-gain_ms} ms", hint="start another server")
         self._ahead_ms += gain_ms
-        self._call_all("advance", None, ms=gain_ms)
+        self._tell(None, "advance", {"ms": gain_ms})
 
     def reset(self) -> None:
         """End all faults and recorders, free the disk and accept connections. Reports faults that never matched."""
-        try:
-            self._rules.clear()
-        finally:
-            self.full_disk(False)
-            self.refuse_connections(False)
+        with ExitStack() as ending:
+            ending.callback(self.refuse_connections, False)
+            ending.callback(self.full_disk, False)
+            ending.callback(self._rules.clear)
 
     def _set(self, command: str, nodes: Iterable[int] | None, is_on: bool, **given: Any) -> None:
         """Send a command whose effect lasts, also to nodes that start later."""
-        chosen = None if nodes is None else frozenset(nodes)
+        chosen = _chosen(nodes)
         if is_on:
             self._lasting[command] = chosen, given
         else:
             self._lasting.pop(command, None)
-        self._call_all(command, chosen, **given)
+        self._tell(chosen, command, given)
 
     def _commands_for(self, node_id: int) -> list[tuple[str, dict[str, Any]]]:
         """Return the commands for a node that starts."""
         lasting = [(name, given) for name, (nodes, given) in self._lasting.items() if nodes is None or node_id in nodes]
         return [*self._rules.commands_for(node_id), *lasting]
 
-    def _call_all(self, command: str, nodes: Iterable[int] | None, **given: Any) -> None:
-        chosen = None if nodes is None else frozenset(nodes)
+    def _tell(self, nodes: frozenset[int] | None, command: str, given: dict[str, Any]) -> None:
+        """Send a command to these nodes or to all, to paused ones when they continue; then raise the first error."""
+        self._defer(nodes, command, given)
+        failure: KafkalogError | None = None
         for node_id, control in self._controls().items():
-            if chosen is None or node_id in chosen:
-                control.call(command, **given)
+            if nodes is None or node_id in nodes:
+                try:
+                    control.call(command, **given)
+                except KafkalogError as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
 
     # Snapshots
 
@@ -181,8 +195,8 @@ class Controlled(ABC):
 
         The processes and connections stay; requests wait meanwhile. IllegalState unless all nodes run.
         """
-        folder = self._snapshot_folder()
         leader = self._leader()
+        folder = Path(tempfile.mkdtemp(prefix="snapshot-", dir=self._home))
         with self._closed_logs(leader) as controls:
             _call_together(controls, "snapshot", lambda node: {"path": str(folder / str(node))})
         return Snapshot(folder, leader)
@@ -213,9 +227,11 @@ class Controlled(ABC):
     def _lead(self, node: int) -> None:
         """Make a node the leader if it is not."""
 
-    @abstractmethod
-    def _snapshot_folder(self) -> Path:
-        """Return a new directory that is removed at the end."""
+    def _remove_files(self) -> None:
+        """Remove what the test's end needed of files."""
+        self._rules.close()
+        if self._own_home is not None:
+            self._own_home.cleanup()
 
     # Looking on
 
@@ -338,6 +354,10 @@ class Controlled(ABC):
         if found is None:
             raise IllegalState(f"node {leader} leads but is not running", hint="call start(), or move_leader()")
         return found
+
+
+def _chosen(nodes: Iterable[int] | None) -> frozenset[int] | None:
+    return None if nodes is None else frozenset(nodes)
 
 
 def _call_together(controls: Mapping[int, Control], command: str, given: Callable[[int], dict[str, Any]]) -> None:

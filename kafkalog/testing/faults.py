@@ -6,20 +6,19 @@ import itertools
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Literal, Self
 
 from kafkalog.errors import IllegalArgument, IllegalState
 from kafkalog.testing.errors import FaultNeverMatched, FaultNeverMatchedWarning
 from kafkalog.testing.inside.counts import SLOTS, RuleCounts
 from kafkalog.testing.names import code_of, keys_of
 
-if TYPE_CHECKING:
-    from kafkalog.testing.control import Control
-
 Unmatched = Literal["warn", "error", "ignore"]
 """Report of a fault that ended without a matching call."""
+Tell = Callable[[frozenset[int] | None, str, dict[str, Any]], None]
+"""Sends a command to these nodes, None for all."""
 
 
 class Fault:
@@ -90,23 +89,25 @@ class Fault:
 class Rules:
     """The faults and recorders of one server or cluster; servers that start later get them, too. Threads: one."""
 
-    def __init__(self, controls: Callable[[], Mapping[int, Control]], unmatched: Unmatched, seed: object) -> None:
+    def __init__(self, tell: Tell, folder: str, unmatched: Unmatched, seed: object) -> None:
         if unmatched not in ("warn", "error", "ignore"):
             raise IllegalArgument(f"unmatched={unmatched!r}", hint='use "warn", "error" or "ignore"')
-        descriptor, self.path = tempfile.mkstemp(prefix="kafkalog-rules-")
+        self.folder = folder
+        descriptor, self.path = tempfile.mkstemp(prefix="rules-", dir=folder)
         os.close(descriptor)
         self._counts = RuleCounts(self.path)
-        self._controls = controls
+        self._tell = tell
         self._unmatched = unmatched
         self._seed = str(seed)
         self._numbers = itertools.count(1)
+        self._orders = itertools.count(1)  # since the last `clear`, so that a test's faults are the same among others
         self._faults: dict[int, Fault] = {}
-        self._recorders: dict[int, dict[str, Any]] = {}
+        self._recorders: dict[int, tuple[dict[str, Any], Callable[[], object]]] = {}
 
     def add(self, text: str, nodes: Iterable[int] | None, rule: dict[str, Any], *, is_reported: bool = True) -> Fault:
         """Start a fault on the running nodes, and on others when they start."""
         number = self._new_number()
-        rule.setdefault("seed", f"{self._seed}/{number}")
+        rule.setdefault("seed", f"{self._seed}/{next(self._orders)}")
         fault = Fault(self, number, text, nodes, rule)
         self._faults[number] = fault
         if not is_reported:
@@ -114,27 +115,38 @@ class Rules:
         self._tell(fault.nodes, "add_rule", _sent(fault))
         return fault
 
-    def add_recorder(self, path: str, peers: bool) -> int:
-        """Start a recorder into a file and return its number."""
+    def add_recorder(self, path: str, peers: bool, on_end: Callable[[], object]) -> int:
+        """Start a recorder into a file and return its number; `on_end` is called once nothing more is written."""
         number = self._new_number()
-        self._recorders[number] = {"number": number, "path": path, "peers": peers}
-        self._tell(None, "record", self._recorders[number])
+        given = {"number": number, "path": path, "peers": peers}
+        self._recorders[number] = given, on_end
+        self._tell(None, "record", given)
         return number
 
     def end_recorder(self, number: int) -> None:
         """End a recorder."""
-        if self._recorders.pop(number, None) is not None:
-            self._tell(None, "end_record", {"number": number})
+        found = self._recorders.pop(number, None)
+        if found is not None:
+            try:
+                self._tell(None, "end_record", {"number": number})
+            finally:
+                found[1]()
 
     def commands_for(self, node_id: int) -> list[tuple[str, dict[str, Any]]]:
         """Return the commands with which a starting node gets what is active."""
         faults = [one for one in self._faults.values() if one.nodes is None or node_id in one.nodes]
         rules: list[tuple[str, dict[str, Any]]] = [("add_rule", _sent(one)) for one in faults]
-        return rules + [("record", one) for one in self._recorders.values()]
+        return rules + [("record", one) for one, _ in self._recorders.values()]
 
     def counts_of(self, number: int) -> tuple[int, int]:
         """Return how many calls a fault matched, and how many it changed."""
         return self._counts.read(number)
+
+    @contextmanager
+    def none_counting(self) -> Iterator[None]:
+        """Let no node be in the middle of a count during the block: one that is paused there would block the others."""
+        with self._counts.change():
+            yield
 
     def end(self, fault: Fault) -> None:
         """End a fault on all nodes."""
@@ -144,12 +156,14 @@ class Rules:
     def clear(self, *, reports: bool = True) -> None:
         """End all faults and recorders; with `reports`, report the faults that never matched."""
         ended = list(self._faults.values())
-        for fault in ended:
-            fault._end()
-        for number in list(self._recorders):
-            self.end_recorder(number)
-        if reports:
-            self.report(ended)
+        self._orders = itertools.count(1)
+        with ExitStack() as ending:  # all of them, even if a server does not answer
+            if reports:
+                ending.callback(self.report, ended)
+            for number in self._recorders:
+                ending.callback(self.end_recorder, number)
+            for fault in reversed(ended):
+                ending.callback(fault._end)
 
     def report(self, faults: Iterable[Fault]) -> None:
         """Warn of faults that never matched, or raise FaultNeverMatched."""
@@ -172,11 +186,6 @@ class Rules:
         if number >= SLOTS:
             raise IllegalState(f"at most {SLOTS - 1} faults fit one server", hint="start another server")
         return number
-
-    def _tell(self, nodes: frozenset[int] | None, command: str, given: dict[str, Any]) -> None:
-        for node_id, control in self._controls().items():
-            if nodes is None or node_id in nodes:
-                control.call(command, **given)
 
 
 def _sent(fault: Fault) -> dict[str, Any]:

@@ -6,11 +6,13 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from kafkalog.errors import IllegalState, KafkalogError
+from kafkalog.testing.control import answer_to
 
 HOST: Final = "127.0.0.1"
 ANSWER_S: Final = 60
@@ -23,7 +25,7 @@ main(int(sys.argv[2]))
 
 
 class HostProcess:
-    """A process that forks nodes when asked, and ends them with the test. Threads: one."""
+    """A process that forks nodes when asked, and ends them with the test. Threads: one call at a time, others wait."""
 
     def __init__(self, log: BinaryIO) -> None:
         self._sock, theirs = socket.socketpair()
@@ -36,6 +38,8 @@ class HostProcess:
             )  # fmt: skip
         self._sock.settimeout(ANSWER_S)
         self._lines = self._sock.makefile("rb")
+        self._turn = threading.Lock()
+        self._number = 0
 
     @property
     def pid(self) -> int:
@@ -55,6 +59,10 @@ class HostProcess:
         answer = self._ask({"call": "wait", "pid": pid, "seconds": seconds}, ())
         return None if answer is None else int(answer)
 
+    def pause(self, pid: int) -> None:
+        """Suspend a node, and return once it is suspended."""
+        self._ask({"call": "pause", "pid": pid}, ())
+
     def close(self) -> None:
         """End the host, and the nodes that still run; safe to call twice."""
         self._lines.close()
@@ -68,14 +76,17 @@ class HostProcess:
             self._process.wait()
 
     def _ask(self, request: dict[str, Any], descriptors: tuple[int, ...]) -> Any:
-        try:
-            socket.send_fds(self._sock, [json.dumps(request).encode()], descriptors)
-            line = self._lines.readline()
-        except OSError as error:
-            raise KafkalogError(f"the process that starts the nodes does not answer: {error}") from None
-        if not line:
+        with self._turn:
+            self._number += 1
+            line = json.dumps({**request, "number": self._number}).encode() + b"\n"
+            try:
+                socket.send_fds(self._sock, [line], descriptors)
+                answer = answer_to(self._number, self._lines)
+            except OSError as error:
+                raise KafkalogError(f"the process that starts the nodes does not answer: {error}") from None
+        if answer is None:
             raise IllegalState("the process that starts the nodes has ended", hint="create another cluster")
-        return json.loads(line)
+        return answer["result"]
 
 
 class Ports:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from kafkalog.testing.control import Control
 from kafkalog.testing.faults import Fault
@@ -20,9 +21,11 @@ class Node:
         self.port = port
         self.directory = directory
         self.log_file = tempfile.TemporaryFile()
+        self._log_at_end = ""
         self.pid = 0
         self.control: Control | None = None
         self.is_paused = False
+        self.missed: list[tuple[str, dict[str, Any]]] = []  # commands while it is paused
 
     @property
     def is_running(self) -> bool:
@@ -31,14 +34,21 @@ class Node:
 
     def log(self) -> str:
         """Return what the node has logged so far: warnings and errors."""
+        if self.log_file.closed:
+            return self._log_at_end
         descriptor = self.log_file.fileno()  # pread: the node shares the file position
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "replace")
+
+    def close_log(self) -> None:
+        """Close the log file; the text stays available."""
+        self._log_at_end = self.log()
+        self.log_file.close()
 
     def forget(self) -> None:
         """Note that its process has ended."""
         if self.control is not None:
             self.control.close()
-        self.control, self.pid, self.is_paused = None, 0, False
+        self.control, self.pid, self.is_paused, self.missed = None, 0, False, []
 
 
 class CutOff:
@@ -50,9 +60,10 @@ class CutOff:
 
     def heal(self) -> None:
         """Let all connections through again."""
-        for fault in self._faults:
-            fault.remove()
-        self._on_heal()
+        with ExitStack() as healing:  # all of them, even if a node does not answer
+            healing.callback(self._on_heal)
+            for fault in self._faults:
+                healing.callback(fault.remove)
 
     def __enter__(self) -> Self:
         return self

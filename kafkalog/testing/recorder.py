@@ -8,7 +8,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -86,11 +85,11 @@ class Recorder:
         self._rules = rules
         self._marks: list[Request] = []
         self._lock = threading.Lock()
-        descriptor, self._path = tempfile.mkstemp(prefix="kafkalog-requests-")
+        descriptor, self._path = tempfile.mkstemp(prefix="requests-", dir=rules.folder)
         os.close(descriptor)
         self._kept: list[Request] | None = None
         try:
-            self._number = rules.add_recorder(self._path, peers)
+            self._number = rules.add_recorder(self._path, peers, self._keep)
         except BaseException:
             os.unlink(self._path)
             raise
@@ -144,11 +143,11 @@ class Recorder:
 
     def close(self) -> None:
         """End the recording; the requests stay available."""
-        if self._kept is None:
-            self._rules.end_recorder(self._number)
-            self._kept = self._read()
-            with suppress(FileNotFoundError):
-                os.unlink(self._path)
+        self._rules.end_recorder(self._number)
+
+    def _keep(self) -> None:
+        self._kept = self._read()
+        os.unlink(self._path)
 
     def __enter__(self) -> Self:
         return self

@@ -88,8 +88,7 @@ class KafkaServer(Controlled):
         self._log_at_end = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._control: Control | None = None
-        self._snapshots: tempfile.TemporaryDirectory[str] | None = None
-        super().__init__(unmatched=unmatched, seed=seed)
+        super().__init__(directory.parent if is_temporary else None, unmatched=unmatched, seed=seed)
 
     def start(self) -> None:
         """Start the server, on its former ports if it ran before.
@@ -136,7 +135,7 @@ class KafkaServer(Controlled):
     def _configuration(self) -> dict[str, Any]:
         return {
             "directory": str(self.directory), "settings": self._settings, **self._initial_content,
-            "temporary": str(self.directory.parent) if self._is_temporary else "", "counts": self._rules.path,
+            "home": str(self._home), "syncs": not self._is_temporary, "counts": self._rules.path,
             "commands": self._commands_for(NODE), "ahead_ms": self._ahead_ms,
             "registry_port": self._registry_port,
         }  # fmt: skip
@@ -162,14 +161,11 @@ class KafkaServer(Controlled):
     def _all_nodes(self) -> Sequence[int]:
         return (NODE,)
 
+    def _defer(self, node_ids: frozenset[int] | None, command: str, given: dict[str, Any]) -> None:
+        """Do nothing: the server is never paused."""
+
     def _lead(self, node: int) -> None:
         """Do nothing: the server is alone."""
-
-    def _snapshot_folder(self) -> Path:
-        if self._is_temporary:
-            return Path(tempfile.mkdtemp(prefix="snapshot-", dir=self.directory.parent))
-        self._snapshots = self._snapshots or tempfile.TemporaryDirectory(prefix="kafkalog-snapshots-")
-        return Path(tempfile.mkdtemp(dir=self._snapshots.name))
 
     @property
     def pid(self) -> int:
@@ -230,9 +226,7 @@ class KafkaServer(Controlled):
             self._close_log()
 
     def _close_log(self) -> None:
-        self._rules.close()
-        if self._snapshots is not None:
-            self._snapshots.cleanup()
+        self._remove_files()
         self._log_at_end = self.log()
         self._log.close()
 

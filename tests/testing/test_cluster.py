@@ -5,8 +5,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,13 +17,16 @@ from confluent_kafka import Producer
 
 from kafkalog.errors import ConfigError, IllegalArgument, IllegalState, KafkalogError
 from kafkalog.testing import KafkaCluster, ServerDidNotStart, async_kafka_cluster, kafka_cluster
-from tests.server.test_testing import is_alive, run_python
+from tests.server.test_testing import is_alive
+from tests.testing.calls import Link
+from tests.testing.test_faults import METADATA
+from tests.trees import PACKAGE
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
     """One for all tests of this file, each of which leaves it with three nodes that run."""
-    with kafka_cluster(nodes=3, topics={"orders": 3}) as found:
+    with kafka_cluster(nodes=3, topics={"orders": 3}, unmatched="ignore") as found:
         yield found
 
 
@@ -96,7 +101,7 @@ def leads(cluster: KafkaCluster) -> bool:
 def test_paused_node_answers_nothing_until_resumed(cluster: KafkaCluster) -> None:
     before = cluster.leader
     cluster.pause(before)
-    assert Path(f"/proc/{cluster.pid(before)}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    assert process_state(cluster.pid(before)) == "T"
     assert cluster.leader != before
     with pytest.raises(IllegalState, match="is paused"):
         cluster.stop(before)
@@ -150,6 +155,101 @@ def test_unknown_node_is_an_error(cluster: KafkaCluster) -> None:
         cluster.kill(4)
 
 
+def answers(cluster: KafkaCluster, node: int) -> int | None:
+    """The error code of a Metadata response of a node; None where the connection is closed."""
+    with Link(cluster.address(node)) as link:
+        found = link.call("metadata", 8, {**METADATA, "topics": [{"name": "orders"}]})
+    return None if found is None else found.topics[0].error_code
+
+
+def test_paused_node_takes_up_afterwards_what_changed_meanwhile(cluster: KafkaCluster) -> None:
+    before = cluster.fault("Metadata", close=True)
+    cluster.refuse_connections(nodes=[1])
+    cluster.pause(2)
+    with cluster.record() as seen:
+        before.remove()
+        with cluster.fault("Metadata", error=5, nodes=[2]):
+            cluster.resume(2)
+            assert (answers(cluster, 2), answers(cluster, 3)) == (5, 0)
+        assert [one.node for one in seen.of("Metadata")] == [2, 3]
+        cluster.pause(1)
+        cluster.reset()
+        cluster.heal()
+        assert answers(cluster, 1) == 0
+
+
+def test_node_is_not_paused_while_it_counts(cluster: KafkaCluster) -> None:
+    code = f"import time; from kafkalog.testing.inside.counts import RuleCounts as C; c = C({cluster._rules.path!r})\n"
+    code += "with c.change(): print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline()
+        pausing = threading.Thread(target=cluster.pause, args=(2,))
+        pausing.start()
+        pausing.join(0.05)
+        assert not cluster._nodes[2].is_paused
+        holder.communicate(b"\n")
+    pausing.join()
+    assert process_state(cluster.pid(2)) == "T"
+    cluster.resume(2)
+
+
+def process_state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_reset_ends_a_cut(cluster: KafkaCluster) -> None:
+    cut = cluster.cut_off(2)
+    with cluster.cut_off(2, peers=False):
+        pass
+    assert cluster._silent() == [2]
+    cluster.reset()
+    assert cluster._silent() == [] and answers(cluster, 2) == 0
+    cut.heal()
+
+
+def test_node_that_ended_by_itself_is_started_again(cluster: KafkaCluster) -> None:
+    fault = cluster.fault("Metadata", error=5)
+    gone = cluster.nodes[cluster.leader % 3]
+    os.kill(cluster.pid(gone), signal.SIGKILL)
+    with pytest.raises(IllegalState, match="the server"):
+        cluster.reset()
+    assert not fault.is_active
+    cluster.heal()
+    assert [answers(cluster, node) for node in cluster.nodes] == [0, 0, 0]
+
+
+class BrokenOff(Exception):
+    """As a time limit of pytest-timeout raises it."""
+
+
+def test_call_that_is_broken_off_does_not_change_the_next_ones(cluster: KafkaCluster) -> None:
+    def break_off(*_: object) -> None:
+        raise BrokenOff
+
+    leader = cluster.leader
+    control, host = cluster._nodes[leader].control, cluster._host
+    assert control is not None and host is not None
+    earlier = signal.signal(signal.SIGALRM, break_off)
+    try:
+        cluster.pause(leader, elect=False)
+        for call in (lambda: control.call("state"), lambda: host.wait(cluster.pid(leader), 0.1)):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            with pytest.raises(BrokenOff):
+                call()
+    finally:
+        signal.signal(signal.SIGALRM, earlier)
+        cluster.resume(leader)
+    assert control.call("ends", topic="nothing") == {}
+    cluster.restart(leader)
+
+
+def test_nodes_are_restarted_by_several_threads(cluster: KafkaCluster) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda node: cluster.restart(node, elect=False), (1, 2)))
+    assert len({cluster.pid(node) for node in cluster.nodes}) == 3
+    cluster.heal()
+
+
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
@@ -178,15 +278,30 @@ def children() -> set[int]:
     return found
 
 
-def test_nothing_is_left_when_the_test_is_killed() -> None:
-    code = "import os, kafkalog.testing as t\n"
-    code += "with t.kafka_cluster(nodes=2) as c:\n"
-    code += "  c.pause(c.leader, elect=False)\n"
-    code += "  print(c._host.pid, c.pid(1), c.pid(2), c.directory(1), flush=True); os.kill(os.getpid(), 9)"
-    ended = run_python(code)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    *pids, directory = ended.stdout.split()
-    wait_until(lambda: not any(is_alive(int(pid)) for pid in pids) and not Path(directory).parent.exists())
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_the_test_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    """By SIGKILL, with a paused node; or by SIGTERM to the process group, as from `timeout`. SIGHUP ends no server."""
+    code = """if 1:
+        import os, signal, kafkalog.testing as t
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGHUP, lambda *_: None)
+        with t.kafka_cluster(nodes=2) as c, t.kafka_server() as s, t.kafka_server(directory="kept") as k:
+            os.killpg(0, signal.SIGHUP)
+            for one in (c, s, k):
+                one.record()
+            k.snapshot()
+            print(c._host.pid, c.pid(1), c.pid(2), s.pid, k.pid, flush=True)
+            c.pause(c.leader, elect=False)
+            NUMBER == signal.SIGTERM and os.killpg(0, NUMBER) or os.kill(os.getpid(), NUMBER)
+    """
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", code.replace("NUMBER", str(int(number)))]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+    assert ended.returncode == -number, ended.stderr
+    pids = [int(pid) for pid in ended.stdout.split()]
+    assert len(pids) == 5
+    wait_until(lambda: not any(is_alive(pid) for pid in pids))
+    wait_until(lambda: [one.name for one in tmp_path.iterdir()] == ["kept"])
 
 
 def test_host_killed_takes_its_nodes_along() -> None:
@@ -202,20 +317,23 @@ def test_directory_is_kept_where_one_is_given(tmp_path: Path) -> None:
         assert produce(found, "a record", topic="kept") == 0
     with kafka_cluster(nodes=1, topics="kept", directory=tmp_path) as found:
         assert values(found, "kept") == ["a record"]
+        os.write(found._nodes[1].log_file.fileno(), b"said")
+    assert found.log(1).endswith("said")
 
 
 def test_it_is_used_from_asyncio() -> None:
     import asyncio
 
     async def use() -> tuple[int, int]:
-        async with async_kafka_cluster(nodes=1, topics="orders") as found:
+        async with async_kafka_cluster(nodes=1, topics="orders", settings={"num.partitons": 1}) as found:
             fault = await found.fault("Metadata", error="LEADER_NOT_AVAILABLE", times=1)
             await asyncio.to_thread(produce, found.cluster, "a record")
             await found.call("wait_for", topic="orders", records=1)
             await found.end(fault)
             return fault.fired, await found.leader()
 
-    assert asyncio.run(use()) == (1, 1)
+    with pytest.warns(UserWarning, match="num.partitons .*did you mean num.partitions"):
+        assert asyncio.run(use()) == (1, 1)
 
 
 def test_importing_the_package_imports_no_server() -> None:

@@ -112,3 +112,8 @@ def test_contents_as_lists_and_frames() -> None:
         assert [record.key for record in cluster.records("orders", 1)] == [b"k1", b"k3"]
         assert cluster.table("orders", ["value"])["value"].to_pylist() == [b"0", b"2", b"1", b"3"]
         assert cluster.frame("orders")["key"].tolist() == [b"k0", b"k2", b"k1", b"k3"]
+        seen = cluster.record()
+        seen.mark("last")
+        with Link(cluster.bootstrap) as link:
+            link.call("fetch", 11, fetched("orders", 0))
+    assert [one.api for one in seen] == ["last", "Fetch"]  # also after the block that ended the recording

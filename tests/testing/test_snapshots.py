@@ -113,3 +113,11 @@ def test_directory_becomes_a_copy_without_what_is_equal(tmp_path: Path) -> None:
     texts = {str(one.relative_to(target)): one.read_text() for one in target.rglob("*") if one.is_file()}
     assert texts == {"same": "1", "changed": "2", "new/inner": "3", "kept": "mine"}
     assert (target / "same").stat().st_ino == inode
+
+
+def test_server_that_cannot_close_its_logs_goes_on() -> None:
+    settings = {"kafkalog.http.listener": "127.0.0.1:0"}
+    with kafka_server(topics={"orders": 2}, settings=settings) as server, Link(server.bootstrap) as link:
+        with pytest.raises(KafkalogError, match=r"kafkalog\.http\.listener has no snapshots.*leave the setting out"):
+            server.snapshot()
+        assert code_of(link.call("produce", 9, produced())) == 0

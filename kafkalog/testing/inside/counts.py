@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-SLOTS: Final = 4096
+SLOTS: Final = 1 << 18
+"""For the faults of a whole session of tests; the file is sparse."""
 _ROW: Final = struct.Struct("=qq")
 
 

@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from kafkalog.server.node.parts import PARTS
 from kafkalog.server.running import loop_factory
@@ -37,7 +37,8 @@ _MODULES: Final = (*PARTS.values(), "kafkalog.server.quorum.links", "kafkalog.se
 
 def main(descriptor: int) -> None:
     """Fork nodes as the socket at this descriptor asks for it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the test; the host ends after it
+        signal.signal(number, signal.SIG_IGN)
     loop_factory()
     for name in _MODULES:
         importlib.import_module(name)
@@ -57,6 +58,7 @@ class Host:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._children: set[int] = set()
+        self._ended: dict[int, int] = {}  # exit statuses
         self._temporary = ""
         self._prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
 
@@ -75,21 +77,24 @@ class Host:
 
     def _answer_next(self) -> bool:
         try:
-            line, descriptors, _, _ = socket.recv_fds(self._control, _LARGEST, 2)
+            lines, descriptors, _, _ = socket.recv_fds(self._control, _LARGEST, 2)
         except ConnectionError:
             return False
-        if not line:
-            return False
-        request = json.loads(line)
+        for line in lines.splitlines():  # several after calls that the test broke off; descriptors are of the last one
+            self._answer(json.loads(line), descriptors)
+        return bool(lines)
+
+    def _answer(self, request: dict[str, Any], descriptors: list[int]) -> None:
         answer: object = None
         if request["call"] == "spawn":
             answer = self._spawn(*descriptors)
         elif request["call"] == "wait":
             answer = self._wait(request["pid"], request["seconds"])
+        elif request["call"] == "pause":
+            self._pause(request["pid"])
         elif request["call"] == "remove":
             self._temporary = request["path"]
-        self._control.sendall(json.dumps(answer).encode() + b"\n")
-        return True
+        self._control.sendall(json.dumps({"result": answer, "number": request["number"]}).encode() + b"\n")
 
     def _spawn(self, control: int, log: int) -> int:
         pid = os.fork()
@@ -98,6 +103,7 @@ class Host:
         os.close(control)
         os.close(log)
         self._children.add(pid)
+        self._ended.pop(pid, None)
         return pid
 
     def _become_node(self, control: int, log: int) -> None:
@@ -121,14 +127,23 @@ class Host:
             sys.stderr.flush()
             os._exit(status)
 
+    def _pause(self, pid: int) -> None:
+        """Suspend a node; WNOWAIT leaves its exit status, if it has ended, to `_wait`."""
+        if pid not in self._children:
+            return
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
     def _wait(self, pid: int, seconds: float) -> int | None:
         """Return the exit status of a node, or None if it still runs after that time."""
         deadline = time.monotonic() + seconds
-        while True:
+        while pid in self._children:
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
                 self._children.discard(pid)
-                return os.waitstatus_to_exitcode(status)
+                self._ended[pid] = os.waitstatus_to_exitcode(status)
+                break
             if time.monotonic() >= deadline:
                 return None
             time.sleep(_POLL_S)
+        return self._ended.get(pid)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _FINISH_S: Final = 5.0
 _POLL_S: Final = 0.001
+_SMALL_BYTES: Final = 1 << 16
 _KEPT: Final = frozenset({".lock", "kafkalog.quorum.json"})
 """Files that stay as they are: the lock of this process, and the term, which never goes back."""
 
@@ -58,11 +59,13 @@ class Reopening:
         self._faults.rebind(self._wait)
         node, network = self._server.node, self._server.network
         node.is_ready = False
-        await node.stop_parts()
-        deadline = network.loop.time() + _FINISH_S
-        while network.counts.working > self._waiting + self._faults.holding and network.loop.time() < deadline:
-            await asyncio.sleep(_POLL_S)
-        await node.close()
+        try:
+            await node.stop_parts()
+            deadline = network.loop.time() + _FINISH_S
+            while network.counts.working > self._waiting + self._faults.holding and network.loop.time() < deadline:
+                await asyncio.sleep(_POLL_S)
+        finally:
+            await node.close()
 
     async def copy(self, source: str, target: str, *, is_mine: bool) -> None:
         """Make the closed directory a copy of `source`, or with `is_mine` False a copy of it at `target`."""
@@ -70,6 +73,8 @@ class Reopening:
 
     async def open(self) -> None:
         """Open the logs, and let the requests go on that waited."""
+        if self._opened is None:  # they were not closed
+            return
         server = self._server
         old, network = server.node, server.network
         if server.config[REPLICAS]:
@@ -94,8 +99,7 @@ class Reopening:
         await node.start()
         node.is_ready = True
         opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.set_result(None)
+        opened.set_result(None)
 
     async def _wait(self, connection: Connection, frame: bytearray) -> Result:
         if self._opened is not None:
@@ -134,9 +138,20 @@ def make_equal(source: str, target: str, kept: frozenset[str]) -> None:
         if entry.is_dir():
             make_equal(entry.path, path, frozenset())
         elif name not in found or _stamp(entry.stat()) != _stamp(found[name].stat()):
-            shutil.copyfile(entry.path, path)
             stat = entry.stat()
+            if name not in found or found[name].stat().st_size != stat.st_size or not _has_equal_bytes(entry, path):
+                if name in found:
+                    os.unlink(path)  # file systems write out at once a file that is truncated and written again
+                shutil.copyfile(entry.path, path)
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def _has_equal_bytes(entry: os.DirEntry[str], path: str) -> bool:
+    """Return True if a small file of equal size has the same bytes, as an index that was only opened and closed."""
+    if entry.stat().st_size > _SMALL_BYTES:
+        return False
+    with open(entry.path, "rb", buffering=0) as one, open(path, "rb", buffering=0) as other:
+        return one.read(_SMALL_BYTES) == other.read(_SMALL_BYTES)
 
 
 def _stamp(stat: os.stat_result) -> tuple[int, int]:

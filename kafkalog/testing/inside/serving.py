@@ -31,33 +31,35 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES: Final = 64 << 20
 STOP: Final = "stop"
 LOOPBACK: Final = "127.0.0.1"
+_SAME_SIGNAL_S: Final = 0.5
 
 
 def serve(control: socket.socket) -> None:
     """Serve as the first line of the socket says, until the test asks for the end or is gone itself."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test, which then stops its server
+    for number in (signal.SIGINT, signal.SIGHUP):  # they are for the test, which then stops its server
+        signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", force=True)
     raise_descriptor_limit()
-    temporary: list[str] = []
+    home: list[str] = []
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            is_orphaned = runner.run(_serve(control, temporary))
+            is_orphaned = runner.run(_serve(control, home))
     except KafkalogError as error:
         sys.exit(f"{type(error).__name__}: {error}")
     if is_orphaned:
-        for path in temporary:
+        for path in home:
             shutil.rmtree(path, ignore_errors=True)
 
 
-async def _serve(control: socket.socket, temporary: list[str]) -> bool:
+async def _serve(control: socket.socket, home: list[str]) -> bool:
     """Serve, then return True if the test's process ended and so cannot remove the directory."""
     reader, writer = await asyncio.open_unix_connection(sock=control, limit=MAX_LINE_BYTES)
     first = await reader.readline()
     if not first:
         return True
     given = json.loads(first)
-    if given["temporary"]:
-        temporary.append(given["temporary"])
+    if given["home"]:
+        home.append(given["home"])
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     config = ServerConfig(given["settings"])
@@ -65,7 +67,7 @@ async def _serve(control: socket.socket, temporary: list[str]) -> bool:
         add_user(given["directory"], name, password)
     clock = MovedClock(given["ahead_ms"])
     timers = MovableTimers(clock)
-    disk = TestDisk(syncs=not given["temporary"])
+    disk = TestDisk(syncs=given["syncs"])
     counts = RuleCounts(given["counts"])
     async with (
         serving([given["directory"]], config, fs=disk, clock=clock, later=timers.later, log_metrics=_metrics) as server,
@@ -85,8 +87,12 @@ async def _serve(control: socket.socket, temporary: list[str]) -> bool:
         waiting = asyncio.create_task(stopping.wait())
         await asyncio.wait((answering, waiting), return_when=asyncio.FIRST_COMPLETED)
         is_orphaned = answering.done() and answering.result()
+        is_signalled = not answering.done()
         for task in (answering, waiting):
             task.cancel()
+    if is_signalled:  # perhaps the whole process group, as `timeout` does: then the test is about to end, too
+        with suppress(OSError, TimeoutError):
+            is_orphaned = not await asyncio.wait_for(reader.read(1), _SAME_SIGNAL_S)
     writer.close()
     return is_orphaned
 
@@ -121,7 +127,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, co
             except Exception as error:
                 logging.getLogger(__name__).exception("the test's call %s failed", call["call"])
                 answer = {"error": f"{type(error).__name__}: {error}"}
-            writer.write(_line(answer))
+            writer.write(_line({**answer, "number": call["number"]}))
             await writer.drain()
     return True
 
