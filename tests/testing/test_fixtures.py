@@ -60,7 +60,8 @@ def test_each_test_gets_a_whole_cluster_and_unmatched_faults_are_failures(tmp_pa
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": f"{PACKAGE.parent}{os.pathsep}{tmp_path}"}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = own | {"PYTHONPATH": f"{PACKAGE.parent}{os.pathsep}{tmp_path}"}
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
     assert "4 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
     assert "FaultNeverMatched: no call matched: <Fault Produce: matched 0, fired 0" in ended.stdout
