@@ -191,7 +191,7 @@ class KafkaServer(Controlled):
             status = process.wait(STOP_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise
+            raise KafkalogError(f"the server did not stop within {STOP_S} s: {self.log()[-3000:]}") from None
         self._reap()
         if status:
             raise KafkalogError(f"the server ended with status {status}: {self.log()[-3000:]}")

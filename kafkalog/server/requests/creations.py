@@ -47,6 +47,8 @@ class TopicCreations:
                 await self._node.topics.create_on_use(name)
             except (KafkalogError, OSError) as error:
                 _LOG.warning("cannot create topic %s for a client: %s", name, error)
+            except Exception:  # the next topics do not depend on this one
+                _LOG.exception("cannot create topic %s for a client", name)
             self._names.pop(name, None)
         self._task = None
 
