@@ -23,15 +23,16 @@ ATTEMPTS = 3  # to start on ports that nobody else takes meanwhile
 STARTED, PORT_TAKEN = "Kafka Server started", "Address already in use"
 CLUSTER_ID = "a2Fma2Fsb2ctaW50ZXJvcA"  # 16 bytes in base64
 META = "meta.properties"
+_OF_THE_TOOL = (META, "bootstrap.checkpoint", "__cluster_metadata-0/*.checkpoint")
 _formatted: dict[Any, dict[str, bytes]] = {}
 """What Kafka's own tool has made of one data directory, by version and settings: it takes a JVM each time."""
 
 
 def _write_formatted(data: Path, files: Mapping[str, bytes]) -> None:
     """Write what the tool made of another directory, with an id of its own."""
-    data.mkdir(parents=True, exist_ok=True)
     own_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=")
     for name, content in files.items():
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
         (data / name).write_bytes(re.sub(rb"(?m)^directory\.id=.*$", b"directory.id=" + own_id, content))
 
 
@@ -104,7 +105,8 @@ class Broker:
             return
         self._run_format(properties, *options)
         if is_plain:
-            _formatted[kind] = {name: (self._data / name).read_bytes() for name in (META, "bootstrap.checkpoint")}
+            files = (path for name in _OF_THE_TOOL for path in self._data.glob(name))
+            _formatted[kind] = {str(path.relative_to(self._data)): path.read_bytes() for path in files}
 
     def _run_format(self, properties: Path, *options: str) -> None:
         how = (*options, "--standalone") if self._has_voters else options
