@@ -48,9 +48,8 @@ def test_killed_copies_to_a_cluster_have_each_record_once(tmp_path: Path, how: s
         source, copied = records_in(data / name), records_in(files / name)
         assert [one[1:] for one in copied] == [one[1:] for one in source], name
         assert [one.offset for one in copied] == list(range(len(source)))
-        before = [one.offset for one in source].index(source[-1].offset)
-        group = committed_offsets([str(files)])["readers"][name[:-2]][int(name[-1])]
-        assert group == before - 1
+        passed = sum(one.offset < source[-1].offset - 1 for one in source)  # the last offset but one may be in a gap
+        assert committed_offsets([str(files)])["readers"][name[:-2]][int(name[-1])] == passed
 
 
 @pytest.mark.parametrize("left", ["no second partition", "no segment", "no file"])
