@@ -102,6 +102,23 @@ cdef inline int judge(
     return OK
 
 
+cdef bint has_larger(const uint8_t* p, const BatchRow* row, int64_t most_bytes, Found* found) noexcept nogil:
+    """Find the first record of more bytes; a broken one ends the search, and is left to the check of all."""
+    cdef Cursor c
+    cdef Fields f
+    cdef int64_t i
+    c.p = p + V2_RECORDS_AT
+    c.end = p + row.size
+    for i in range(row.count):
+        found.position = c.p - p
+        found.record = i
+        if c.p == c.end or take_record(&c, &f) != OK:
+            return False
+        if f.body_size > most_bytes:
+            return True
+    return False
+
+
 cdef int look_at_records(const uint8_t* p, const BatchRow* row, const Rules* rules, Found* found) noexcept nogil:
     cdef Cursor c
     cdef Fields f
@@ -113,6 +130,8 @@ cdef int look_at_records(const uint8_t* p, const BatchRow* row, const Rules* rul
     found.record = 0
     if row.count < 0:
         return ERR_COUNT_NEGATIVE
+    if row.size > rules.most_bytes and has_larger(p, row, rules.most_bytes, found):
+        return BAD_SIZE
     c.p = p + V2_RECORDS_AT
     c.end = p + row.size
     for i in range(row.count):
@@ -124,8 +143,6 @@ cdef int look_at_records(const uint8_t* p, const BatchRow* row, const Rules* rul
             status = take_record(&c, &f)
             if status != OK:
                 return status
-        if f.body_size > rules.most_bytes:
-            return BAD_SIZE
         timestamp = row.max_timestamp if stamped else added(row.base_timestamp, f.timestamp_delta)
         if timestamp > found.max_timestamp:
             found.max_timestamp = timestamp
