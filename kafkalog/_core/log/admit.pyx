@@ -13,7 +13,7 @@ from kafkalog._core.batch.layout cimport (
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.crc cimport kl_crc32
-from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.cursor cimport Cursor, take_varint
 from kafkalog._core.bytes.endian cimport loadu32
 from kafkalog._core.bytes.wrap cimport added, subtracted
 
@@ -105,17 +105,18 @@ cdef inline int judge(
 cdef bint has_larger(const uint8_t* p, const BatchRow* row, int64_t most_bytes, Found* found) noexcept nogil:
     """Find the first record of more bytes; a broken one ends the search, and is left to the check of all."""
     cdef Cursor c
-    cdef Fields f
+    cdef int32_t size
     cdef int64_t i
     c.p = p + V2_RECORDS_AT
     c.end = p + row.size
     for i in range(row.count):
         found.position = c.p - p
         found.record = i
-        if c.p == c.end or take_record(&c, &f) != OK:
+        if take_varint(&c, &size) != OK or size < 0 or size > c.end - c.p:
             return False
-        if f.body_size > most_bytes:
+        if size > most_bytes:
             return True
+        c.p += size
     return False
 
 
@@ -130,8 +131,6 @@ cdef int look_at_records(const uint8_t* p, const BatchRow* row, const Rules* rul
     found.record = 0
     if row.count < 0:
         return ERR_COUNT_NEGATIVE
-    if row.size > rules.most_bytes and has_larger(p, row, rules.most_bytes, found):
-        return BAD_SIZE
     c.p = p + V2_RECORDS_AT
     c.end = p + row.size
     for i in range(row.count):
@@ -203,6 +202,8 @@ cdef int look(const uint8_t* p, const BatchRow* row, const Rules* rules, Found* 
     if row.attributes & CODEC_MASK:
         return ERR_COMPRESSED
     if row.magic == 2:
+        if row.size > rules.most_bytes and has_larger(p, row, rules.most_bytes, found):
+            return BAD_SIZE
         return look_at_records(p, row, rules, found)
     return look_at_messages(p, row, rules, found)
 
