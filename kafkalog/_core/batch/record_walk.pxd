@@ -1,9 +1,10 @@
 # cython: language_level=3
 """The walk over the records of plain batches that nothing but a checksum vouches for, without an object for a record.
 
-A reader of keys calls these for the rows of a chunk, for each row, and for each record of a row.
+A reader of keys calls these for the rows of a chunk, for each row, and for each record of a row; `first_larger` is for
+the limit of decompressed records.
 """
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
@@ -13,7 +14,7 @@ from kafkalog._core.batch.layout cimport (
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
 from kafkalog._core.batch.scan cimport BatchTable
-from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.cursor cimport Cursor, take_varint
 
 cdef extern from *:
     """
@@ -67,3 +68,22 @@ cdef inline int next_message(Cursor* c, Message* m) noexcept nogil:
     if status != OK:
         return status
     return ERR_WRAPPER_NESTED if m.attributes & CODEC_MASK else take_fields(m)
+
+
+cdef inline int64_t first_larger(
+    const uint8_t* p, int64_t size, int32_t count, int64_t most_bytes, int64_t* position
+) noexcept nogil:
+    """Number of the first record of more than `most_bytes` in a batch at `p`; -1 if none is before a broken one."""
+    cdef Cursor c
+    cdef int32_t body_size
+    cdef int64_t i
+    c.p = p + V2_RECORDS_AT
+    c.end = p + size
+    for i in range(count):
+        position[0] = c.p - p
+        if take_varint(&c, &body_size) != OK or body_size < 0 or body_size > c.end - c.p:
+            return -1
+        if body_size > most_bytes:
+            return i
+        c.p += body_size
+    return -1

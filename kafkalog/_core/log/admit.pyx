@@ -11,9 +11,10 @@ from kafkalog._core.batch.layout cimport (
     LEGACY_CRC_AT, MAGIC_AT, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
+from kafkalog._core.batch.record_walk cimport first_larger
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.crc cimport kl_crc32
-from kafkalog._core.bytes.cursor cimport Cursor, take_varint
+from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.bytes.endian cimport loadu32
 from kafkalog._core.bytes.wrap cimport added, subtracted
 
@@ -102,24 +103,6 @@ cdef inline int judge(
     return OK
 
 
-cdef bint has_larger(const uint8_t* p, const BatchRow* row, int64_t most_bytes, Found* found) noexcept nogil:
-    """Find the first record of more bytes; a broken one ends the search, and is left to the check of all."""
-    cdef Cursor c
-    cdef int32_t size
-    cdef int64_t i
-    c.p = p + V2_RECORDS_AT
-    c.end = p + row.size
-    for i in range(row.count):
-        found.position = c.p - p
-        found.record = i
-        if take_varint(&c, &size) != OK or size < 0 or size > c.end - c.p:
-            return False
-        if size > most_bytes:
-            return True
-        c.p += size
-    return False
-
-
 cdef int look_at_records(const uint8_t* p, const BatchRow* row, const Rules* rules, Found* found) noexcept nogil:
     cdef Cursor c
     cdef Fields f
@@ -202,8 +185,10 @@ cdef int look(const uint8_t* p, const BatchRow* row, const Rules* rules, Found* 
     if row.attributes & CODEC_MASK:
         return ERR_COMPRESSED
     if row.magic == 2:
-        if row.size > rules.most_bytes and has_larger(p, row, rules.most_bytes, found):
-            return BAD_SIZE
+        if row.size > rules.most_bytes:
+            found.record = first_larger(p, row.size, row.count, rules.most_bytes, &found.position)
+            if found.record >= 0:
+                return BAD_SIZE
         return look_at_records(p, row, rules, found)
     return look_at_messages(p, row, rules, found)
 
@@ -214,11 +199,10 @@ cdef class RecordCheck:
 
     `row` is -1 where nothing is. `status` is not 0 where the structure is broken, at byte `position` of the batch, in
     record `record`; it is STATUS_CHECKSUM for an inner message whose checksum is wrong, STATUS_RECORD_SIZE for a v2
-    record that is too large. `faults` lists (record number,
-    FAULT_ kind, offset, timestamp), of `total` in all. `count` records have `size` bytes and the largest timestamp
-    `max_timestamp` (ms, -1 for none); `consecutive` says that their offsets are 0, 1, 2 and so on, from the base offset
-    in v2; `fresh` that the last v2 batch is as if it had just been built: consecutive, and its times begin at the base
-    timestamp and are none below -1.
+    record that is too large. `faults` lists (record number, FAULT_ kind, offset, timestamp), of `total` in all. `count`
+    records have `size` bytes and the largest timestamp `max_timestamp` (ms, -1 for none); `consecutive` says that their
+    offsets are 0, 1, 2 and so on, from the base offset in v2; `fresh` that the last v2 batch is as if it had just been
+    built: consecutive, and its times begin at the base timestamp and are none below -1.
     """
     cdef readonly Py_ssize_t row
     cdef readonly int status
