@@ -334,7 +334,7 @@ class IcebergTable:
 def _replacement(change: Any, io: Any) -> Any:
     """Return the producer of a snapshot whose rows are those of its parent in other files: pyiceberg has none (0.12).
 
-    It is its overwrite with the operation that tells readers of changes so.
+    It is its overwrite, with the operation by which readers of changes recognize it.
     """
     from pyiceberg.table.snapshots import Operation, Summary
     from pyiceberg.table.update.snapshot import _OverwriteFiles

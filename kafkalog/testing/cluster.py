@@ -306,7 +306,7 @@ class KafkaCluster(Controlled):
             self._elect(others)
 
     def _silent(self) -> list[int]:
-        """Return the nodes that answer nothing, for which nobody needs to wait."""
+        """Return the nodes that answer nothing, for which no call needs to wait."""
         paused = {number for number, node in self._nodes.items() if node.is_paused}
         return sorted(paused | self._cut)
 
@@ -425,7 +425,7 @@ class KafkaCluster(Controlled):
         """End all nodes and free everything."""
         for node in self._nodes.values():
             if self._is_temporary or node.is_paused:
-                self._kill(node)  # nobody reads the directory any more
+                self._kill(node)  # no one reads the directory now
         try:
             for node in self._nodes.values():
                 if node.is_running:

@@ -17,7 +17,7 @@ START_S: Final = 30
 class Control:
     """Calls to one server process. `server_end` is for that process. Threads: one call at a time, others wait.
 
-    The sockets are a pair without an address: nobody else can connect.
+    The sockets are a pair without an address: no one else can connect.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """The records of many keys taken from tables of records, in the order of their offsets.
 
-Records are copied as their tables pass by, and become objects in the order of the keys: whoever goes over the list then
+Records are copied as their tables pass by, and become objects in the order of the keys: a loop over the list then
 goes over memory in its order.
 """
 cimport cython

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from kafkalog.server.apis.share_fetch import NO_LEADER
+from kafkalog.server.apis.share_fetch import NO_LEADER, session_answer
 from kafkalog.server.apis.share_fetch import refused as refused
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.acknowledgements import acknowledgements, request_error
 from kafkalog.server.requests.context import Answer, RequestContext
-from kafkalog.server.settings.groups import group_setting
 from kafkalog.server.share.sessions import FINAL, INITIAL, Place
 from kafkalog.server.share.shares import Outcome
 
@@ -60,11 +59,4 @@ def _answer(
             "current_leader": NO_LEADER,
         }
         topics.setdefault(place[0], []).append(row)
-    return {
-        "throttle_time": context.throttle_ms,
-        "error_code": 0,
-        "error_message": None,
-        "acquisition_lock_timeout": group_setting(node, group_id, "share.record.lock.duration.ms"),
-        "responses": [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in topics.items()],
-        "node_endpoints": [],
-    }
+    return session_answer(node, context, group_id, topics)

@@ -106,6 +106,13 @@ def _answer(
     for place in dict.fromkeys([*acknowledged, *fetched]):
         code, message = acknowledged.get(place, (0, None))
         topics.setdefault(place[0], []).append(_row(place[1], fetched.get(place, Fetched()), int(code), message))
+    return session_answer(node, context, group_id, topics)
+
+
+def session_answer(
+    node: Node, context: RequestContext, group_id: str, topics: Mapping[UUID, list[dict[str, object]]]
+) -> dict[str, object]:
+    """Return the response of ShareFetch or ShareAcknowledge with these rows of partitions."""
     return {
         "throttle_time": context.throttle_ms,
         "error_code": 0,

@@ -164,7 +164,7 @@ class ConsumerPart(GroupBase):
 
     def _watch_member(self, group_id: str, member: ConsumerMember, before: ConsumerMember | None = None) -> None:
         self._watch_session(group_id, member)
-        if member.is_classic:  # it is told to revoke by its heartbeats
+        if member.is_classic:  # its heartbeats ask it to revoke
             return
         timer = _REVOKE_TIMER + member.id
         if member.state is not MemberState.UNREVOKED_PARTITIONS:

@@ -1,7 +1,7 @@
 """Groups that change between the classic and the consumer protocol while they have members (KIP-848).
 
 A classic group becomes a consumer group when a member of the consumer protocol joins; its own members stay with the
-classic protocol and are told to rejoin. Their requests are answered from the consumer group. When the last member of
+classic protocol and have to rejoin. Their requests are answered from the consumer group. When the last member of
 the consumer protocol leaves, the group becomes a classic one again.
 """
 

@@ -180,7 +180,7 @@ def _assign(draft: _Draft, topics: SharedTopics, rules: ShareRules) -> None:
 
 
 def _reconciled(draft: _Draft, member: ShareMember) -> ShareMember:
-    """Return the member with its target: nobody has to give up a partition first."""
+    """Return the member with its target: no member has to revoke a partition first."""
     group = draft.group
     if member.epoch == group.target_epoch:
         return member

@@ -23,7 +23,7 @@ def addresses(node: Node, listener: str) -> tuple[NodeAddress, ...]:
     """Return all nodes for clients of a listener.
 
     Another node's address is the one that it advertises for that listener, or the one of `kafkalog.replicas` as long as
-    it has not told one. Raises IllegalArgument for an unknown listener.
+    it has not reported one. Raises IllegalArgument for an unknown listener.
     """
     me = NodeAddress(node.node_id, *node.endpoint(listener))
     replicas = node.quorum.replica_set
@@ -34,8 +34,8 @@ def addresses(node: Node, listener: str) -> tuple[NodeAddress, ...]:
 
 def _address(node: Node, member: Member, listener: str) -> NodeAddress:
     known = node.quorum.nodes.get(member.node_id)
-    told = None if known is None else known.endpoints.get(listener)
-    return NodeAddress(*member) if told is None else NodeAddress(member.node_id, *told)
+    own = None if known is None else known.endpoints.get(listener)
+    return NodeAddress(*member) if own is None else NodeAddress(member.node_id, *own)
 
 
 def address_of(node: Node, listener: str, node_id: int) -> NodeAddress | None:
@@ -44,7 +44,7 @@ def address_of(node: Node, listener: str, node_id: int) -> NodeAddress | None:
 
 
 def rack_of(node: Node, node_id: int) -> str | None:
-    """Return a node's rack, or None if it has none or has not told it."""
+    """Return a node's rack, or None if it has none or has not reported it."""
     if node_id == node.node_id:
         return own_node(node).rack
     known = node.quorum.nodes.get(node_id)

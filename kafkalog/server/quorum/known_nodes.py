@@ -50,7 +50,7 @@ class KnownNode(NamedTuple):
 
 
 class KnownNodes(dict[int, KnownNode]):
-    """The other nodes of the set that have told about themselves, by id."""
+    """The other nodes of the set that have described themselves, by id."""
 
     def learn(self, nodes: Iterable[NodeListeners], about: Iterable[int]) -> None:
         """Take over an answer's description of these nodes; a node that it does not describe stays as it was."""

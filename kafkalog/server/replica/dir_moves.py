@@ -1,8 +1,9 @@
 """Moves of partitions between the data directories of a node (KIP-113): a future log is filled, then takes over.
 
     request -> future log -> copy in the background -> hold appends -> copy the rest -> swap
-A future log that a stop or crash left behind is filled further by the next start, or anew if it ends otherwise than the
-current log. It is also filled anew if the current log was cut meanwhile: others may have the offsets of its records.
+A future log that a stop or crash left behind is continued by the next start, or copied from the beginning if it ends
+otherwise than the current log. The copy also begins again if the current log was cut meanwhile: other records may have
+its offsets.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def prepare_future(current: UnifiedLog, future: UnifiedLog, cuts: int | None) ->
     if cuts is None and future.log_end_offset > current.log_end_offset:
         future.truncate_to(current.log_end_offset)
     if cuts != count if cuts is not None else not _end_alike(current, future):
-        _LOG.info("%s is copied to another directory anew", current.topic_partition)
+        _LOG.info("the copy of %s to another directory begins again", current.topic_partition)
         future.truncate_fully_and_start_at(0)
     return count
 
@@ -165,7 +166,7 @@ class DirMoves(Part):
             return False
 
     async def _step(self, key: TopicPartition) -> bool:
-        """Copy what there is, then swap the logs; return True if the move is over."""
+        """Copy what there is, then swap the logs; return True if the move has ended."""
         node, store = self._node, self._node.store
         log, future = store.get(key), store.get(key, is_future=True)
         if log is None or future is None:  # deleted meanwhile

@@ -22,7 +22,7 @@ class RefusalLog:
         self._logged: set[tuple[str, str, str, object]] = set()
 
     def closed(self, connection: Connection, call: str, verdict: str, reason: object, client_id: str = "") -> None:
-        """Log as a warning that a request ends its connection; `verdict` tells lines about one call apart."""
+        """Log as a warning that a request ends its connection; `verdict` distinguishes lines about one call."""
         if self._is_new(connection, call, verdict):
             _LOG.warning("closed the connection of %s: %s", _client(connection, client_id), reason)
 

@@ -174,7 +174,7 @@ _GROUPS: Final = (
     _start("offsets.topic.replication.factor", "int", 3, at_least(1), "no effect: one node has one copy"),
     _start("offsets.topic.segment.bytes", "int", 104_857_600, at_least(1), "segments of __consumer_offsets"),
     _start("share.coordinator.cold.partition.snapshot.interval.ms", "int", 300_000, at_least(1),
-           "age at which the state of an idle share partition is stored anew"),
+           "age at which the state of an idle share partition is stored again"),
     _start("share.coordinator.snapshot.update.records.per.snapshot", "int", 500, between(0, 500),
            "changes of a share partition's state between snapshots"),
     _start("share.coordinator.state.topic.min.isr", "int", 2, at_least(1),

@@ -199,7 +199,7 @@ class SharePartition:
             return
         plan = windows.expire(self._window, self._node.monotonic_ms(), self.setting("share.delivery.count.limit"))
         if self._apply(plan):
-            # the records stay acquired by nobody until the state can be written
+            # the records stay acquired, but by no member, until the state can be written
             self._timer_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
             self._timer = self._node.later(self.setting("share.record.lock.duration.ms"), self._expire)
 

@@ -187,7 +187,7 @@ class Shares:
     # States
 
     def forget(self, is_gone: Callable[[ShareKey], bool]) -> None:
-        """Drop the share partitions for which `is_gone` returns True: the next fetch loads their state anew."""
+        """Drop the share partitions for which `is_gone` returns True: the next fetch loads their state again."""
         for key in [key for key in self._partitions if is_gone(key)]:
             self._partitions.pop(key).close()
 

@@ -184,7 +184,7 @@ class ShareStateLog:
     async def prune(self) -> None:
         """Delete the records that no state needs.
 
-        A state that is old, and behind which much was written, is stored anew first: it would hold back all others.
+        A state that is old, and behind which much was written, is stored again first: it would hold back all others.
         """
         if self._node.topics.get(SHARE_GROUP_STATE) is None:
             return
