@@ -85,7 +85,7 @@ class Driver:
         client.write_and_read(b"first")
         client.close()
         self.figures.slowest_s = time.monotonic() - began
-        self._mutator = Mutator(seed, ids)
+        self._mutator = Mutator(seed, ids, served.directories)
         for _ in range(500):
             self._mutator.frame()  # what it needs is imported now
         self._first_descriptors = served.descriptors()

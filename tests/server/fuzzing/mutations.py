@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from kafkalog.server.wire.reader import read_request
 from kafkalog.server.wire.versions import APIS
 from kafkalog.server.wire.writer import write_request
 from tests.raw_batches import batch, framed
+from tests.server.fuzzing.plausible import CALLS, Plausible
 from tests.server.hostile import Hostile
 from tests.wire_cases import FILES, as_tree, frames
 
@@ -38,15 +39,17 @@ _OTHERS: Final = (
 
 
 class Mutator:
-    """Frames out of a seed, with their lengths. `topic_ids` are those of `TOPICS`."""
+    """Frames out of a seed, with their lengths. `topic_ids` are those of `TOPICS`, `paths` the data directories."""
 
-    def __init__(self, seed: int, topic_ids: list[bytes]) -> None:
+    def __init__(self, seed: int, topic_ids: list[bytes], paths: Sequence[str] = ()) -> None:
         self.random = random.Random(seed)
         self._seeds = _seeds(tuple(topic_ids))
         self._logins = [one for one in self._seeds if struct.unpack_from(">h", one)[0] in _SASL]
         self._produces = [one for one in self._seeds if one[:2] == b"\0\0"]
         self._hostile = Hostile(seed, list(_batches()), topic_ids)
+        self._plausible = Plausible(seed, list(_batches()), topic_ids, paths)
         self._served = list(APIS.values())
+        self._conversing = [api for name in CALLS for api in APIS.values() if api.name == name]
         self._kinds: list[Callable[[bytearray], object]] = [
             self._flip, self._flip, self._noise, self._number, self._number, self._varint, self._cut, self._insert,
             self._double, self._drop, self._splice, self._call, self._version,
@@ -62,9 +65,13 @@ class Mutator:
         elif chance < 0.25:
             api = self.random.choice(self._served)
             body = self._hostile.request(api, self.random.randint(max(api.oldest, api.first_served), api.newest))
-        elif chance < 0.37:
-            body = self._produce()
         elif chance < 0.45:
+            api = self.random.choice(self._conversing)
+            body = self._plausible.request(api, self.random.randint(max(api.oldest, api.first_served), api.newest))
+            body = self._mutated(body) if self.random.random() < 0.1 else body
+        elif chance < 0.56:
+            body = self._produce()
+        elif chance < 0.62:
             body = bytearray(self.random.choice(self._seeds))
         else:
             body = self._mutated(bytearray(self.random.choice(self._seeds)))

@@ -44,7 +44,10 @@ class Served:
 
     def __init__(self, directory: Path, root: Path, environment: Mapping[str, str]) -> None:
         self._environment = {**os.environ, "PYTHONPATH": str(root), "KAFKALOG_PASSWORD": PASSWORD, **environment}
-        self._command = [sys.executable, "-P", "-m", "kafkalog.cli.main", "serve", "-d", str(directory / "data")]
+        self.directories = [str(directory / name) for name in ("data", "more")]
+        self._command = [sys.executable, "-P", "-m", "kafkalog.cli.main", "serve"]
+        for path in self.directories:
+            self._command += ["-d", path]
         self._directory = directory
         self.log_path = directory / "log"
         self.process: subprocess.Popen[bytes] | None = None
