@@ -31,7 +31,8 @@ _TEXTS: Final[dict[str, Sequence[str]]] = {
     "config_operation": ("0",), "value": ("", "1", "-1", "5000", "latest", "by_duration:PT1H", "0:1", "1:1,0:1"),
     "configuration_keys": ("share.auto.offset.reset", "cleanup.policy", "retention.ms", "metrics", "interval.ms"),
 }  # fmt: skip
-_NAMES: Final = (*_TOPICS, "share.auto.offset.reset", "share.record.lock.duration.ms", "metrics", "interval.ms", "match",
+_NAMES: Final = (*_TOPICS, "share.auto.offset.reset",
+                 "share.record.lock.duration.ms", "metrics", "interval.ms", "match",
                  "max.decompressed.message.bytes", "retention.ms")  # fmt: skip
 _NUMBERS: Final[dict[str, Sequence[int]]] = {
     "acknowledge_types": (0, 1, 2, 3, 4, 5, -1), "broker_id": (1, 1, 2), "config_operation": (0, 0, 1, 2, 3),
