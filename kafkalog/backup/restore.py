@@ -35,6 +35,10 @@ from kafkalog.util.times import Time, time_text
 
 _STORE: Final = ".kafkalog-restore"
 """Suffix of the directory beside the restored one in which data directories in use are copied first."""
+_DONE: Final = ".done"
+"""Suffix of that directory once all is restored, while it is removed."""
+_REQUEST: Final = "kafkalog.restore"
+"""Name of the file in that directory that says what is restored from it, and where."""
 _DOWNLOADS: Final = ".kafkalog-download"
 """Suffix of the directory beside the restored one to which a backup in an object store is downloaded first."""
 STAGING: Final = "kafkalog-restore.partial"
@@ -43,6 +47,7 @@ READY: Final = "kafkalog-restore.ready"
 _CHECKPOINTS: Final = frozenset(CHECKPOINTS)
 """Files that cutting a log may add."""
 _MAX_RECORD_BYTES: Final = 1 << 10
+_MAX_REQUEST_BYTES: Final = 1 << 24
 _HINT: Final = "`kafkalog backup verify` reports all damage; restore another backup"
 
 
@@ -117,8 +122,11 @@ def _restore_local(
     fs: FileSystem,
     *,
     links: bool = False,
+    is_again: bool = False,
 ) -> Manifest:
     """Restore a backup in a directory; `links` for one that is removed afterwards, so that files may be taken from it.
+
+    `is_again` if a killed run began to restore the same: it may have put everything in place.
     """
     store = BackupStore(target, fs=fs)
     path = store.find(which) if moment is None else store.find_since(moment.at_ms, which)
@@ -132,7 +140,7 @@ def _restore_local(
             raise IllegalArgument("the target is inside the directory of backups", path=place, hint="choose another")
     rewind = None if moment is None else Rewind(path, manifest, moment, store.newest_before(moment.at_ms), fs)
     linked = rewind.whole_segments() if rewind is not None and links else frozenset[str]()
-    _restore(path, manifest, places, rewind, linked, Copier(fs, one_at_a_time(tell)), fs)
+    _restore(path, manifest, places, rewind, linked, Copier(fs, one_at_a_time(tell)), fs, is_again)
     return manifest if rewind is None else rewind.restored(places)
 
 
@@ -201,17 +209,49 @@ def restore_directories(
         check_places(paths, place)
     store = places[0] + _STORE
     has_copies = fs.exists(os.path.join(store, MARKER))
+    request = "\n".join([*paths, *places, f"at {moment.at_ms} by {moment.by}\n"]).encode()
     try:
-        which = _left_backup(store, paths, moment, fs) or create_backup(given, store, tell=tell, fs=fs).manifest.id
-        restored = _restore_local(store, places, which, moment, None, fs, links=True)
+        shutil.rmtree(store + _DONE, ignore_errors=True)  # a killed run restored everything from it
+        which = _left_backup(store, paths, moment, fs)
+        is_again = which is not None and _request_in(store, fs) == request
+        if which is None:
+            _check_empty(places, fs)
+            which = create_backup(given, store, tell=tell, fs=fs).manifest.id
+        if not any(_names_in(one, fs) for one in places if fs.exists(one)):
+            _write_request(store, request, fs)
+        restored = _restore_local(store, places, which, moment, None, fs, links=True, is_again=is_again)
     except (KafkalogError, OSError) as error:
         needs_copies = isinstance(error, StorageError | DirectoryLocked)  # the next run, or one that goes on now
         needs_copies |= has_copies and isinstance(error, IllegalArgument)  # the run that left them
         if not needs_copies and fs.exists(os.path.join(store, MARKER)):
             shutil.rmtree(store, ignore_errors=True)
         raise
-    shutil.rmtree(store, ignore_errors=True)
+    _remove_copies(store, fs)
     return restored
+
+
+def _request_in(store: str, fs: FileSystem) -> bytes:
+    path = os.path.join(store, _REQUEST)
+    try:
+        return fs.read_file(path, _MAX_REQUEST_BYTES) if fs.exists(path) else b""
+    except OSError as error:
+        raise StorageError.from_os(error, "read the state of the restore", path=path) from error
+
+
+def _write_request(store: str, request: bytes, fs: FileSystem) -> None:
+    path = os.path.join(store, _REQUEST)
+    try:
+        atomic_write(fs, path, request)
+    except OSError as error:
+        raise StorageError.from_os(error, "write the state of the restore", path=path) from error
+
+
+def _remove_copies(store: str, fs: FileSystem) -> None:
+    """Remove the copies, of which a kill leaves all or none under the name that the next run continues from."""
+    with suppress(OSError):
+        fs.rename(store, store + _DONE)
+    for one in (store, store + _DONE):
+        shutil.rmtree(one, ignore_errors=True)
 
 
 def _left_backup(path: str, sources: Sequence[str], moment: Moment, fs: FileSystem) -> str | None:
@@ -238,6 +278,7 @@ def _restore(
     linked: frozenset[str],
     copier: Copier,
     fs: FileSystem,
+    is_again: bool,
 ) -> None:
     """Stage all directories, cut them back if `rewind` is given, and publish them: all or none are visible."""
     locks = [LogDir.acquire(place, fs=fs, create=True, exclusive=True) for place in places]
@@ -250,6 +291,7 @@ def _restore(
             for place, directory in zip(places, manifest.directories, strict=True)
         ]
         is_resumed = any(one.is_ready() for one in stagings)
+        is_resumed |= is_again and all(one.is_published() for one in stagings)
         unfinished = [one for one in stagings if not (is_resumed and one.is_published())]
         for one in unfinished:
             one.check_place()

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,6 +144,41 @@ def test_a_second_restore_into_the_same_place_leaves_the_copies_of_the_first(whe
     restore_directories(where / "one", where / "restored0", at=AT, fs=SecondMeanwhile())
     assert refused and len(values(where / "restored0" / "left-0")) == 301
     assert not (where / "restored0.kafkalog-restore").exists()
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_restore_killed_when_all_is_in_place_leaves_copies_that_the_next_run_removes(where: Path, nth: int) -> None:
+    """Before the copies have their last name the next run says what was restored; later it only removes them."""
+    place, copies = where / "restored0", where / "restored0.kafkalog-restore"
+    real = shutil.rmtree
+
+    class Stopped(FaultFS):
+        def _check(self, op: str, path: str, write: Any = None) -> None:
+            super()._check(op, path, write)
+            if op == "rename" and path in (str(copies), f"{copies}.done"):
+                raise KeyboardInterrupt
+
+    def killed(path: Any, **more: Any) -> None:
+        if str(path).startswith(str(copies)) and place.exists() and "left-0" in os.listdir(place):
+            raise KeyboardInterrupt
+        real(path, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            restore_directories(where / "one", place, at=AT, fs=Stopped() if nth == 1 else FaultFS())
+    before = files(place)
+    if nth == 1:
+        assert copies.exists()
+        with pytest.raises(IllegalArgument, match="the directory has"):
+            restore_directories(where / "one", place, at=AT + 50)
+        assert copies.exists(), "another moment leaves them"
+        assert restore_directories(where / "one", place, at=AT).partitions[0].end_offset == 301
+    else:
+        assert (where / "restored0.kafkalog-restore.done").exists()
+        with pytest.raises(IllegalArgument, match="the directory has"):
+            restore_directories(where / "one", place, at=AT)
+    assert files(place) == before and not list(where.glob("restored0.*"))
 
 
 def test_a_missing_piece_of_the_backup(where: Path) -> None:
