@@ -16,7 +16,8 @@ def find_directory(directories: Sequence[DataDirectory], path_or_id: str | os.Pa
     """
     text = os.fspath(path_or_id)
     for directory in directories:
-        if text and text == directory.directory_id or os.path.realpath(text) == directory.path:
+        is_path = "\0" not in text and os.path.realpath(text) == directory.path
+        if is_path or text and text == directory.directory_id:
             return directory
     if len(text) == 22 and os.sep not in text:
         return None

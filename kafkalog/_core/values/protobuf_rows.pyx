@@ -32,7 +32,7 @@ FRAMINGS = ("auto", "raw", "registry", "delimited")
 
 cdef const char* TEXTS[14]      # of the statuses from WIRE_ENDS on
 TEXTS[:] = [
-    b"the message ends within a field", b"a number has more than ten bytes", b"this is no tag of a field",
+    b"the message ends within a field", b"a number has too many bytes", b"this is no tag of a field",
     b"the wire type is not the field's", b"a group ends that did not begin",
     b"groups are nested more than 100 levels deep", b"the text is not UTF-8", b"a required field is missing",
     b"the time is beyond its column", b"there is no registry's header (a zero byte, a 4-byte id, indexes)",

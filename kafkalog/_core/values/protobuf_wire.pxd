@@ -16,7 +16,7 @@ cdef enum WireStatus:
     # they follow a put's statuses; TEXTS in protobuf_rows.pyx has a text for each
     WIRE_OK = 0
     WIRE_ENDS = 16              # the bytes end within a field
-    WIRE_LONG_VARINT = 17       # a number of more than ten bytes
+    WIRE_LONG_VARINT = 17       # a number of more than ten bytes, a tag or length of more than five
     WIRE_TAG = 18               # no tag of a field
     WIRE_TYPE = 19              # not the wire type of the field
     WIRE_END_GROUP = 20         # the end of a group that did not begin
@@ -32,6 +32,7 @@ cdef enum WireStatus:
 
 cdef enum:
     MOST_GROUPS = 100           # groups within each other that are skipped
+    MOST_SHORT_BYTES = 5        # bytes of a tag's or a length's number
 
 
 cdef struct Wire:
@@ -65,9 +66,21 @@ cdef inline int read_varint(Wire* w, uint64_t* out) noexcept nogil:
     return read_long_varint(w, out)
 
 
+cdef inline int read_short_varint(Wire* w, uint64_t* out) noexcept nogil:
+    """Read a tag's or a length's number, which has at most five bytes, as the reference does."""
+    cdef const uint8_t* first = w.p
+    cdef int status
+    if kl_likely(w.p < w.end and w.p[0] < 0x80):
+        out[0] = w.p[0]
+        w.p += 1
+        return WIRE_OK
+    status = read_long_varint(w, out)
+    return WIRE_LONG_VARINT if status == WIRE_OK and w.p - first > MOST_SHORT_BYTES else status
+
+
 cdef inline int read_tag(Wire* w, uint32_t* number, int* wire) noexcept nogil:
     cdef uint64_t v = 0
-    cdef int status = read_varint(w, &v)
+    cdef int status = read_short_varint(w, &v)
     if status != WIRE_OK:
         return status
     if v > 0xFFFFFFFFULL or v < 8 or (v & 7) > WIRE_32:
@@ -80,7 +93,7 @@ cdef inline int read_tag(Wire* w, uint32_t* number, int* wire) noexcept nogil:
 cdef inline int read_length(Wire* w, const uint8_t** data, int64_t* size) noexcept nogil:
     """Go over a length and its bytes."""
     cdef uint64_t v = 0
-    cdef int status = read_varint(w, &v)
+    cdef int status = read_short_varint(w, &v)
     if status != WIRE_OK:
         return status
     if v > <uint64_t>(w.end - w.p):

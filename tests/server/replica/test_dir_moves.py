@@ -58,6 +58,7 @@ def test_answers(tmp_path: Path) -> None:
             for version in (1, 2):
                 assert await alter(node, ("/nowhere", "t", [0]), version=version) == {("t", 0): 57}
             assert await alter(node, ("relative", "t", [0])) == {("t", 0): 57}
+            assert await alter(node, (f"{b}\0", "t", [0])) == {("t", 0): 57}
             assert await alter(node, (b, "t", [9]), (a, "none", [0])) == {("t", 9): 3, ("none", 0): 3}
             assert await alter(node) == {}
             assert await alter(node, (current, "t", [0])) == {("t", 0): 0}
