@@ -62,11 +62,11 @@ def build_wheel(scratch: Path) -> Path:
         (built / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, built / name)
     # the driver's own version, whatever was committed since it was built: the probe of executors compares the two
-    env = {**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION_FOR_KAFKALOG": __version__}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True, "env": env}
+    settings = scratch / "wheel.cfg"
+    settings.write_text(f"[build]\nbuild_lib = {built}\n[egg_info]\negg_base = {scratch}\n")
+    env = {**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION_FOR_KAFKALOG": __version__, "DIST_EXTRA_CONFIG": str(settings)}
     wheel = ["bdist_wheel", "--skip-build", "--dist-dir", str(scratch), "--bdist-dir", str(scratch / "bdist")]
-    setup = [sys.executable, "setup.py", "egg_info", "--egg-base", str(scratch), "build", "--build-lib", str(built)]
-    subprocess.run([*setup, *wheel], cwd=ROOT, **quiet)
+    subprocess.run([sys.executable, "setup.py", *wheel], cwd=ROOT, env=env, capture_output=True, check=True)
     (made,) = scratch.glob("*.whl")
     return made
 
