@@ -81,7 +81,7 @@ def used() -> set[str]:
 def schema_error(bom: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> object:
     """Return what a bill violates of the schema, which cyclonedx-py compares it with as well, or None.
 
-    Its addresses are compared with the expression for URIs, not parsed with the grammar of IRIs, which takes half a minute.
+    Its addresses are compared with the expression for URIs: to parse them with the grammar of IRIs takes half a minute.
     """
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
