@@ -35,11 +35,11 @@ STATED = {
 }
 
 
-def described(python: str, tool: str) -> dict:
+def described(python: str, tool: str, *options: str) -> dict:
     """Return the environment of the interpreter `python`, as reported by cyclonedx-py, which `tool` runs."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bom.json"
-        command = [tool, "-m", "cyclonedx_py", "environment", "--of", "JSON", "--sv", "1.6"]
+        command = [tool, "-m", "cyclonedx_py", "environment", "--of", "JSON", "--sv", "1.6", *options]
         subprocess.run([*command, "--output-reproducible", "-o", str(file), python], check=True)
         return json.loads(file.read_text(encoding="utf-8"))
 

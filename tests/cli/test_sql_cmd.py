@@ -112,7 +112,7 @@ def wait_until_busy(pid: int) -> None:
     """Wait until a process has the threads of DuckDB, and they have computed for a while."""
     while True:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        if int(fields[17]) > 1 and int(fields[11]) > 400:  # threads, and hundredths of a second in user mode
+        if int(fields[17]) > 1 and int(fields[11]) > 250:  # threads, and hundredths of a second in user mode
             return
         time.sleep(0.05)
 

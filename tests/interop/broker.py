@@ -206,6 +206,7 @@ def _settings(port: int, controller: int, own: Mapping[str, str]) -> str:
         # a broker that was killed, or begins with an older copy of its metadata, waits until its last session is over
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
+        "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": "4194304",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
