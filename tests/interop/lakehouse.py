@@ -27,6 +27,7 @@ import kafkalog
 from kafkalog.lake.sync import sync_topic
 from tests.interop import toolchain
 from tests.lake.tables import Lake
+from tests.spark.quick_java import quick_java
 from tests.trees import ROOT
 
 FORMATS = ("iceberg", "delta")
@@ -73,8 +74,7 @@ class Lakehouse:
         paths = os.pathsep.join(map(str, (python, ROOT)))
         env = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         env |= {"PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-        line = [sys.executable, str(DRIVER), str(self.root), ",".join(map(str, jars)), java]
+        line = [sys.executable, str(DRIVER), str(self.root), ",".join(map(str, jars)), quick_java(python)]
         with (self.root / "driver.log").open("ab") as log:
             self._driver = subprocess.Popen(
                 line, env=env, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
