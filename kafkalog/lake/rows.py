@@ -46,10 +46,11 @@ class TopicRows:
     def __init__(
         self, topic: str, logs: Mapping[int, Log], ranges: Sequence[ReadRange], given: Mapping[str, Any],
         *, on_damage: str = "raise", skipped: list[Skipped] | None = None, batch_bytes: int = BATCH_BYTES,
-        samples: Mapping[str, list[bytes]] | None = None,
+        samples: Mapping[str, list[bytes]] | None = None, topic_id: str | None = None,
     ) -> None:  # fmt: skip
         self.ranges = ranges
         self.topic = topic
+        self.topic_id = topic_id
         self.logs = logs
         self.given = given
         self.on_damage = on_damage

@@ -249,7 +249,7 @@ class _Sync:
             self._positions = self._positions._replace(topic_id=self._topic_id)
         rows = TopicRows(
             self._topic, self._logs, ranges, self._settings.typed, on_damage=self._settings.on_damage,
-            skipped=self._skipped, batch_bytes=piece_bytes(self._settings.file_bytes),
+            skipped=self._skipped, batch_bytes=piece_bytes(self._settings.file_bytes), topic_id=self._topic_id,
         )  # fmt: skip
         self._fit_table(rows, exists)
         yield from (self._upserts(rows) if self._settings.upsert else self._appends(rows))

@@ -67,11 +67,11 @@ class DataWriter(Protocol):
     def delete_file(self, path: str) -> None:
         """Delete a file that no commit refers to; a failure is ignored, since such a file is not part of the table."""
 
-    def in_folder(self, folder: str) -> DataWriter:
-        """Return a writer whose new files are in a folder of their own, which is made where it is missing."""
+    def with_prefix(self, prefix: str) -> DataWriter:
+        """Return a writer whose new files have names that begin with `prefix`, which may name a directory."""
 
-    def files_of_folder(self) -> list[str]:
-        """Return the paths of the folder's files; none where the store does not have them together."""
+    def siblings(self) -> list[str] | None:
+        """Return the paths of the files in the directory of new ones; None where files have no common directory."""
 
 
 class LakeTable(Protocol):

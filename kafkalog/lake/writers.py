@@ -28,7 +28,7 @@ class IcebergWriter(NamedTuple):
     spec: Any
     locations: Any
     io: Any
-    folder: str = ""
+    prefix: str = ""
 
     def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
         """Return the values of the partition fields of rows, as the transforms of the table's spec make them."""
@@ -53,11 +53,11 @@ class IcebergWriter(NamedTuple):
 
     def new_file(self) -> tuple[str, Any]:
         """Return the location of a new data file, and a stream to write it."""
-        path = self._location(f"{uuid.uuid4()}.parquet")
+        path = self._location(uuid.uuid4())
         return path, self.io.new_output(path).create(overwrite=False)
 
-    def _location(self, name: str) -> str:
-        path: str = self.locations.new_data_location(f"{self.folder}/{name}" if self.folder else name)
+    def _location(self, name: object) -> str:
+        path: str = self.locations.new_data_location(f"{self.prefix}{name}.parquet")
         return path
 
     def delete_file(self, path: str) -> None:
@@ -67,18 +67,18 @@ class IcebergWriter(NamedTuple):
         except Exception:  # whatever the store says: the file is not part of the table
             pass
 
-    def in_folder(self, folder: str) -> IcebergWriter:
-        """Return a writer whose new files are in a folder of their own."""
-        return self._replace(folder=folder)
+    def with_prefix(self, prefix: str) -> IcebergWriter:
+        """Return a writer whose new files have names that begin with `prefix`."""
+        return self._replace(prefix=prefix)
 
-    def files_of_folder(self) -> list[str]:
-        """Return the locations of the folder's files; none where the table spreads its files over the store."""
+    def siblings(self) -> list[str] | None:
+        """Return the locations of the files in the directory of new ones; None where a table spreads its files."""
         import pyarrow.fs
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
-        places = {self._location(f"{name}.parquet").rpartition("/")[0] for name in ("a", "b")}
-        if not self.folder or len(places) > 1 or not isinstance(self.io, PyArrowFileIO):
-            return []
+        places = {self._location(name).rpartition("/")[0] for name in ("a", "b")}
+        if len(places) > 1 or not isinstance(self.io, PyArrowFileIO):
+            return None
         (place,) = places
         scheme, netloc, path = self.io.parse_location(place, self.io.properties)
         found = self.io.fs_by_scheme(scheme, netloc).get_file_info(
@@ -96,7 +96,7 @@ class DeltaWriter(NamedTuple):
     fields: Sequence[PartitionField]
     url: str
     options: Mapping[str, str]
-    folder: str = ""
+    prefix: str = ""
 
     def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
         """Return the values of the partition columns of rows; raise InvalidRecord for one that Delta cannot store."""
@@ -112,11 +112,14 @@ class DeltaWriter(NamedTuple):
 
     def new_file(self) -> tuple[str, Any]:
         """Return the name of a new data file, and a stream to write it."""
-        files, name = delta_files(self.url, self.options), f"part-{uuid.uuid4()}.parquet"
-        if self.folder:
-            files.create_dir(self.folder)
-            name = f"{self.folder}/{name}"
+        files, name = delta_files(self.url, self.options), f"{self.prefix}part-{uuid.uuid4()}.parquet"
+        if self._folder:
+            files.create_dir(self._folder)
         return name, files.open_output_stream(name)
+
+    @property
+    def _folder(self) -> str:
+        return self.prefix.rpartition("/")[0]
 
     def delete_file(self, path: str) -> None:
         """Delete a file that no commit refers to."""
@@ -125,19 +128,17 @@ class DeltaWriter(NamedTuple):
         except Exception:  # whatever the store says: the file is not part of the table
             pass
 
-    def in_folder(self, folder: str) -> DeltaWriter:
-        """Return a writer whose new files are in a folder of their own."""
-        return self._replace(folder=folder)
+    def with_prefix(self, prefix: str) -> DeltaWriter:
+        """Return a writer whose new files have names that begin with `prefix`."""
+        return self._replace(prefix=prefix)
 
-    def files_of_folder(self) -> list[str]:
-        """Return the names of the folder's files."""
+    def siblings(self) -> list[str] | None:
+        """Return the names of the files in the directory of new ones."""
         import pyarrow.fs
 
-        if not self.folder:
-            return []
-        files = delta_files(self.url, self.options)
-        found = files.get_file_info(pyarrow.fs.FileSelector(self.folder, allow_not_found=True))
-        return [f"{self.folder}/{one.base_name}" for one in found if one.is_file]
+        place = pyarrow.fs.FileSelector(self._folder, allow_not_found=True)
+        found = delta_files(self.url, self.options).get_file_info(place)
+        return [f"{self._folder}/{one.base_name}".removeprefix("/") for one in found if one.is_file]
 
 
 def delta_files(url: str, options: Mapping[str, str]) -> Any:
