@@ -18,8 +18,8 @@ from tests.kills import die_at
 class _Session:
     """What the driver asks a session for."""
 
-    class sparkContext:  # noqa: N801
-        defaultParallelism = 2  # noqa: N815
+    class sparkContext:
+        defaultParallelism = 2
 
 
 def _run(_: object, work: Any, items: Sequence[Any], *given: object) -> list[Any]:
