@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from kafkalog.cli import common, spark_options
-from kafkalog.cli.table_options import print_commit, sync_keywords, sync_options
+from kafkalog.cli.table_options import print_commits, sync_keywords, sync_options
 
 if TYPE_CHECKING:
     from kafkalog.cli.table_options import SyncGiven
@@ -44,9 +44,6 @@ def command(**given: Unpack[_Given]) -> int:
         from kafkalog.spark.jobs.sync import sync
 
         commits = sync(spark, dirs, given["topic"], given["target"], tell=tell, **options)
-    for commit in commits:
-        print_commit(commit, as_json=given["as_json"])
-    if not commits:
-        common.note("kafkalog: the table has all records", quiet=given["quiet"])
+    print_commits(commits, given)
     common.report_skipped(skipped)
     return 1 if skipped else 0

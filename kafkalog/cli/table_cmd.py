@@ -9,7 +9,7 @@ import click
 
 from kafkalog.cli import common
 from kafkalog.cli.table_load import load
-from kafkalog.cli.table_options import print_commit, sync_keywords, sync_options
+from kafkalog.cli.table_options import print_commit, print_commits, sync_keywords, sync_options
 
 if TYPE_CHECKING:
     from kafkalog.cli.table_options import SyncGiven
@@ -64,11 +64,7 @@ def sync(**given: Unpack[_Given]) -> int:
         for commit in follow_topic(dirs, topic, target, commit_every_s=given["commit_every_s"], **options):
             print_commit(commit, as_json=given["as_json"])
     else:
-        commits = sync_topic(dirs, topic, target, **options)
-        for commit in commits:
-            print_commit(commit, as_json=given["as_json"])
-        if not commits:
-            common.note("kafkalog: the table has all records", quiet=given["quiet"])
+        print_commits(sync_topic(dirs, topic, target, **options), given)
     common.report_skipped(skipped)
     return 1 if skipped else 0
 

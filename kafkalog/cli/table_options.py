@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
@@ -97,6 +98,14 @@ def _projection(fields: list[str]) -> dict[str, str]:
     """Return the columns and their paths: `NAME=PATH`, or a path as its own name."""
     pairs = [one.partition("=") for one in fields]
     return {name.strip(): (path if equals else name).strip() for name, equals, path in pairs}
+
+
+def print_commits(commits: Sequence[SyncCommit], given: SyncGiven) -> None:
+    """Print the commits of a sync that has ended, or a note if there were none."""
+    for commit in commits:
+        print_commit(commit, as_json=given["as_json"])
+    if not commits:
+        common.note("kafkalog: the table has all records", quiet=given["quiet"])
 
 
 def print_commit(commit: SyncCommit, *, as_json: bool) -> None:
