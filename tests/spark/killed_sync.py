@@ -22,7 +22,7 @@ class _Session:
         defaultParallelism = 2
 
 
-def _run(_: object, work: Any, items: Sequence[Any], *given: object) -> list[Any]:
+def run_here(_: object, work: Any, items: Sequence[Any], *given: object) -> list[Any]:
     """Run each task with what it would get, and return what the driver would get."""
     return [pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(work))(one))) for one in items]
 
@@ -30,7 +30,7 @@ def _run(_: object, work: Any, items: Sequence[Any], *given: object) -> list[Any
 def sync_here(data: Path, target: str, **given: Any) -> None:
     """Write what the table lacks of `orders`, in tasks of this process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "run_tasks", _run)
+        patch.setattr(job, "run_tasks", run_here)
         patch.setattr(job, "check_executors", lambda *_: None)
         job.sync(cast(Any, _Session), data, "orders", target, **given)
 
