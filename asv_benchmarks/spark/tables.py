@@ -1,10 +1,11 @@
-"""A topic into one Iceberg table by Spark's own writer: read by kafkalog's source, and by Spark's Kafka source.
+"""A topic into an Iceberg table: by the job `sync`, and by Spark's own writer from kafkalog's source and from Kafka's.
 
 Spark with Iceberg is 4.1, in packages of its own (tests/interop/lakehouse.py), so the session is another process:
 
     python -m asv_benchmarks.spark.tables ROOT DATA BOOTSTRAP TOPIC ROUNDS
 """
 
+import itertools
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from tests.trees import ROOT
 
 COLUMNS = ("partition", "offset", "key", "value", "timestamp")
 TABLE = "`default`.shop.rows"
+JOB = "kafkalog spark sync"
 
 
 def table_bars(data: Path, bootstrap: str, topic: Topic, work: Path) -> list[Row]:
@@ -37,14 +39,18 @@ def table_bars(data: Path, bootstrap: str, topic: Topic, work: Path) -> list[Row
     line = [sys.executable, "-m", "asv_benchmarks.spark.tables", *map(str, given)]
     subprocess.run(line, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     found = json.loads((root / "spent.json").read_text())
-    spent = {name: contest.Spent(*found[name]) for name in (OURS, KAFKA)}
+    spent = {name: contest.Spent(*one) for name, one in found.items()}
     work_done = f"a topic of {topic.partitions} partitions to Iceberg"
-    return [contest.ratio_bar(work_done, spent, KAFKA, 2, topic.rows)]
+    return [
+        contest.ratio_bar(f"{work_done}, the job", spent, KAFKA, 2, topic.rows, JOB),
+        contest.ratio_bar(work_done, spent, KAFKA, 2, topic.rows),
+    ]
 
 
 def main(root: Path, data: str, bootstrap: str, topic: str, rounds: int) -> None:
     from pyspark.sql import SparkSession
 
+    from kafkalog.spark.jobs.sync import sync
     from tests.interop.lakehouse_driver import settings
 
     _, tables = toolchain.lakehouse()
@@ -65,14 +71,22 @@ def main(root: Path, data: str, bootstrap: str, topic: str, rounds: int) -> None
         frame = spark.read.format("kafka").options(**options).load()
         frame.select(*COLUMNS).writeTo(TABLE).using("iceberg").createOrReplace()
 
-    def count() -> int:
-        return spark.table(TABLE).count()
+    numbers = itertools.count()
+
+    def job() -> None:
+        project = {name: name for name in COLUMNS}
+        target = f"iceberg:{root}/lake/shop.job{next(numbers)}"
+        sync(spark, data, topic, target, project=project)
+
+    def count(name: str) -> int:
+        return spark.table(name).count()
 
     ours()
-    written = count()
+    written = count(TABLE)
     kafka()
-    assert count() == written, "the two tables differ"
-    spent = contest.race({OURS: ours, KAFKA: kafka}, rounds)
+    job()
+    assert count(TABLE) == count("`default`.shop.job0") == written, "the tables differ"
+    spent = contest.race({JOB: job, OURS: ours, KAFKA: kafka}, rounds)
     (root / "spent.json").write_text(json.dumps({name: [one.wall, one.cpu] for name, one in spent.items()}))
     spark.stop()
 

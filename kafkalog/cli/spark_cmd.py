@@ -14,6 +14,7 @@ from kafkalog.cli import (
     spark_reindex,
     spark_retain,
     spark_stats,
+    spark_sync,
     spark_verify,
 )
 
@@ -27,6 +28,7 @@ JOBS = (
     spark_reindex,
     spark_retain,
     spark_stats,
+    spark_sync,
     spark_verify,
 )
 """Modules of the jobs and tools; Spark itself is imported when one runs."""

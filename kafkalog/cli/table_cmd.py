@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, decoder_names, schemas_option, serdes_option
 from kafkalog.cli.table_load import load
+from kafkalog.cli.table_options import print_commit, print_commits, sync_keywords, sync_options
 
 if TYPE_CHECKING:
-    from kafkalog.lake.sync import SyncCommit
+    from kafkalog.cli.table_options import SyncGiven
 
-    class _Given(TypedDict):
+    class _Given(SyncGiven):
         """Values of the options of `sync`."""
 
-        dirs: tuple[str, ...]
-        topic: str
-        target: str
-        serdes: tuple[str, ...]
-        schemas: str | None
-        schema: str | None
-        message: str | None
-        project: str | None
-        on_undecodable: str | None
-        partition_by: tuple[str, ...]
         upsert: bool
-        target_file_bytes: str
         follow: bool
         commit_every_s: float
-        settings: dict[str, str]
-        on_damage: str
-        as_json: bool
-        quiet: bool
-        verbose: int
 
 
 @click.group("table", context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,36 +31,13 @@ command.add_command(load)
 
 
 @command.command("sync")
-@click.argument("target", metavar="TABLE")
-@common.dir_option
-@common.topic_option(required=True)
-@serdes_option(f"Decode keys and values to typed columns: key=NAME or value=NAME; NAME is {COLUMN_DECODERS}.")
-@schemas_option
-@click.option("--schema", metavar="SCHEMA", help="Schema of the values: a file, or the id in --schemas.")
-@click.option("--message", metavar="NAME", help="Message of a Protobuf schema.")
-@click.option(
-    "--project", metavar="FIELDS",
-    help="Comma-separated columns of the table: NAME=PATH or PATH, such as offset,cents=value.total.cents.",
-)  # fmt: skip
-@click.option(
-    "--on-undecodable", type=click.Choice(["null", "raise"]),
-    help="Keys and values that do not decode: null, with the reason in the column key_error or value_error (default); "
-    "or an error (default with --project).",
-)  # fmt: skip
-@click.option(
-    "--partition-by", multiple=True, metavar="FIELD",
-    help="Partition a new table by day(timestamp), hour(timestamp), or a field such as value.country; repeatable.",
-)  # fmt: skip
+@sync_options
 @click.option("--upsert", is_flag=True, help="A record replaces the row of its partition and key; a tombstone deletes.")
-@click.option("--target-file-bytes", default="128M", show_default=True, metavar="SIZE", help="Approximate file size.")
 @click.option("--follow", is_flag=True, help="Keep syncing, until the command is stopped.")
 @click.option(
     "--commit-every", "commit_every_s", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True,
     metavar="SECONDS", help="With --follow: seconds from one sync to the next. Longer gives fewer files.",
 )  # fmt: skip
-@common.settings_option("Property of the catalog or of the store", "--catalog")
-@common.on_damage_option
-@common.json_option("Print one JSON object for each commit.")
 @common.quiet_options
 def sync(**given: Unpack[_Given]) -> int:
     """Write the committed records of a topic that TABLE does not have yet to it, once or with --follow.
@@ -94,34 +55,16 @@ def sync(**given: Unpack[_Given]) -> int:
     Exit status: 0 the table has all, 1 damage, a conflict or another failure, 2 wrong usage.
     """
     common.set_verbosity(given["quiet"], given["verbose"])
-    from kafkalog.cli.consume_where import split_fields
-    from kafkalog.cli.spark_export import parse_size
     from kafkalog.lake.sync import follow_topic, sync_topic
 
-    typed: dict[str, Any] = decoder_names(given["serdes"])
-    if typed:
-        typed |= {"schemas": given["schemas"], "schema": given["schema"], "message": given["message"]}
-        typed["on_undecodable"] = given["on_undecodable"] or ("null" if given["project"] is None else "raise")
-    elif any(one is not None for one in (given["schemas"], given["schema"], given["message"])):
-        raise click.UsageError("--schemas, --schema and --message are for decoders: give -s, such as -s value=avro")
-    if given["project"] is not None:
-        typed["project"] = _projection(split_fields(given["project"]))
     skipped: list[Any] = []
-    options: dict[str, Any] = {
-        "options": given["settings"], "partition_by": given["partition_by"], "upsert": given["upsert"],
-        "target_file_bytes": parse_size(given["target_file_bytes"], "--target-file-bytes"),
-        "on_damage": given["on_damage"], "skipped": skipped if given["on_damage"] == "skip" else None,
-    }  # fmt: skip
+    options = {**sync_keywords(given, skipped), "upsert": given["upsert"]}
     dirs, topic, target = common.need_dirs(given["dirs"]), given["topic"], given["target"]
     if given["follow"]:
-        for commit in follow_topic(dirs, topic, target, commit_every_s=given["commit_every_s"], **options, **typed):
-            _print(commit, as_json=given["as_json"])
+        for commit in follow_topic(dirs, topic, target, commit_every_s=given["commit_every_s"], **options):
+            print_commit(commit, as_json=given["as_json"])
     else:
-        commits = sync_topic(dirs, topic, target, **options, **typed)
-        for commit in commits:
-            _print(commit, as_json=given["as_json"])
-        if not commits:
-            common.note("kafkalog: the table has all records", quiet=given["quiet"])
+        print_commits(sync_topic(dirs, topic, target, **options), given)
     common.report_skipped(skipped)
     return 1 if skipped else 0
 
@@ -161,22 +104,3 @@ def compact(
     if not commits:
         common.note("kafkalog: the table has no small files to put together", quiet=quiet)
     return 0
-
-
-def _projection(fields: list[str]) -> dict[str, str]:
-    """Return the columns and their paths: `NAME=PATH`, or a path as its own name."""
-    pairs = [one.partition("=") for one in fields]
-    return {name.strip(): (path if equals else name).strip() for name, equals, path in pairs}
-
-
-def _print(commit: SyncCommit, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(commit._asdict()), flush=True)
-        return
-    removed = f", {common.plural(commit.removed, 'file')} replaced" if commit.removed else ""
-    undecodable = f"; {commit.undecodable:,} did not decode" if commit.undecodable else ""
-    print(
-        f"{common.plural(commit.records, 'record')} in {common.plural(commit.files, 'file')}, {commit.bytes:,} bytes"
-        f"{removed}; snapshot {commit.snapshot}{undecodable}",
-        flush=True,
-    )

@@ -100,8 +100,13 @@ def with_decoders(
     names: list[str] | None,
     options: dict[str, Any],
     bounds: Callable[[Log], dict[str, Any]] = lambda _: {},
+    samples: dict[str, list[bytes]] | None = None,
 ) -> dict[str, Any]:
-    """Return the options with decoders in place of their names; types that no schema tells are those of all logs."""
+    """Return the options with decoders in place of their names; types that no schema tells are those of all logs.
+
+    `samples` are values by column, read before; those read here are put in it.
+    """
+    known = {} if samples is None else samples
     if not any(isinstance(options.get(root), str) for root in ("key", "value")):
         return options
     from kafkalog.log.selection import selection_of
@@ -110,7 +115,10 @@ def with_decoders(
     reading = {name: options[name] for name in _READING if name in options}
 
     def sample(root: str) -> list[bytes]:
-        return first_values((log.scan([root], batch_rows=SAMPLE_ROWS, **reading, **bounds(log)) for log in logs), root)
+        if root not in known:
+            scans = (log.scan([root], batch_rows=SAMPLE_ROWS, **reading, **bounds(log)) for log in logs)
+            known[root] = first_values(scans, root)
+        return known[root]
 
     typed = {name: options[name] for name in TYPED_OPTIONS if options.get(name) is not None}
     found = selection_of(names, typed, sample, topic).decoders

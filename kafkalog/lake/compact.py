@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
+from kafkalog.lake.appends import FILES_PER_COMMIT
 from kafkalog.lake.failures import TableChanged
 from kafkalog.lake.files import FILE_BYTES, LEAST_FILE_BYTES, TableFiles
-from kafkalog.lake.sync import FILES_PER_COMMIT, MOST_CONFLICTS, OWN, pause
+from kafkalog.lake.sync import MOST_CONFLICTS, OWN, pause
 from kafkalog.lake.table import CommitConflict, LakeTable, LiveFile
 from kafkalog.lake.targets import open_table, parse_target
 
@@ -113,7 +114,7 @@ def plan_groups(files: Sequence[LiveFile], file_bytes: int) -> Iterator[list[Liv
 
 def _rewrite(table: LakeTable, group: Sequence[LiveFile], file_bytes: int) -> CompactCommit | None:
     """Replace the files in one commit; None, and nothing is changed, if they would not become fewer."""
-    files = TableFiles(table, file_bytes)
+    files = TableFiles(table.writer, file_bytes)
     try:
         for live in group:
             for batch in table.read_file(live):

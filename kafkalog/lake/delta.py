@@ -6,19 +6,19 @@ import base64
 import json
 import os
 import struct
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from kafkalog.errors import IllegalState, InvalidRecord
+from kafkalog.errors import IllegalState
 from kafkalog.lake.changes import DeltaChanges, TableChanges
 from kafkalog.lake.failures import missing_package, store_errors
 from kafkalog.lake.partitioning import PartitionField, parse_partitioning
 from kafkalog.lake.positions import Positions
 from kafkalog.lake.table import NOTHING, CommitConflict, LiveFile, WrittenFile
+from kafkalog.lake.writers import DeltaWriter, delta_files
 from kafkalog.util.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ class DeltaLakeTable:
             import deltalake  # noqa: F401
         except ImportError as error:
             raise missing_package("Delta tables", error) from None
-        self._is_local = "://" not in target.url
-        self._url = os.path.abspath(target.url) if self._is_local else target.url
+        self._url = target.url if "://" in target.url else os.path.abspath(target.url)
         self._table: Any = None
 
     def load(self) -> bool:
@@ -191,40 +190,20 @@ class DeltaLakeTable:
             partition_by=self._partition_columns or None, commit_properties=once,
         )  # fmt: skip
 
-    def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
-        """Return the values of the partition columns of rows; raise InvalidRecord for one that Delta cannot store."""
-        found = [one.values(batch) for one in self._fields]
-        for one, values in zip(self._fields, found, strict=True):
-            if (one.name,) == one.path:  # the column is in no file: its values are those of the partitions alone
-                _check_storable(one.name, values)
-        return found
+    @property
+    def writer(self) -> DeltaWriter:
+        """Writer of data files with the columns of the loaded version."""
+        return DeltaWriter(
+            self.name, self._schema, self._file_schema, tuple(self._fields), self._url, dict(self._target.options)
+        )
 
-    def rows_of_file(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """Return rows without the partition columns."""
-        return batch.select(self._file_schema.names)
-
-    def new_file(self) -> tuple[str, Any]:
-        """Return the name of a new data file, and a stream to write it."""
-        name = f"part-{uuid.uuid4()}.parquet"
-        return name, self._files().open_output_stream(name)
+    @property
+    def generation(self) -> str:
+        """Name of what the table is now, of which it has another one after each commit."""
+        return f"{self._table.metadata().id} {self._table.version()}"
 
     def _files(self) -> Any:
-        """Return the file system of the table's directory."""
-        import pyarrow.fs
-
-        if self._is_local:
-            return pyarrow.fs.SubTreeFileSystem(self._url, pyarrow.fs.LocalFileSystem())
-        from deltalake.fs import DeltaStorageHandler
-
-        options = dict(self._target.options) or None
-        return pyarrow.fs.PyFileSystem(DeltaStorageHandler.from_table(self._table._table, options))
-
-    def delete_file(self, path: str) -> None:
-        """Delete a file that no commit refers to."""
-        try:
-            self._files().delete_file(path)
-        except Exception:  # whatever the store says: the file is not part of the table
-            pass
+        return delta_files(self._url, self._target.options)
 
     def changes(self) -> TableChanges:
         """Return what the versions up to the loaded one have added."""
@@ -327,30 +306,6 @@ class DeltaLakeTable:
 
     def _live_partition(self, file: LiveFile) -> dict[str, str | None]:
         return {name: partition_text(file.entry[f"partition.{name}"]) for name in self._partition_columns}
-
-
-def _check_storable(name: str, values: pyarrow.Array) -> None:
-    """Raise InvalidRecord for empty text, which is null in Delta's log, and for bytes that are no text."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    is_bytes = pa.types.is_binary(values.type)
-    if not is_bytes and not pa.types.is_string(values.type):
-        return
-    lengths = pc.binary_length(values)
-    if len(values) > values.null_count and pc.min(lengths).as_py() == 0:
-        raise InvalidRecord(
-            f"a {name} is empty, and a Delta table has null for it in a partition",
-            hint="partition the table by another column",
-        )
-    if is_bytes:
-        try:
-            values.cast(pa.string())
-        except pa.ArrowInvalid:
-            raise InvalidRecord(
-                f"a {name} is not UTF-8, and a Delta table has text for it in a partition",
-                hint="partition the table by another column",
-            ) from None
 
 
 def partition_text(value: object) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.lake.failures import store_errors
 from kafkalog.lake.partitioning import by_partition
-from kafkalog.lake.table import LakeTable, WrittenFile
+from kafkalog.lake.table import DataWriter, WrittenFile
 from kafkalog.records.column_reader import BATCH_BYTES
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class TableFiles:
     `close` completes all, `abandon` deletes what no commit has taken over by `take`. Raises StorageError.
     """
 
-    def __init__(self, table: LakeTable, file_bytes: int = FILE_BYTES) -> None:
-        self._table = table
+    def __init__(self, writer: DataWriter, file_bytes: int = FILE_BYTES) -> None:
+        self._writer = writer
         self._file_bytes = file_bytes
         self._open: dict[tuple[Any, ...], _OpenFile] = {}
         self._paths: list[str] = []
@@ -63,9 +63,9 @@ class TableFiles:
         """Add rows with the columns of the table's schema."""
         if not batch.num_rows:
             return
-        with store_errors("write the table's files", self._table.name):
-            for partition, rows in by_partition(batch, self._table.partition_values(batch)):
-                self._put(partition, self._table.rows_of_file(rows))
+        with store_errors("write the table's files", self._writer.name):
+            for partition, rows in by_partition(batch, self._writer.partition_values(batch)):
+                self._put(partition, self._writer.rows_of_file(rows))
 
     def _put(self, partition: tuple[Any, ...], rows: pyarrow.RecordBatch) -> None:
         file = self._open.pop(partition, None)
@@ -88,7 +88,7 @@ class TableFiles:
 
         rows = pa.Table.from_batches(file.waiting)
         if file.writer is None:
-            file.path, file.sink = self._table.new_file()
+            file.path, file.sink = self._writer.new_file()
             self._paths.append(file.path)
             file.writer = pq.ParquetWriter(file.sink, rows.schema, **layout(rows.schema))
         file.writer.write_table(rows, row_group_size=rows.num_rows)
@@ -112,7 +112,7 @@ class TableFiles:
 
     def close(self) -> None:
         """Complete all files."""
-        with store_errors("write the table's files", self._table.name):
+        with store_errors("write the table's files", self._writer.name):
             for file in [*self._open.values()]:
                 self._finish(file)
 
@@ -130,7 +130,7 @@ class TableFiles:
                 with suppress(OSError):  # of a full disk: the file is deleted
                     file.sink.close()
         for path in self._paths:
-            self._table.delete_file(path)
+            self._writer.delete_file(path)
         self._open, self._paths, self.finished = {}, [], []
 
 

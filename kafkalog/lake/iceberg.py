@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, IllegalState
 from kafkalog.lake.changes import IcebergChanges, TableChanges
-from kafkalog.lake.failures import TableMismatch, missing_package, store_errors
-from kafkalog.lake.partitioning import PartitionField, column_at
+from kafkalog.lake.failures import missing_package, store_errors
+from kafkalog.lake.partitioning import PartitionField
 from kafkalog.lake.positions import Positions
 from kafkalog.lake.table import NOTHING, CommitConflict, LiveFile, WrittenFile
+from kafkalog.lake.writers import IcebergWriter
 
 if TYPE_CHECKING:
     import pyarrow
@@ -32,7 +32,6 @@ FIRST_SEQUENCE: Final = 1
 _READ_ROWS: Final = 1 << 20
 _FIELD_ID: Final = b"PARQUET:field_id"
 _DROPPED: Final = "\x00dropped: "
-_HOUR_US: Final = 3_600_000_000
 _CATALOG_TABLES: Final = 2
 _LOCK_TIMEOUT_S: Final = 60
 _MERGES: Final = "commit.manifest-merge.enabled"
@@ -198,38 +197,20 @@ class IcebergTable:
                 found.append("element")
         return tuple(found[:-1] if found[-1] == "element" else found)
 
-    def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
-        """Return the values of the partition fields of rows, as the transforms of the table's spec make them."""
-        schema, found = self._table.schema(), []
-        for one in self._table.spec().fields:
-            column = column_at(batch, schema.find_column_name(one.source_id).split("."))
-            values = _transformed(str(one.transform), column)
-            if values is None:
-                raise TableMismatch.of(
-                    self.name, [(one.name, f"is a partition field by {one.transform}")],
-                    "a sync writes partitions by a field, or by year, month, day and hour of a time",
-                )  # fmt: skip
-            found.append(values)
-        return found
+    @property
+    def writer(self) -> IcebergWriter:
+        """Writer of data files with the columns of the loaded snapshot."""
+        table = self._table
+        return IcebergWriter(
+            self.name, self._schema, self.file_schema, table.schema(), table.spec(), table.location_provider(), table.io
+        )
 
-    def rows_of_file(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """Return rows with the field ids of a data file."""
-        import pyarrow as pa
-
-        columns = [column.cast(field.type) for column, field in zip(batch.columns, self.file_schema, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, schema=self.file_schema)
-
-    def new_file(self) -> tuple[str, Any]:
-        """Return the location of a new data file, and a stream to write it."""
-        path = self._table.location_provider().new_data_location(f"{uuid.uuid4()}.parquet")
-        return path, self._table.io.new_output(path).create(overwrite=False)
-
-    def delete_file(self, path: str) -> None:
-        """Delete a file that no commit refers to."""
-        try:
-            self._table.io.delete(path)
-        except Exception:  # whatever the store says: the file is not part of the table
-            pass
+    @property
+    def generation(self) -> str:
+        """Name of what the table is now, of which it has another one after each commit, also if it is rolled back."""
+        metadata = self._table.metadata
+        newest = metadata.snapshots[-1].snapshot_id if metadata.snapshots else None
+        return f"{metadata.table_uuid} {metadata.last_sequence_number} {newest}"
 
     def changes(self) -> TableChanges:
         """Return what the snapshots up to the loaded one have added."""
@@ -377,26 +358,6 @@ def _has_bounds(column: Any) -> bool:
         return statistics.min is not None and statistics.max is not None
     except OverflowError:  # a time beyond the years of Python
         return False
-
-
-def _transformed(transform: str, column: pyarrow.Array) -> pyarrow.Array | None:
-    """Return the values that a transform of Iceberg makes of a column; None for one that is not known."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    match transform:
-        case "identity":
-            return column
-        case "hour":
-            return pc.divide(pc.floor_temporal(column, unit="hour").cast(pa.int64()), _HOUR_US).cast(pa.int32())
-        case "day":
-            return column.cast(pa.date32()).cast(pa.int32())
-        case "month":
-            months = pc.multiply(pc.subtract(pc.year(column), 1970), 12)
-            return pc.add(months, pc.subtract(pc.month(column), 1)).cast(pa.int32())
-        case "year":
-            return pc.subtract(pc.year(column), 1970).cast(pa.int32())
-    return None
 
 
 def _catalog(target: IcebergTarget) -> Any:

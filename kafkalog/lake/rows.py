@@ -39,15 +39,24 @@ class Piece(NamedTuple):
 class TopicRows:
     """The rows of ranges of a topic's partitions, read on use. All are decoded by the same decoders.
 
-    `given` are the typed keywords of a scan (docs/where.md) but `where`. Errors are those of `LogDirs.scan`.
+    `given` are the typed keywords of a scan (docs/where.md) but `where`. With the `samples` of other rows, their types
+    are the same. Errors are those of `LogDirs.scan`.
     """
 
     def __init__(
         self, topic: str, logs: Mapping[int, Log], ranges: Sequence[ReadRange], given: Mapping[str, Any],
         *, on_damage: str = "raise", skipped: list[Skipped] | None = None, batch_bytes: int = BATCH_BYTES,
+        samples: Mapping[str, list[bytes]] | None = None, topic_id: str | None = None,
     ) -> None:  # fmt: skip
         self.ranges = ranges
-        self._logs = logs
+        self.topic = topic
+        self.topic_id = topic_id
+        self.logs = logs
+        self.given = given
+        self.on_damage = on_damage
+        self.skipped = skipped
+        self.samples = dict(samples or {})
+        """Keys and values, by column, that gave the types of decoders."""
         self._reading: dict[str, Any] = {
             "isolation": "read_committed", "on_damage": on_damage, "skipped": skipped, "batch_bytes": batch_bytes,
         }  # fmt: skip
@@ -56,8 +65,9 @@ class TopicRows:
         self._has_ids = names is not None and _is_registered(given)
         options = {**given, "isolation": "read_committed", "on_damage": on_damage}
         options = with_decoders(
-            topic, [logs[one.number] for one in ranges], names, options, lambda log: bounds[log.partition]
-        )
+            topic, [logs[one.number] for one in ranges], names, options, lambda log: bounds[log.partition],
+            self.samples,
+        )  # fmt: skip
         typed = {name: options[name] for name in TYPED_OPTIONS if options.get(name) is not None}
         self.selection: Selection = selection_of(names, typed, None, topic)
         columns = {*self.selection.columns, "offset", "key", "value"}
@@ -81,7 +91,7 @@ class TopicRows:
         """Yield the rows of a range by offset."""
         import pyarrow as pa
 
-        scan = LogScan(self._logs[one.number], one.start, one.stop, self._columns, **self._reading)
+        scan = LogScan(self.logs[one.number], one.start, one.stop, self._columns, **self._reading)
         for piece in scan:
             raw = pa.record_batch(piece)
             if raw.num_rows:

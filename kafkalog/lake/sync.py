@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.dirs.open import open_dirs
 from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage
+from kafkalog.lake.appends import FileSource, FinishedFiles, local_shares
 from kafkalog.lake.checksums import position_checksum
 from kafkalog.lake.evolution import Evolution, lake_schema, plan_evolution
 from kafkalog.lake.failures import TableChanged
@@ -39,8 +40,6 @@ NUMBERS: Final = "kafkalog.field_numbers"
 """Property with the numbers of Protobuf's fields by the paths of the table's columns."""
 OWN: Final = "kafkalog.topic"
 """Property of the tables that a sync made: only their columns are changed."""
-FILES_PER_COMMIT: Final = 16
-"""A backfill commits the bytes of so many files at a time: what a crash costs is at most the reading of these."""
 UPSERT_BYTES: Final = 256 << 20
 """Bytes of the latest rows that one commit of an upsert holds in memory."""
 MOST_CONFLICTS: Final = 20
@@ -107,6 +106,26 @@ def sync_topic(
     table = open_table(parse_target(target, options or {}), topic)
     with _opened(dirs) as logs:
         return [*_Sync(logs, topic, table, settings, skipped).commits()]
+
+
+def sync_with(
+    source: FileSource,
+    dirs: Path | Iterable[Path],
+    topic: str,
+    target: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    partition_by: Iterable[str] = (),
+    target_file_bytes: int = FILE_BYTES,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **typed: Any,
+) -> list[SyncCommit]:
+    """Return the commits of a sync whose files `source` writes; as `sync_topic` otherwise, but without upserts."""
+    settings = _settings(typed, partition_by, False, target_file_bytes, on_damage)
+    table = open_table(parse_target(target, options or {}), topic)
+    with _opened(dirs) as logs:
+        return [*_Sync(logs, topic, table, settings, skipped, source).commits()]
 
 
 def follow_topic(
@@ -186,11 +205,13 @@ class _Sync:
     """One pass over a topic: what the table lacks as of its beginning, written in one or more commits."""
 
     def __init__(
-        self, dirs: LogDirs, topic: str, table: LakeTable, settings: _Settings, skipped: list[Skipped] | None
-    ) -> None:
+        self, dirs: LogDirs, topic: str, table: LakeTable, settings: _Settings, skipped: list[Skipped] | None,
+        source: FileSource = local_shares,
+    ) -> None:  # fmt: skip
         self._topic = topic
         self._table = table
         self._settings = settings
+        self._source = source
         self._skipped = [] if skipped is None and settings.on_damage == "skip" else skipped
         self._logs: dict[int, Log] = {log.partition: log for log in dirs.logs(topic)}
         self._topic_id = dirs.topics[topic].topic_id
@@ -228,7 +249,7 @@ class _Sync:
             self._positions = self._positions._replace(topic_id=self._topic_id)
         rows = TopicRows(
             self._topic, self._logs, ranges, self._settings.typed, on_damage=self._settings.on_damage,
-            skipped=self._skipped, batch_bytes=piece_bytes(self._settings.file_bytes),
+            skipped=self._skipped, batch_bytes=piece_bytes(self._settings.file_bytes), topic_id=self._topic_id,
         )  # fmt: skip
         self._fit_table(rows, exists)
         yield from (self._upserts(rows) if self._settings.upsert else self._appends(rows))
@@ -270,27 +291,15 @@ class _Sync:
     # Appends
 
     def _appends(self, rows: TopicRows) -> Iterator[SyncCommit]:
-        files = TableFiles(self._table, self._settings.file_bytes)
-        reached: dict[int, int] = {}
-        records = 0
+        shares = self._source(rows, self._table, self._settings.file_bytes)
         try:
-            for one in rows.ranges:
-                for piece in rows.pieces(one):
-                    files.add(fitted(piece.rows, self._table.schema))
-                    records += piece.rows.num_rows
-                    reached[one.number] = piece.next_offset
-                    if files.finished_bytes >= FILES_PER_COMMIT * self._settings.file_bytes:
-                        files.close()
-                        yield self._commit_rows(files, records, reached, rows)
-                        reached, records = {}, 0
-                reached[one.number] = one.stop
-            files.close()
-            yield self._commit_rows(files, records, reached, rows)
+            for share in shares:
+                yield self._commit_rows(share.files, share.records, share.reached, rows)
         finally:
-            files.abandon()
+            shares.close()
 
     def _commit_rows(
-        self, files: TableFiles, records: int, reached: dict[int, int], rows: TopicRows
+        self, files: FinishedFiles, records: int, reached: Mapping[int, int], rows: TopicRows
     ) -> SyncCommit:
         """Commit the finished files; on a newer snapshot that has the same positions, again with the same files."""
         positions = self._moved(reached)
@@ -309,7 +318,7 @@ class _Sync:
                 pause(conflicts)
         return self._committed(files, records, positions, rows)
 
-    def _commit(self, files: TableFiles, removed: Sequence[LiveFile], positions: Positions) -> None:
+    def _commit(self, files: FinishedFiles, removed: Sequence[LiveFile], positions: Positions) -> None:
         """Commit the finished files; after an error that does not say whether the commit was made, they stay."""
         try:
             self._table.commit(files.finished, removed, positions)
@@ -334,7 +343,7 @@ class _Sync:
                 hint="run the sync again: it continues where the other one stopped",
             )  # fmt: skip
 
-    def _reload(self, files: TableFiles, positions: Positions) -> bool:
+    def _reload(self, files: FinishedFiles, positions: Positions) -> bool:
         """Load the newest snapshot after a conflict; return True if it has this very commit.
 
         A store that repeats a request whose answer was lost finds its own commit, and calls that a conflict. Files
@@ -384,7 +393,7 @@ class _Sync:
         while True:
             self._check_alone()
             schema = self._table.schema
-            files = TableFiles(self._table, self._settings.file_bytes)
+            files = TableFiles(self._table.writer, self._settings.file_bytes)
             try:
                 removed = rewrite_files(self._table, latest.keys(), files) if latest.rows else []
                 for batch in latest.kept():
@@ -413,7 +422,7 @@ class _Sync:
         return self._positions.moved(reached, checksums)
 
     def _committed(
-        self, files: TableFiles, records: int, positions: Positions, rows: TopicRows, removed: int = 0
+        self, files: FinishedFiles, records: int, positions: Positions, rows: TopicRows, removed: int = 0
     ) -> SyncCommit:
         self._positions = positions
         self._snapshot = self._table.snapshot

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.lake.partitioning import PartitionField
     from kafkalog.lake.positions import Positions
 
-__all__ = ["NOTHING", "CommitConflict", "LakeTable", "LiveFile", "WrittenFile"]
+__all__ = ["NOTHING", "CommitConflict", "DataWriter", "LakeTable", "LiveFile", "WrittenFile"]
 
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -42,6 +42,36 @@ class LiveFile(NamedTuple):
     entry: Any
     size: int = 0
     partition: object = None
+
+
+class DataWriter(Protocol):
+    """What writes the data files of a table; it is pickled, so that another process can write some."""
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """Columns that a row has, without those that the table derives."""
+
+    def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
+        """Return the partition values of rows, an array for each field of the partitioning."""
+
+    def rows_of_file(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        """Return rows with the columns of a data file."""
+
+    def new_file(self) -> tuple[str, Any]:
+        """Return the path of a new data file, and a stream to write it."""
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file that no commit refers to; a failure is ignored, since such a file is not part of the table."""
+
+    def with_prefix(self, prefix: str) -> DataWriter:
+        """Return a writer whose new files have names that begin with `prefix`, which may name a directory."""
+
+    def siblings(self) -> list[str] | None:
+        """Return the paths of the files in the directory of new ones; None where files have no common directory."""
 
 
 class LakeTable(Protocol):
@@ -88,17 +118,13 @@ class LakeTable(Protocol):
         Raises CommitConflict, with nothing changed, if another writer changed them meanwhile.
         """
 
-    def partition_values(self, batch: pyarrow.RecordBatch) -> list[pyarrow.Array]:
-        """Return the partition values of rows, an array for each field of the partitioning."""
+    @property
+    def writer(self) -> DataWriter:
+        """Writer of data files with the columns of this snapshot."""
 
-    def rows_of_file(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """Return rows with the columns of a data file."""
-
-    def new_file(self) -> tuple[str, Any]:
-        """Return the path of a new data file, and a stream to write it."""
-
-    def delete_file(self, path: str) -> None:
-        """Delete a file that no commit refers to; a failure is ignored, since such a file is not part of the table."""
+    @property
+    def generation(self) -> str:
+        """Name of what the table is now, of which it has another one after each commit, also if it is rolled back."""
 
     def changes(self) -> TableChanges:
         """Return what the snapshots up to the loaded one have added."""

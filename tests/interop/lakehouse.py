@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow
 
 import kafkalog
+from kafkalog.lake.compact import compact_table
 from kafkalog.lake.sync import sync_topic
 from tests.interop import toolchain
 from tests.lake.tables import Lake
@@ -147,9 +148,11 @@ class Lakehouse:
     # The tables
 
     def sync(self) -> None:
-        """Write the topic to the tables `synced`, as `kafkalog table sync` does."""
+        """Write the topic to the tables `synced`, and to `compacted`, whose files become one."""
         for format in FORMATS:
             sync_topic(self.data, "orders", self.target(format, "synced"), key="string", value="string")
+            sync_topic(self.data, "orders", self.target(format, "compacted"), key="string", value="string")
+            compact_table(self.target(format, "compacted"))
 
     def target(self, format: str, name: str) -> str:
         return f"iceberg:{self.lake}/shop.{name}" if format == "iceberg" else f"delta:{self.lake}/{name}"
@@ -160,6 +163,10 @@ class Lakehouse:
     def table(self, format: str, name: str) -> Any:
         """The rows that pyiceberg or delta-rs reads, as an Arrow table."""
         return self._lake(format, name).read()
+
+    def files(self, format: str, name: str) -> list[tuple[str, int]]:
+        """The data files of a table, with their sizes."""
+        return self._lake(format, name).files()
 
     def duckdb_rows(self, names: list[str]) -> dict[str, Any]:
         """Count, sum of offsets and sum of cents of tables, by DuckDB and its own extensions for the two formats."""
@@ -237,6 +244,8 @@ def run(house: Lakehouse, kills: int, tell: Callable[[str], object] = print) -> 
             time.sleep(rng.random())
             house.kill()
         tell(f"{house.killed}: killed, {len(house.rows)} records, {house.replayed} micro-batches to be repeated")
+        if number == 0:
+            house.sync()
         house.append(50)
         house.start()
     house.wait(house.are_rows_there, "all rows")

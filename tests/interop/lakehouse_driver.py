@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 COLUMNS = "partition, offset, string(key) AS key, string(value) AS value, timestamp"
-TABLES = ("streamed", "written", "synced")
+TABLES = ("streamed", "written", "synced", "compacted")
 
 
 def settings(root: Path, jars: str, java: str) -> dict[str, str]:

@@ -49,6 +49,12 @@ def test_spark_reads_every_row_once(finished: tuple[Lakehouse, Any], format: str
     assert read[f"{format} {name}"] == sorted(house.rows)
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_files_of_two_syncs_became_one(finished: tuple[Lakehouse, Any], format: str) -> None:
+    house, _ = finished
+    assert [len(house.files(format, name)) for name in ("synced", "compacted")] == [2, 1]
+
+
 @pytest.mark.parametrize(("format", "name"), EVERY)
 def test_pyiceberg_and_delta_rs_read_every_row_once(finished: tuple[Lakehouse, Any], format: str, name: str) -> None:
     house, _ = finished

@@ -1,10 +1,10 @@
 """The process whose syncs are killed: it forks one for each kill, so that none has to start an interpreter.
 
-    python -m tests.lake.killed DATA TARGET steps|moments upsert|append
+    python -m tests.lake.killed DATA TARGET steps|moments upsert|append|tasks
 
 With "steps" the n-th sync kills itself at the n-th call or return of a step of a commit, until one comes to its end;
-with "moments" twenty syncs are killed at random moments. Each sync is preceded by new records. It prints the number
-of syncs that were killed.
+with "moments" twenty syncs are killed at random moments. Each sync is preceded by new records. "tasks" are those of
+the Spark job, run by its driver. It prints the number of syncs that were killed.
 """
 
 import os
@@ -24,6 +24,7 @@ import kafkalog.lake.delta
 import kafkalog.lake.iceberg
 from kafkalog.lake.sync import sync_topic
 from tests.kills import die_at, forked
+from tests.spark.killed_sync import sync_here
 
 MOMENTS = 20
 PARTITIONS, RECORDS, KEYS = 2, 60, 25
@@ -51,7 +52,10 @@ def append(data: Path, number: int) -> None:
 
 def main(data: Path, target: str, how: str, kind: str) -> None:
     def sync() -> None:
-        sync_topic(data, "orders", target, upsert=kind == "upsert", target_file_bytes=1 << 10)
+        if kind == "tasks":
+            sync_here(data, target, target_file_bytes=1 << 10)
+        else:
+            sync_topic(data, "orders", target, upsert=kind == "upsert", target_file_bytes=1 << 10)
 
     assert deltalake.__version__ and pyiceberg.catalog.sql and pyiceberg.io.pyarrow
     killed = turn = 0

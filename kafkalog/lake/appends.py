@@ -1,0 +1,69 @@
+"""Where the new files of a sync come from, in the shares that its commits have: this process, or tasks elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from kafkalog.lake.files import TableFiles
+from kafkalog.lake.rows import fitted
+
+if TYPE_CHECKING:
+    from kafkalog.lake.rows import TopicRows
+    from kafkalog.lake.table import LakeTable, WrittenFile
+
+__all__ = ["FILES_PER_COMMIT", "FileSource", "FinishedFiles", "Share", "local_shares"]
+
+FILES_PER_COMMIT: Final = 16
+"""A backfill commits the bytes of so many files at a time: what a crash costs is at most the reading of these."""
+
+
+class FinishedFiles(Protocol):
+    """Complete files that no commit has yet."""
+
+    @property
+    def finished(self) -> list[WrittenFile]:
+        """The files."""
+
+    def take(self) -> None:
+        """Note that a commit has the files, or may have them."""
+
+
+class Share(NamedTuple):
+    """Files for one commit, the records in them, and the offset that each partition has reached with them."""
+
+    files: FinishedFiles
+    records: int
+    reached: Mapping[int, int]
+
+
+class FileSource(Protocol):
+    """What writes rows to files of a table."""
+
+    def __call__(self, rows: TopicRows, table: LakeTable, file_bytes: int) -> Generator[Share, None, None]:
+        """Yield the rows as shares: the next one is asked for when one is committed, and is for the newest snapshot.
+
+        Closed early, it deletes the files that were not taken.
+        """
+
+
+def local_shares(rows: TopicRows, table: LakeTable, file_bytes: int) -> Generator[Share, None, None]:
+    """Yield shares whose files this process writes."""
+    files = TableFiles(table.writer, file_bytes)
+    reached: dict[int, int] = {}
+    records = 0
+    try:
+        for one in rows.ranges:
+            for piece in rows.pieces(one):
+                files.add(fitted(piece.rows, table.schema))
+                records += piece.rows.num_rows
+                reached[one.number] = piece.next_offset
+                if files.finished_bytes >= FILES_PER_COMMIT * file_bytes:
+                    files.close()
+                    yield Share(files, records, reached)
+                    files, reached, records = TableFiles(table.writer, file_bytes), {}, 0
+            reached[one.number] = one.stop
+        files.close()
+        yield Share(files, records, reached)
+    finally:
+        files.abandon()
