@@ -102,6 +102,13 @@ class Talker:
         made = asked(self.bootstrap, "incremental_alter_configs", 1, tree).responses[0]
         assert made.error_code == 0, made
 
+    def set_feature(self, name: str, level: int) -> None:
+        """Set a feature's level, down to 0 as well."""
+        update = {"feature": name, "max_version_level": level, "upgrade_type": 1 if level else 3}
+        tree = {"timeout": 5000, "feature_updates": [update], "validate_only": False}
+        made = asked(self.bootstrap, "update_features", 1, tree)
+        assert made.error_code == 0, made
+
     def beat(self, link: Link, member: str, epoch: int, *topics: str, group: str = "g", rack: str | None = None) -> Any:
         return link.ask("share_group_heartbeat", 1, {
             "group_id": group, "member_id": member, "member_epoch": epoch, "rack_id": rack,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from tests.interop.group_members import asked
+from tests.interop.group_members import LIMIT_S, asked
 from tests.interop.share_calls import Link, Talker, told
 
 Step = tuple[str, Any]
@@ -26,6 +27,7 @@ def conversation(talker: Talker) -> Iterator[Step]:
         yield from _renewals(talker, link)
     yield from _leaving(talker)
     yield from _offsets(talker)
+    yield from _without_the_feature(talker)
 
 
 def _joining(talker: Talker, link: Link) -> Iterator[Step]:
@@ -183,6 +185,10 @@ def _offsets(talker: Talker) -> Iterator[Step]:
         talker.join(link, "m3", "t", group="none")
         yield "from there", told(talker.first_records(link, "m3", group_id="none")[0])
         yield "left", told(talker.beat(link, "m3", -1, group="none"))
+        for start in (-(2**63), -2, 100, 2**63 - 1):
+            tree = {"group_id": "none", "topics": [_starts(start)]}
+            yield f"alter to {start}", told(link.ask("alter_share_group_offsets", 0, tree))
+            yield f"the lag from {start}", told(talker.offsets("none"))
         for group in ("g", "none", "nobody"):
             tree = {"group_id": group, "topics": [{"topic_name": "t"}, {"topic_name": "x"}]}
             yield f"delete offsets of {group}", told(link.ask("delete_share_group_offsets", 0, tree))
@@ -190,3 +196,23 @@ def _offsets(talker: Talker) -> Iterator[Step]:
         groups = {"groups_names": ["g", "none", "nobody"]}
         yield "deleted", told(asked(talker.bootstrap, "delete_groups", 2, groups))
         yield "gone", told(talker.offsets())
+
+
+def _starts(start: int) -> dict[str, Any]:
+    return {"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": start}]}
+
+
+def _without_the_feature(talker: Talker) -> Iterator[Step]:
+    talker.set_feature("share.version", 0)
+    with Link(talker.bootstrap) as link:
+        deadline = time.monotonic() + LIMIT_S
+        while not talker.offsets().groups[0].error_code:  # a broker reads its metadata later
+            assert time.monotonic() < deadline, "the feature is still on"
+        yield "offsets without the feature", told(talker.offsets())
+        tree = {"group_id": "g", "topics": [_starts(0)]}
+        yield "alter without the feature", told(link.ask("alter_share_group_offsets", 0, tree))
+        tree = {"group_id": "g", "topics": [{"topic_name": "t"}]}
+        yield "delete without the feature", told(link.ask("delete_share_group_offsets", 0, tree))
+    talker.set_feature("share.version", 2)
+    while talker.offsets().groups[0].error_code:
+        assert time.monotonic() < deadline, "the feature is still off"
