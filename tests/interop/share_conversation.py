@@ -27,6 +27,8 @@ def conversation(talker: Talker) -> Iterator[Step]:
         yield from _renewals(talker, link)
     yield from _leaving(talker)
     yield from _offsets(talker)
+    for topic, copies in (("dlq.bare", "false"), ("dlq.copied", "true")):
+        yield from _dead_letters(talker, topic, copies)
     yield from _without_the_feature(talker)
 
 
@@ -196,6 +198,31 @@ def _offsets(talker: Talker) -> Iterator[Step]:
         groups = {"groups_names": ["g", "none", "nobody"]}
         yield "deleted", told(asked(talker.bootstrap, "delete_groups", 2, groups))
         yield "gone", told(talker.offsets())
+
+
+def _dead_letters(talker: Talker, topic: str, copies: str) -> Iterator[Step]:
+    source, group = f"from-{topic}", f"group-{topic}"
+    talker.make_topic(topic, 2, errors_deadletterqueue_group_enable="true")
+    of_it = {"topic_id": talker.make_topic(source), "group_id": group}
+    talker.set_group(group, errors_deadletterqueue_topic_name=topic, errors_deadletterqueue_copy_record_enable=copies,
+                     share_auto_offset_reset="earliest", share_delivery_count_limit="2")  # fmt: skip
+    talker.produce(6, topic=source)
+    with Link(talker.bootstrap) as link:
+        talker.join(link, "m1", source, group=group)
+        found, epoch = talker.first_records(link, "m1", **of_it)
+        yield f"six for {topic}", told(found)
+        given = (0, 1, REJECT), (2, 2, ACCEPT), (3, 5, RELEASE)
+        yield f"ended for {topic}", told(talker.acknowledge(link, "m1", epoch, *given, **of_it))
+        yield f"letters in {topic}", talker.letters(topic, 2)
+        yield f"three again for {topic}", told(talker.fetch(link, "m1", epoch + 1, max_wait=5000, **of_it))
+        given = (3, 3, ACCEPT), (4, 4, REJECT), (5, 5, RELEASE)
+        yield f"the last time for {topic}", told(talker.acknowledge(link, "m1", epoch + 2, *given, **of_it))
+        yield f"more letters in {topic}", talker.letters(topic, 4)
+        yield f"no more for {topic}", told(talker.fetch(link, "m1", epoch + 3, max_wait=0, **of_it))
+        deadline = time.monotonic() + LIMIT_S
+        while (found := talker.offsets(group)).groups[0].topics[0].partitions[0].lag:
+            assert time.monotonic() < deadline, found
+        yield f"m1 leaves {group}", told(talker.beat(link, "m1", -1, group=group))
 
 
 def _starts(start: int) -> dict[str, Any]:
