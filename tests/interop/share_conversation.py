@@ -223,6 +223,7 @@ def _dead_letters(talker: Talker, topic: str, copies: str) -> Iterator[Step]:
         while (found := talker.offsets(group)).groups[0].topics[0].partitions[0].lag:
             assert time.monotonic() < deadline, found
         yield f"m1 leaves {group}", told(talker.beat(link, "m1", -1, group=group))
+    yield f"{group} is deleted", told(asked(talker.bootstrap, "delete_groups", 2, {"groups_names": [group]}))
 
 
 def _starts(start: int) -> dict[str, Any]:

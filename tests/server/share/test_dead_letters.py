@@ -12,10 +12,20 @@ import kafkalog
 from kafkalog.errors import NotEnoughReplicas
 from kafkalog.server.share import dead_letters
 from kafkalog.types import TopicPartition
-from tests.raw_batches import batch
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
-from tests.server.share.sharing import ACCEPT, REJECT, RELEASE, SMALL, Member, joined, offsets, produce, set_group
+from tests.server.share.sharing import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    SMALL,
+    Member,
+    joined,
+    offsets,
+    produce,
+    produce_values,
+    set_group,
+)
 from tests.server.share.test_share_partitions import stored
 
 LETTERS: Final = "dlq.t"
@@ -77,9 +87,7 @@ async def test_records_are_copied_in_parts_if_the_group_says_so(
         await node.topics.create(LETTERS, 1, ENABLED)
         member = await with_letters(node, errors_deadletterqueue_copy_record_enable="true")
         values = [b"%d" % number * 300 for number in range(9)]
-        data = [{"name": "t", "partition_data": [{"index": 0, "records": batch(0, values, timestamp=node.clock())}]}]
-        tree = {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": data}
-        await call(node, "produce", 9, tree)
+        await produce_values(node, values)
         assert await member.acquired() == [(0, 8, 1)]
         assert await member.complete((0, 8, REJECT)) == 0
         await until_archived(node, 0)

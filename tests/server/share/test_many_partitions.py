@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -11,30 +10,12 @@ from uuid import UUID
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.share import sessions
-from tests.server.looping import in_loop
+from tests.server.looping import in_loop, turns_during
 from tests.server.nodes import node_for
 from tests.server.share.sharing import ACCEPT, SMALL, Member, joined, produce, until_waiting
 
 COUNT: Final = 4 * TURN_ROWS
 LAST: Final = COUNT - 1
-
-
-async def turns_during(work: Awaitable[Any]) -> tuple[Any, int]:
-    """The result of some work, and how often others had their turn meanwhile."""
-    turns, is_over = 0, False
-
-    async def count() -> None:
-        nonlocal turns
-        while not is_over:
-            turns += 1
-            await asyncio.sleep(0)
-
-    others = asyncio.create_task(count())
-    try:
-        return await work, turns
-    finally:
-        is_over = True
-        await others
 
 
 async def many(node: Any) -> Member:
