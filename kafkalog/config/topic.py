@@ -43,7 +43,7 @@ CONFIGS: Final = (
     Key("compression.zstd.level", "int", 3, between(-131072, 22), "zstd level if the log recompresses"),
     Key("delete.retention.ms", "long", _DAY_MS, at_least(0), "time that a tombstone is kept after a clean"),
     Key("errors.deadletterqueue.group.enable", "bool", False, None,
-        "for a broker: share groups may write to this topic", since="4.4"),
+        "share groups may write dead letters to this topic", since="4.4"),
     Key("file.delete.delay.ms", "long", 60_000, at_least(0), "time from renaming a file to .deleted to deleting it"),
     Key("flush.messages", "long", MAX_LONG, at_least(1), "records after which the log is flushed"),
     Key("flush.ms", "long", MAX_LONG, at_least(0), "time after which the log is flushed"),

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any, Final, Self
 
+from confluent_kafka import Consumer, TopicPartition
+
 from kafkalog.server.wire.reader import read_response
 from kafkalog.server.wire.versions import APIS
 from tests.interop.group_members import LIMIT_S, asked
@@ -75,9 +77,10 @@ class Talker:
         self.topic_id: Any = None
         self.epoch = 0
 
-    def make_topic(self, name: str = "t", partitions: int = 1) -> Any:
+    def make_topic(self, name: str = "t", partitions: int = 1, **settings: str) -> Any:
+        configs = [{"name": key.replace("_", "."), "value": value} for key, value in settings.items()]
         topic = {
-            "name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []
+            "name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": configs
         }  # fmt: skip
         tree = {"topics": [topic], "timeout": 5000, "validate_only": False}
         made = asked(self.bootstrap, "create_topics", 7, tree).topics[0]
@@ -100,6 +103,13 @@ class Talker:
         resources = [{"resource_type": GROUP, "resource_name": group_id, "configs": rows}]
         tree = {"resources": resources, "validate_only": False}
         made = asked(self.bootstrap, "incremental_alter_configs", 1, tree).responses[0]
+        assert made.error_code == 0, made
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Set a feature's level, down to 0 as well."""
+        update = {"feature": name, "max_version_level": level, "upgrade_type": 1 if level else 3}
+        tree = {"timeout": 5000, "feature_updates": [update], "validate_only": False}
+        made = asked(self.bootstrap, "update_features", 1, tree)
         assert made.error_code == 0, made
 
     def beat(self, link: Link, member: str, epoch: int, *topics: str, group: str = "g", rack: str | None = None) -> Any:
@@ -150,6 +160,21 @@ class Talker:
     def offsets(self, group: str = "g", topics: Any = None) -> Any:
         tree = {"groups": [{"group_id": group, "topics": topics}]}
         return asked(self.bootstrap, "describe_share_group_offsets", 1, tree)
+
+
+    def letters(self, topic: str, count: int) -> list[tuple[Any, ...]]:
+        """So many dead letters in partition 0: key, value and headers, sorted."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "letters"})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[tuple[Any, ...]] = []
+        deadline = time.monotonic() + LIMIT_S
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"only {found}"
+            for message in consumer.consume(count, 0.2):
+                assert message.error() is None, message.error()
+                found.append((message.headers(), message.key(), message.value()))
+        consumer.close()
+        return sorted(found)
 
 
 def ack(first: int, last: int, *types: int) -> dict[str, Any]:

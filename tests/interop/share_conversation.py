@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from tests.interop.group_members import asked
+from tests.interop.group_members import LIMIT_S, asked
 from tests.interop.share_calls import Link, Talker, told
 
 Step = tuple[str, Any]
@@ -26,6 +27,9 @@ def conversation(talker: Talker) -> Iterator[Step]:
         yield from _renewals(talker, link)
     yield from _leaving(talker)
     yield from _offsets(talker)
+    for topic, copies in (("dlq.bare", "false"), ("dlq.copied", "true")):
+        yield from _dead_letters(talker, topic, copies)
+    yield from _without_the_feature(talker)
 
 
 def _joining(talker: Talker, link: Link) -> Iterator[Step]:
@@ -183,6 +187,10 @@ def _offsets(talker: Talker) -> Iterator[Step]:
         talker.join(link, "m3", "t", group="none")
         yield "from there", told(talker.first_records(link, "m3", group_id="none")[0])
         yield "left", told(talker.beat(link, "m3", -1, group="none"))
+        for start in (-(2**63), -2, 100, 2**63 - 1):
+            tree = {"group_id": "none", "topics": [_starts(start)]}
+            yield f"alter to {start}", told(link.ask("alter_share_group_offsets", 0, tree))
+            yield f"the lag from {start}", told(talker.offsets("none"))
         for group in ("g", "none", "nobody"):
             tree = {"group_id": group, "topics": [{"topic_name": "t"}, {"topic_name": "x"}]}
             yield f"delete offsets of {group}", told(link.ask("delete_share_group_offsets", 0, tree))
@@ -190,3 +198,49 @@ def _offsets(talker: Talker) -> Iterator[Step]:
         groups = {"groups_names": ["g", "none", "nobody"]}
         yield "deleted", told(asked(talker.bootstrap, "delete_groups", 2, groups))
         yield "gone", told(talker.offsets())
+
+
+def _dead_letters(talker: Talker, topic: str, copies: str) -> Iterator[Step]:
+    source, group = f"from-{topic}", f"group-{topic}"
+    talker.make_topic(topic, 2, errors_deadletterqueue_group_enable="true")
+    of_it = {"topic_id": talker.make_topic(source), "group_id": group}
+    talker.set_group(group, errors_deadletterqueue_topic_name=topic, errors_deadletterqueue_copy_record_enable=copies,
+                     share_auto_offset_reset="earliest", share_delivery_count_limit="2")  # fmt: skip
+    talker.produce(6, topic=source)
+    with Link(talker.bootstrap) as link:
+        talker.join(link, "m1", source, group=group)
+        found, epoch = talker.first_records(link, "m1", **of_it)
+        yield f"six for {topic}", told(found)
+        given = (0, 1, REJECT), (2, 2, ACCEPT), (3, 5, RELEASE)
+        yield f"ended for {topic}", told(talker.acknowledge(link, "m1", epoch, *given, **of_it))
+        yield f"letters in {topic}", talker.letters(topic, 2)
+        yield f"three again for {topic}", told(talker.fetch(link, "m1", epoch + 1, max_wait=5000, **of_it))
+        given = (3, 3, ACCEPT), (4, 4, REJECT), (5, 5, RELEASE)
+        yield f"the last time for {topic}", told(talker.acknowledge(link, "m1", epoch + 2, *given, **of_it))
+        yield f"more letters in {topic}", talker.letters(topic, 4)
+        yield f"no more for {topic}", told(talker.fetch(link, "m1", epoch + 3, max_wait=0, **of_it))
+        deadline = time.monotonic() + LIMIT_S
+        while (found := talker.offsets(group)).groups[0].topics[0].partitions[0].lag:
+            assert time.monotonic() < deadline, found
+        yield f"m1 leaves {group}", told(talker.beat(link, "m1", -1, group=group))
+    yield f"{group} is deleted", told(asked(talker.bootstrap, "delete_groups", 2, {"groups_names": [group]}))
+
+
+def _starts(start: int) -> dict[str, Any]:
+    return {"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": start}]}
+
+
+def _without_the_feature(talker: Talker) -> Iterator[Step]:
+    talker.set_feature("share.version", 0)
+    with Link(talker.bootstrap) as link:
+        deadline = time.monotonic() + LIMIT_S
+        while not talker.offsets().groups[0].error_code:  # a broker reads its metadata later
+            assert time.monotonic() < deadline, "the feature is still on"
+        yield "offsets without the feature", told(talker.offsets())
+        tree = {"group_id": "g", "topics": [_starts(0)]}
+        yield "alter without the feature", told(link.ask("alter_share_group_offsets", 0, tree))
+        tree = {"group_id": "g", "topics": [{"topic_name": "t"}]}
+        yield "delete without the feature", told(link.ask("delete_share_group_offsets", 0, tree))
+    talker.set_feature("share.version", 2)
+    while talker.offsets().groups[0].error_code:
+        assert time.monotonic() < deadline, "the feature is still off"

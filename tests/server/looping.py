@@ -3,8 +3,9 @@
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 LIMIT_S = 300
 
 
@@ -16,6 +17,24 @@ def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         asyncio.run(asyncio.wait_for(_awaited(test(*args, **named)), LIMIT_S))
 
     return run
+
+
+async def turns_during(work: Awaitable[T]) -> tuple[T, int]:
+    """The result of some work, and how often others had their turn meanwhile."""
+    turns, is_over = 0, False
+
+    async def count() -> None:
+        nonlocal turns
+        while not is_over:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(count())
+    try:
+        return await work, turns
+    finally:
+        is_over = True
+        await others
 
 
 async def _awaited(awaitable: Awaitable[None]) -> None:

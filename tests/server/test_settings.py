@@ -57,8 +57,10 @@ OWN = {
     "leader.replication.throttled.rate": (MAX_LONG, 0),
     "super.users": ("", None),
     # since 4.4
+    "errors.deadletterqueue.auto.create.topics.enable": (False, None),
     "errors.deadletterqueue.copy.record.enable": (False, None),
     "errors.deadletterqueue.topic.name": ("", None),
+    "errors.deadletterqueue.topic.name.prefix": ("dlq.", None),
     "streams.acceptable.recovery.lag": (10_000, 0),
     "streams.assignor.name": ("sticky", None),
     "streams.num.warmup.replicas": (2, 0),

@@ -8,6 +8,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.consumer_heartbeat import Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.settings.features import SHARE
 
 if TYPE_CHECKING:
     from kio.schema.alter_share_group_offsets.v0.request import (
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: AlterShareGroupOffsetsRequest) -> Answer:
     """Set the offsets and return an error code for each partition."""
+    if not node.features.level(SHARE):
+        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     offsets: dict[tuple[Topic, int], int] = {}

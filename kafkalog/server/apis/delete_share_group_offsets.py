@@ -10,6 +10,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.consumer_heartbeat import Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.settings.features import SHARE
 
 if TYPE_CHECKING:
     from kio.schema.delete_share_group_offsets.v0.request import DeleteShareGroupOffsetsRequest
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> Answer:
     """Delete the states and return an error code for each topic."""
+    if not node.features.level(SHARE):
+        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
     if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     try:

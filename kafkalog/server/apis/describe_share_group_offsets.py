@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
@@ -11,6 +11,7 @@ from kafkalog.server.groups.share_group import ShareGroup
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import in_turns
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.settings.features import SHARE
 from kafkalog.server.share.state import UNKNOWN_START, ShareKey
 from kafkalog.types import TopicPartition
 
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
 
 Row = dict[str, object]
-_UNKNOWN_LAG = -1
+_UNKNOWN_LAG: Final = -1
+_LONGS: Final = 1 << 64
 
 
 async def handle(node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest) -> Answer:
     """Return a row for each requested group."""
+    if not node.features.level(SHARE):
+        off = {"error_code": int(ErrorCode.UNSUPPORTED_VERSION), "error_message": None}
+        rows = [_group_row(one.group_id, 0) | off async for one in in_turns(request.groups)]
+        return {"throttle_time": context.throttle_ms, "groups": rows}
     rows = [await _describe(node, context, one) async for one in in_turns(request.groups)]
     return {"throttle_time": context.throttle_ms, "groups": rows}
 
@@ -82,8 +88,13 @@ def _partition_row(node: Node, key: ShareKey, name: str) -> Row:
     except KafkalogError:
         lag = _UNKNOWN_LAG
     else:
-        lag = max(0, end - state.start - max(0, state.complete))
+        lag = _lag(end, state.start, state.complete)
     return _row(key.partition, 0) | {"start_offset": state.start, "leader_epoch": state.leader_epoch, "lag": lag}
+
+
+def _lag(end: int, start: int, complete: int) -> int:
+    """Return the number of records not completed. It overflows as in the reference: a start may be any number."""
+    return (end - start - max(0, complete) + _LONGS // 2) % _LONGS - _LONGS // 2
 
 
 def _row(number: int, code: int) -> Row:

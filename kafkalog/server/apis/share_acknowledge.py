@@ -11,6 +11,7 @@ from kafkalog.server.apis.share_fetch import refused as refused
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.acknowledgements import acknowledgements, request_error
 from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.share.sessions import FINAL, INITIAL, Place
 from kafkalog.server.share.shares import Outcome
 
@@ -40,18 +41,20 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     session = node.shares.sessions.resume((group_id, member_id), epoch)
     if isinstance(session, ErrorCode):
         return refused(node, context, request, session, None)
-    given = acknowledgements(node, context, request.topics, may_renew=getattr(request, "is_renew_ack", False))
+    given = await acknowledgements(node, context, request.topics, may_renew=getattr(request, "is_renew_ack", False))
     outcomes = given.refused | await node.shares.acknowledge(group_id, member_id, given.ranges)
     if epoch == FINAL:
         await node.shares.close_session((group_id, member_id))
-    return _answer(node, context, group_id, outcomes)
+    return await _answer(node, context, group_id, outcomes)
 
 
-def _answer(
+async def _answer(
     node: Node, context: RequestContext, group_id: str, outcomes: Mapping[Place, Outcome]
 ) -> dict[str, object]:
     topics: dict[UUID, list[dict[str, object]]] = {}
+    turns = CooperativeYield()
     for place, (code, message) in outcomes.items():
+        await turns.row()
         row: dict[str, object] = {
             "partition_index": place[1],
             "error_code": int(code),

@@ -9,6 +9,7 @@ from uuid import UUID
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.acknowledgements import acknowledgements, place_error, place_of, request_error
 from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.settings.groups import group_setting
 from kafkalog.server.share.partition import Fetched
 from kafkalog.server.share.sessions import FINAL, INITIAL, Place, ShareSession
@@ -46,28 +47,33 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     group_id, member_id = request.group_id or "", request.member_id or ""
     key, epoch, shares = (group_id, member_id), request.share_session_epoch, node.shares
     is_renewal = getattr(request, "is_renew_ack", False)
-    given = acknowledgements(node, context, request.topics, may_renew=is_renewal)
+    given = await acknowledgements(node, context, request.topics, may_renew=is_renewal)
     if epoch == INITIAL and (given.ranges or given.refused) or (is_renewal and not _is_only_renewal(request)):
         return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
-    asked = [place_of(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
+    asked = (place_of(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions)
     if epoch == INITIAL:
-        session = shares.sessions.open(key, context.connection.id, asked)
+        session = await shares.sessions.open(key, context.connection.id, asked)
+        if not context.connection.is_open:  # it was closed before there was a session to end with it
+            shares.disconnected(context.connection.id)
     else:
         session = shares.sessions.resume(key, epoch)
     if isinstance(session, ErrorCode):
         return refused(node, context, request, session, None)
-    if epoch > INITIAL and not shares.sessions.add(session, asked):
+    if epoch > INITIAL and not await shares.sessions.add(session, asked):
         return refused(node, context, request, ErrorCode.SHARE_SESSION_LIMIT_REACHED, None)
     acknowledged = given.refused | await shares.acknowledge(group_id, member_id, given.ranges)
     if epoch == FINAL:
         await shares.close_session(key)
-        return _answer(node, context, group_id, {}, acknowledged)
+        return await _answer(node, context, group_id, {}, acknowledged)
+    turns = CooperativeYield()
     for topic in request.forgotten_topics_data:
         for index in topic.partitions:
+            await turns.row()
             session.partitions.pop(place_of(topic.topic_id, index), None)
     fetched = {} if is_renewal else await _fetch(node, context, request, session)
-    fetched = {place: one for place, one in fetched.items() if epoch == INITIAL or one.rows or one.error_code}
-    return _answer(node, context, group_id, fetched, acknowledged)
+    if epoch != INITIAL:
+        fetched = {place: one for place, one in fetched.items() if one.rows or one.error_code}
+    return await _answer(node, context, group_id, fetched, acknowledged)
 
 
 def _is_only_renewal(request: _Request) -> bool:
@@ -81,7 +87,15 @@ async def _fetch(
     if places:  # each partition gets its turn at being the first
         turn = session.epoch % len(places)
         places = places[turn:] + places[:turn]
-    errors = {place: code for place in places if (code := place_error(node, context, place))}
+    readable: list[Place] = []
+    errors: dict[Place, Fetched] = {}
+    turns = CooperativeYield()
+    for place in places:
+        await turns.row()
+        if code := place_error(node, context, place):
+            errors[place] = Fetched(int(code))
+        else:
+            readable.append(place)
     limits = FetchLimits(
         request.max_wait,
         min(request.max_bytes, node.config["fetch.max.bytes"]),
@@ -89,21 +103,22 @@ async def _fetch(
         request.batch_size,
         getattr(request, "share_acquire_mode", 0) == _RECORD_LIMIT,
     )
-    readable = [place for place in places if place not in errors]
     context.connection.may_cancel = True  # what changes is done, and nothing is acquired for a client that has gone
     found = await node.shares.fetch(*session.key, readable, limits)
     if node.quotas.file.state.quotas:  # acquired records are sent in any case, and the next request is read later
         size = sum(one.records.size for one in found.values() if one.records is not None)
         context.throttle_ms = max(context.throttle_ms, node.quotas.record_fetch(context, size))
-    return {place: Fetched(int(code)) for place, code in errors.items()} | found
+    return errors | found
 
 
-def _answer(
+async def _answer(
     node: Node, context: RequestContext, group_id: str, fetched: Mapping[Place, Fetched],
     acknowledged: Mapping[Place, Outcome],
 ) -> dict[str, object]:
     topics: dict[UUID, list[dict[str, object]]] = {}
-    for place in dict.fromkeys([*acknowledged, *fetched]):
+    turns = CooperativeYield()
+    for place in {**acknowledged, **fetched}:
+        await turns.row()
         code, message = acknowledged.get(place, (0, None))
         topics.setdefault(place[0], []).append(_row(place[1], fetched.get(place, Fetched()), int(code), message))
     return session_answer(node, context, group_id, topics)

@@ -183,6 +183,7 @@ class Network:
             self.unfinished.remove(channel)
         if connection.sasl is not None:
             connection.sasl.end()
+        connection.is_open = False
         self.on_close(connection.id)
         self.by_address[connection.peer_host] -= 1
         if not self.by_address[connection.peer_host]:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.features import SHARE
 from kafkalog.server.share.sessions import Place
@@ -38,14 +39,16 @@ def place_of(topic_id: UUID | None, index: int) -> Place:
     return topic_id or _NO_ID, index
 
 
-def acknowledgements(
+async def acknowledgements(
     node: Node, context: RequestContext, topics: Iterable[FetchTopic | AcknowledgeTopic], *, may_renew: bool
 ) -> Acknowledgements:
     """Return the acknowledgements in a request, each partition checked by itself: also that the client may read it."""
     found = Acknowledgements({}, {})
     highest = RENEW if may_renew else RENEW - 1
+    turns = CooperativeYield()
     for topic in topics:
         for one in topic.partitions:
+            await turns.row()
             if not one.acknowledgement_batches:
                 continue
             place = place_of(topic.topic_id, one.partition_index)

@@ -35,7 +35,7 @@ class Connection:
     """A client's connection as handlers see it. `principal` is `User:ANONYMOUS` until it is authenticated."""
 
     __slots__ = (
-        "closes_after_answer", "id", "is_authenticated", "listener", "may_cancel", "mute_until_ms",
+        "closes_after_answer", "id", "is_authenticated", "is_open", "listener", "may_cancel", "mute_until_ms",
         "peer_host", "peer_port", "principal", "sasl", "security_protocol", "software_name",
         "software_version",
     )  # fmt: skip
@@ -56,6 +56,7 @@ class Connection:
         self.software_version = ""
         self.sasl: Session | None = None  # state of an authentication that has begun
         self.is_authenticated = not security_protocol.startswith("SASL_")
+        self.is_open = True
         self.may_cancel = False  # a waiting request is cancelled if the client disconnects
         self.closes_after_answer = False  # closes after the response, which reports an error
         self.mute_until_ms = 0  # monotonic time until which nothing is read from it

@@ -181,8 +181,6 @@ _FIXED: Final[Mapping[str, tuple[Kind, object]]] = {
 }
 _DYNAMIC: Final[Mapping[str, tuple[Kind, object]]] = {
     "config.providers": ("list", ()),
-    "errors.deadletterqueue.auto.create.topics.enable": ("bool", False),
-    "errors.deadletterqueue.topic.name.prefix": ("string", "dlq."),
     "follower.fetch.last.tiered.offset.enable": ("bool", False),
     "group.consumer.assignment.interval.ms": ("int", 1000),
     "group.coordinator.cached.buffer.max.bytes": ("int", 1_048_588),

@@ -122,6 +122,10 @@ _CALLS: Final = (
 )
 
 _GROUPS: Final = (
+    Key("errors.deadletterqueue.auto.create.topics.enable", "bool", False, None,
+        "topics for share groups' dead letters are created"),
+    Key("errors.deadletterqueue.topic.name.prefix", "string", "dlq.", None,
+        "prefix of topics for share groups' dead letters"),
     _start("group.consumer.assignors", "list", ("uniform", "range"), None, "assignors of consumer groups, best first"),
     _start("group.consumer.heartbeat.interval.ms", "int", 5000, at_least(1), "heartbeat interval of consumer groups"),
     _start("group.consumer.max.heartbeat.interval.ms", "int", 15_000, at_least(1), "upper limit of a group's setting"),

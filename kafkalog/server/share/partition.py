@@ -12,11 +12,22 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.group_log import group_error_code
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.settings.groups import group_setting
+from kafkalog.server.share import dead_letters
 from kafkalog.server.share import window as windows
 from kafkalog.server.share.batches import aborted_ranges, read_batches, without
 from kafkalog.server.share.start import EARLIEST, reset_timestamp
 from kafkalog.server.share.state import UNKNOWN_START, Change, ShareKey, ShareState
-from kafkalog.server.share.window import AcknowledgedRange, AcknowledgementRefused, AcquiredRows, Limits, Plan, Window
+from kafkalog.server.share.window import (
+    AcknowledgedRange,
+    AcknowledgementRefused,
+    AcquiredRows,
+    DeadLetters,
+    Ending,
+    Limits,
+    Plan,
+    RecordState,
+    Window,
+)
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -57,6 +68,7 @@ class SharePartition:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._fetching = asyncio.Lock()
+        self._burials: set[asyncio.Task[None]] = set()
 
     async def load(self) -> int:
         """Load the stored state, if not done. Return 0 or the error code for the client."""
@@ -71,6 +83,8 @@ class SharePartition:
                 return state
             loaded = windows.loaded(state.start, state.batches)
             self._window = windows.begin_at(loaded, self._node.replicas.find(self.place).log.log_start_offset)
+            if not self._node.is_read_only:
+                self._bury(windows.unwritten(self._window, self.setting("share.delivery.count.limit")))
         return 0
 
     async def _begun(self) -> ShareState | int:
@@ -103,9 +117,11 @@ class SharePartition:
         return "committed" if is_committed else "high_watermark"
 
     def close(self) -> None:
-        """Stop the timer; the partition is not used any more."""
+        """Stop the timer and the dead letters, which follow after the next load; the partition is not used any more."""
         if self._timer is not None:
             self._timer.cancel()
+        for task in self._burials:
+            task.cancel()
         self._window = None
 
     # Fetching
@@ -179,10 +195,9 @@ class SharePartition:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
         if not self.setting("share.renew.acknowledge.enable") and any(windows.RENEW in one.types for one in ranges):
             return ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group."
-        limit = self.setting("share.delivery.count.limit")
         renewed_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
         try:
-            plan = windows.acknowledge(self._window, member, ranges, limit, renewed_ms)
+            plan = windows.acknowledge(self._window, member, ranges, self._ending, renewed_ms)
         except AcknowledgementRefused as error:
             return error.code, error.message
         return self._apply(plan), None
@@ -191,13 +206,19 @@ class SharePartition:
         """Release the records of a member whose session ended. Return the error code."""
         if self._window is None:
             return 0
-        return self._apply(windows.release(self._window, member, self.setting("share.delivery.count.limit")))
+        return self._apply(windows.release(self._window, member, self._ending))
+
+    @property
+    def _ending(self) -> Ending:
+        has_letters = dead_letters.are_enabled(self._node, self.key.group_id)
+        dead = RecordState.ARCHIVING if has_letters else RecordState.ARCHIVED
+        return Ending(self.setting("share.delivery.count.limit"), dead)
 
     def _expire(self) -> None:
         self._timer = None
         if self._window is None:
             return
-        plan = windows.expire(self._window, self._node.monotonic_ms(), self.setting("share.delivery.count.limit"))
+        plan = windows.expire(self._window, self._node.monotonic_ms(), self._ending)
         if self._apply(plan):
             # the records stay acquired, but by no member, until the state can be written
             self._timer_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
@@ -216,7 +237,25 @@ class SharePartition:
         self._watch()
         if plan.batches:
             self._wake()
+        self._bury(plan.letters)
         return 0
+
+    def _bury(self, letters: Sequence[DeadLetters]) -> None:
+        """Start writing dead letters; then their records are archived."""
+        if letters:
+            task = asyncio.get_running_loop().create_task(self._write_letters(letters))
+            self._burials.add(task)
+            task.add_done_callback(self._burials.discard)
+
+    async def _write_letters(self, letters: Sequence[DeadLetters]) -> None:
+        for one in letters:
+            try:
+                await dead_letters.write(self._node, self.key, self.place, one)
+            except (KafkalogError, OSError) as error:  # the records are archived in any case, as in the reference
+                message = "no dead letters for share partition %s, offsets %d to %d: %s"
+                _LOG.error(message, self.key, one.first, one.last, error)
+            while self._window is not None and self._apply(windows.archived(self._window, one.first, one.last)):
+                await asyncio.sleep(self.setting("share.record.lock.duration.ms") / 1000)
 
     def _watch(self) -> None:
         """Start the timer for the first lock that expires."""

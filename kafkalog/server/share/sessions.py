@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 
 INITIAL: Final = 0
 FINAL: Final = -1
@@ -40,21 +41,27 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, key: SessionKey, connection: int, places: Iterable[Place]) -> ShareSession | ErrorCode:
-        """Open a session, in place of the member's present one. Return it, or the error if there are too many."""
-        self._sessions.pop(key, None)
+    async def open(self, key: SessionKey, connection: int, places: Iterable[Place]) -> ShareSession | ErrorCode:
+        """Open a session, in place of the member's present one. Return it, or the error if there are too many.
+
+        The loop serves others while the partitions are collected; then everything changes at once.
+        """
         session = ShareSession(key, connection)
-        if len(self._sessions) >= self._most or not self.add(session, places):
+        new = await _collected(session, places)
+        self._sessions.pop(key, None)
+        if len(self._sessions) >= self._most or not self._put(session, new):
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
         self._sessions[key] = session
         return session
 
-    def add(self, session: ShareSession, places: Iterable[Place]) -> bool:
+    async def add(self, session: ShareSession, places: Iterable[Place]) -> bool:
         """Add partitions to a session. Return False, with nothing done, if there would be too many in all."""
-        new = {place: None for place in places if place not in session.partitions}
+        return self._put(session, await _collected(session, places))
+
+    def _put(self, session: ShareSession, new: dict[Place, None]) -> bool:
         if new and len(new) + sum(len(one.partitions) for one in self._sessions.values()) > MOST_PARTITIONS:
             return False
-        session.partitions |= new
+        session.partitions |= new  # without computing hashes again
         return True
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession | ErrorCode:
@@ -80,3 +87,16 @@ class ShareSessions:
     def of_connection(self, connection: int) -> list[SessionKey]:
         """Return the sessions of a connection that was closed."""
         return [key for key, one in self._sessions.items() if one.connection == connection]
+
+
+async def _collected(session: ShareSession, places: Iterable[Place]) -> dict[Place, None]:
+    """Return the partitions that are not in the session, no more of them than are too many."""
+    found: dict[Place, None] = {}
+    turns = CooperativeYield()
+    for place in places:
+        if place not in session.partitions:
+            found[place] = None
+            if len(found) > MOST_PARTITIONS:
+                break
+        await turns.row()
+    return found

@@ -17,6 +17,7 @@ from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.node.topics import SHARE_GROUP_STATE
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.share.partition import Fetched, SharePartition
+from kafkalog.server.share.releasing import Releases
 from kafkalog.server.share.sessions import Place, SessionKey, ShareSessions
 from kafkalog.server.share.state import ShareKey
 from kafkalog.server.share.state_log import ShareStateLog
@@ -55,6 +56,7 @@ class Shares:
         self.initializing = asyncio.Lock()
         """Held while states are stored for new partitions of a group, so that none is stored twice."""
         self._partitions: dict[ShareKey, SharePartition] = {}
+        self.releases = Releases()
 
     async def start(self) -> None:
         """Start reading the stored states in the background."""
@@ -64,6 +66,7 @@ class Shares:
     async def stop(self) -> None:
         """Stop all timers. Records that members have in flight are available after the next start."""
         self._node.topics.off_change(self._on_topic)
+        await self.releases.stop()
         for one in self._partitions.values():
             one.close()
         self._partitions.clear()
@@ -103,31 +106,54 @@ class Shares:
         """
         key = (group_id, member)
         session = self.sessions.get(key)
+        await self.releases.finished(key)
+
+        def is_open() -> bool:
+            return session is not None and self.sessions.get(key) is session
+
         until_ms = self._node.monotonic_ms() + limits.max_wait_ms
         found: dict[Place, Fetched] = {}
         readable: dict[Place, SharePartition] = {}
+        turns = CooperativeYield()
         for place in places:
+            await turns.row()
             one = await self._partition(group_id, place)
             if isinstance(one, SharePartition):
                 readable[place] = one
             else:
                 found[place] = Fetched(int(one))
         while True:
-            found |= await self._fetch_now(member, readable, limits, lambda: self.sessions.get(key) is session)
+            found |= await self._fetch_now(member, readable, limits, is_open)
             left_ms = until_ms - self._node.monotonic_ms()
-            wants_some = min(limits.max_records, limits.max_bytes, left_ms) > 0 and self.sessions.get(key) is session
+            wants_some = min(limits.max_records, limits.max_bytes, left_ms) > 0 and is_open()
             if not wants_some or not readable or any(one.error_code or one.rows for one in found.values()):
                 return found
-            waiting = self._node.replicas.waiting
-            delay = partial(DelayedShareFetch, left_ms, tuple(readable.values()))
-            await waiting.answer(waiting.fetch, delay, [one.place for one in readable.values()])
+            await self._change(tuple(readable.values()), until_ms, is_open)
+
+    async def _change(
+        self, partitions: Sequence[SharePartition], until_ms: int, is_open: Callable[[], bool]
+    ) -> None:  # fmt: skip
+        """Wait until a partition may have records or an error, the session has ended, or it is time."""
+        waiting = self._node.replicas.waiting.fetch
+        while is_open() and (left_ms := until_ms - self._node.monotonic_ms()) > 0:
+            changed = asyncio.Event()
+            operation = DelayedShareFetch(left_ms, changed.set)
+            waiting.try_complete_else_watch(operation, [one.place for one in partitions])
+            try:  # a change of a partition that has been looked at ends the wait, too
+                if await _have_records(partitions):
+                    return
+                await changed.wait()
+            finally:
+                waiting.cancel(operation)
 
     async def _fetch_now(
         self, member: str, readable: Mapping[Place, SharePartition], limits: FetchLimits, is_open: Callable[[], bool]
     ) -> dict[Place, Fetched]:
         found: dict[Place, Fetched] = {}
         records, size = limits.max_records, limits.max_bytes
+        turns = CooperativeYield()
         for place, one in readable.items():
+            await turns.row()
             if records <= 0 or size <= 0:
                 break
             try:
@@ -145,39 +171,36 @@ class Shares:
     async def acknowledge(
         self, group_id: str, member: str, wanted: Mapping[Place, Sequence[AcknowledgedRange]]
     ) -> dict[Place, Outcome]:
-        """Apply acknowledgements, each partition independently, and return the outcomes."""
+        """Apply acknowledgements, each partition independently, and return the outcomes.
+
+        The loop serves others between partitions: each is looked up and changed at once, and those whose locks ended
+        meanwhile are refused as if the request had come later.
+        """
         found: dict[Place, Outcome] = {}
+        turns = CooperativeYield()
         for place, ranges in wanted.items():
+            await turns.row()
             one = self._partitions.get(ShareKey(group_id, *place))
             if one is None:
                 found[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
             else:
                 found[place] = one.acknowledge(member, ranges)
-        return await self._settled(group_id, found)
-
-    async def _settled(self, group_id: str, found: dict[Place, Outcome]) -> dict[Place, Outcome]:
-        """Wait for the replication of what was written; its error replaces success."""
+        # wait for the replication of what was written; its error replaces success
         done = [place for place, (code, _) in found.items() if not code]
         error = await self.log.settled(ShareKey(group_id, *place) for place in done)
         return found | dict.fromkeys(done, (error, None)) if error else found
 
-    async def close_session(self, key: SessionKey) -> dict[Place, Outcome]:
-        """End a member's session and release its records. Return the outcomes of the session's partitions."""
-        session = self.sessions.close(key)
-        found: dict[Place, Outcome] = {} if session is None else dict.fromkeys(session.partitions, (0, None))
-        found |= self._release(*key)
-        return await self._settled(key[0], found)
-
-    def _release(self, group_id: str, member: str) -> dict[Place, Outcome]:
-        return {
-            (key.topic_id, key.partition): (one.release(member), None)
-            for key, one in list(self._partitions.items()) if key.group_id == group_id
-        }  # fmt: skip
+    async def close_session(self, key: SessionKey) -> None:
+        """End a member's session and release its records."""
+        self.member_left(*key)
+        await self.releases.finished(key)
+        await self.log.settled([one for one in self._partitions if one.group_id == key[0]])
 
     def member_left(self, group_id: str, member: str) -> None:
-        """End the session of a member that left its group or timed out."""
+        """End the session of a member that left its group or timed out. The last of many releases come later."""
         self.sessions.close((group_id, member))
-        self._release(group_id, member)
+        mine = [one for key, one in self._partitions.items() if key.group_id == group_id]
+        self.releases.start((group_id, member), mine)
 
     def disconnected(self, connection: int) -> None:
         """End the sessions of a closed connection."""
@@ -225,6 +248,19 @@ class Shares:
             self.log.delete(self.log.keys(lambda key: key.topic_id == topic_id))
         except (KafkalogError, OSError) as error:
             _LOG.error("the states of share groups in topic %s cannot be deleted: %s", before.name, error)
+
+
+async def _have_records(partitions: Iterable[SharePartition]) -> bool:
+    """Return True if one of these partitions may have records, or an error that the next read finds."""
+    turns = CooperativeYield()
+    for one in partitions:
+        try:
+            if one.has_records:
+                return True
+        except KafkalogError:
+            return True
+        await turns.row()
+    return False
 
 
 def make(node: Node) -> Shares:

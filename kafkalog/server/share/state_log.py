@@ -13,6 +13,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.group_log import client_code
 from kafkalog.server.groups.records import Record
 from kafkalog.server.node.topics import SHARE_GROUP_STATE
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.share.state import (
     Change,
     Placed,
@@ -154,7 +155,11 @@ class ShareStateLog:
 
     async def settled(self, keys: Iterable[ShareKey]) -> int:
         """Wait until the records of these states are replicated. Return 0 or the error code for the client."""
-        places = {self._place(key) for key in keys}
+        places: set[TopicPartition] = set()
+        turns = CooperativeYield()
+        for key in keys:
+            places.add(self._place(key))
+            await turns.row()
         return int(client_code(await self._node.replicas.settled(places))) if places else 0
 
     def _snapshot(self, key: ShareKey, state: ShareState) -> None:

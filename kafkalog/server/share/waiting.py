@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from kafkalog.errors import KafkalogError
 from kafkalog.server.replica.purgatory import DelayedOperation
-from kafkalog.server.share.partition import SharePartition
 
 
 class DelayedShareFetch(DelayedOperation):
-    """A share fetch waiting until one of its partitions may have records, or an error to report."""
+    """A share fetch that waits for a change of any of its partitions, from the time when it is put under their keys.
 
-    __slots__ = ("_partitions", "_respond")
+    The fetch itself finds out if there are records, in turns with other work: its partitions may be very many.
+    """
 
-    def __init__(self, delay_ms: int, partitions: Sequence[SharePartition], respond: Callable[[None], object]) -> None:
+    __slots__ = ("_is_watched", "_respond")
+
+    def __init__(self, delay_ms: int, respond: Callable[[], object]) -> None:
         super().__init__(delay_ms)
-        self._partitions: Sequence[SharePartition] = partitions
+        self._is_watched = False
         self._respond = respond
 
     def try_complete(self) -> bool:
-        for one in self._partitions:
-            try:
-                if one.has_records:
-                    return self.force_complete()
-            except KafkalogError:  # its error is found by the next read
-                return self.force_complete()
+        if self._is_watched:
+            return self.force_complete()
+        self._is_watched = True
         return False
 
     def on_complete(self) -> None:
-        self._respond(None)
-
-    def release(self) -> None:
-        self._partitions = ()
+        self._respond()

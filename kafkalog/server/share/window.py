@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -25,11 +26,15 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """It is not delivered again, and is archived once its dead letter is written."""
     ARCHIVED = 4
 
 
 COMPLETE: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 """States in which a record is never delivered again."""
+_STAYING: Final = COMPLETE | {RecordState.ARCHIVING}
+"""Stored states that a restart keeps."""
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Types of acknowledgements."""
 
@@ -85,6 +90,22 @@ class Window(NamedTuple):
         return min((run.deadline_ms for run in self.runs if run.state is RecordState.ACQUIRED), default=None)
 
 
+class DeadLetters(NamedTuple):
+    """Consecutive offsets whose dead letters have to be written, and how often they were delivered."""
+
+    first: int
+    last: int
+    deliveries: int
+    is_rejected: bool
+
+
+class Ending(NamedTuple):
+    """How deliveries end: their limit, and the state of records that are not delivered again."""
+
+    delivery_limit: int
+    dead: RecordState = RecordState.ARCHIVED
+
+
 class Limits(NamedTuple):
     """Limits of one fetch: `is_exact` ends it at `max_records`, otherwise at the end of a batch of the log.
 
@@ -126,6 +147,7 @@ class Plan(NamedTuple):
     complete: int
     batches: tuple[StateBatch, ...] = ()
     rows: tuple[AcquiredRows, ...] = ()
+    letters: tuple[DeadLetters, ...] = ()
 
 
 class AcknowledgementRefused(Exception):
@@ -147,7 +169,7 @@ def loaded(start: int, batches: Iterable[StateBatch]) -> Window:
             continue
         if first > at:
             runs.append(Run(at, first - 1, RecordState.AVAILABLE, 0))
-        state = RecordState(one.state) if one.state in COMPLETE else RecordState.AVAILABLE
+        state = RecordState(one.state) if one.state in _STAYING else RecordState.AVAILABLE
         runs.append(Run(first, one.last, state, min(max(one.deliveries, 0), _MOST_DELIVERIES)))
         at = one.last + 1
     return _moved(Window(start, at, _merged(runs)))
@@ -245,13 +267,14 @@ def archive(window: Window, ranges: Iterable[tuple[int, int]]) -> Plan:
 
 
 def acknowledge(
-    window: Window, member: str, ranges: Iterable[AcknowledgedRange], delivery_limit: int, renewed_ms: int
+    window: Window, member: str, ranges: Iterable[AcknowledgedRange], ending: Ending, renewed_ms: int
 ) -> Plan:
     """Apply a member's acknowledgements. AcknowledgementRefused if it has not acquired all of the offsets.
 
     `renewed_ms` is the deadline of renewed locks. Offsets below the window are passed over.
     """
     changed: list[Run] = []
+    rejected: set[Run] = set()
     for one in ranges:
         if one.last < window.start:
             continue
@@ -259,11 +282,13 @@ def acknowledge(
         for first, last, kind in _by_type(one):
             for run in _within(window, max(first, window.start), last):
                 _check_owner(run, member)
-                new = _acknowledged(run, kind, delivery_limit, renewed_ms)
+                new = _acknowledged(run, kind, ending, renewed_ms)
                 window = _put(window, new)
                 if kind != RENEW:
                     changed.append(new)
-    return _plan(window, changed)
+                if kind == REJECT:
+                    rejected.add(new)
+    return _plan(window, changed, rejected)
 
 
 def _check_range(window: Window, one: AcknowledgedRange) -> None:
@@ -304,37 +329,55 @@ def _by_type(one: AcknowledgedRange) -> Iterator[tuple[int, int, int]]:
             begin = index
 
 
-def _acknowledged(run: Run, kind: int, delivery_limit: int, renewed_ms: int) -> Run:
+def _acknowledged(run: Run, kind: int, ending: Ending, renewed_ms: int) -> Run:
     if kind == RENEW:
         return run._replace(deadline_ms=renewed_ms)
     if kind == RELEASE:
-        return _given_back(run, delivery_limit)
-    state = RecordState.ACKNOWLEDGED if kind == ACCEPT else RecordState.ARCHIVED
+        return _given_back(run, ending)
+    state = RecordState.ACKNOWLEDGED if kind == ACCEPT else RecordState.ARCHIVED if kind == GAP else ending.dead
     return Run(run.first, run.last, state, run.deliveries)
 
 
-def _given_back(run: Run, delivery_limit: int) -> Run:
-    """Return a run that its member no longer holds; it is archived after its last delivery."""
-    state = RecordState.AVAILABLE if run.deliveries < delivery_limit else RecordState.ARCHIVED
+def _given_back(run: Run, ending: Ending) -> Run:
+    """Return a run that its member no longer holds; it ends after its last delivery."""
+    state = RecordState.AVAILABLE if run.deliveries < ending.delivery_limit else ending.dead
     return Run(run.first, run.last, state, run.deliveries)
 
 
-def release(window: Window, member: str, delivery_limit: int) -> Plan:
+def release(window: Window, member: str, ending: Ending) -> Plan:
     """Give back the records of a member whose session ends."""
     changed = [
-        _given_back(run, delivery_limit)
+        _given_back(run, ending)
         for run in window.runs if run.state is RecordState.ACQUIRED and run.member == member
     ]  # fmt: skip
     return _all_put(window, changed)
 
 
-def expire(window: Window, now_ms: int, delivery_limit: int) -> Plan:
+def expire(window: Window, now_ms: int, ending: Ending) -> Plan:
     """Give back the records whose lock has expired."""
     changed = [
-        _given_back(run, delivery_limit)
+        _given_back(run, ending)
         for run in window.runs if run.state is RecordState.ACQUIRED and run.deadline_ms <= now_ms
     ]  # fmt: skip
     return _all_put(window, changed)
+
+
+def archived(window: Window, first: int, last: int) -> Plan:
+    """Archive the records in a range whose dead letters are written."""
+    runs = (run for run in _within(window, first, last) if run.state is RecordState.ARCHIVING)
+    return _all_put(window, [run._replace(state=RecordState.ARCHIVED) for run in runs])
+
+
+def unwritten(window: Window, delivery_limit: int) -> tuple[DeadLetters, ...]:
+    """Return the dead letters that a loaded window lacks. Those of the last delivery count as not rejected."""
+    return _letters(window.runs, lambda run: run.deliveries < delivery_limit)
+
+
+def _letters(runs: Iterable[Run], is_rejected: Callable[[Run], bool]) -> tuple[DeadLetters, ...]:
+    return tuple(
+        DeadLetters(run.first, run.last, run.deliveries, is_rejected(run))
+        for run in runs if run.state is RecordState.ARCHIVING
+    )  # fmt: skip
 
 
 def begin_at(window: Window, log_start: int) -> Window:
@@ -351,9 +394,10 @@ def _all_put(window: Window, changed: Sequence[Run]) -> Plan:
     return _plan(window, changed)
 
 
-def _plan(window: Window, changed: Sequence[Run]) -> Plan:
+def _plan(window: Window, changed: Sequence[Run], rejected: AbstractSet[Run] = frozenset()) -> Plan:
     batches = [StateBatch(run.first, run.last, int(run.state), run.deliveries) for run in sorted(changed)]
-    return Plan(_moved(window), window.start, window.complete, joined_batches(batches))
+    letters = _letters(changed, lambda run: run in rejected)
+    return Plan(_moved(window), window.start, window.complete, joined_batches(batches), letters=letters)
 
 
 def joined_batches(batches: Iterable[StateBatch]) -> tuple[StateBatch, ...]:

@@ -13,6 +13,7 @@ from kafkalog.server.requests.cooperative_yield import TURN_ROWS, in_turns
 from kafkalog.server.wire.header import read_header
 from kafkalog.server.wire.reader import read_request
 from tests.server.apis.test_topic_calls import create_tree, metadata_tree, with_node
+from tests.server.looping import turns_during
 from tests.server.nodes import KEYS, call, connection_for, request_bytes
 from tests.server.replica.copies import until
 from tests.server.replica.partitions import make_batch
@@ -41,18 +42,7 @@ def test_the_loop_serves_others_between_the_rows_of_an_answer(tmp_path: Path, na
 
     async def use(node: Node) -> None:
         await call(node, name, version, tree)
-        turns, is_over = 0, False
-
-        async def count() -> None:
-            nonlocal turns
-            while not is_over:
-                turns += 1
-                await asyncio.sleep(0)
-
-        others = asyncio.create_task(count())
-        answer = await call(node, name, version, tree)
-        is_over = True
-        await others
+        answer, turns = await turns_during(call(node, name, version, tree))
         assert turns >= COUNT // TURN_ROWS
         assert any(len(rows) == COUNT for rows in answer if isinstance(rows, tuple))
 

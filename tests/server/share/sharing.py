@@ -79,10 +79,14 @@ def ack(first: int, last: int, *types: int) -> dict[str, Any]:
 
 async def produce(node: Any, *sizes: int, partition: int = 0) -> None:
     for size in sizes:
-        records = batch(0, [b"v%d" % number for number in range(size)], timestamp=node.clock())
-        data = [{"name": "t", "partition_data": [{"index": partition, "records": records}]}]
-        tree = {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": data}
-        assert (await call(node, "produce", 9, tree)).responses[0].partition_responses[0].error_code == 0
+        await produce_values(node, [b"v%d" % number for number in range(size)], partition=partition)
+
+
+async def produce_values(node: Any, values: list[bytes], *, partition: int = 0) -> None:
+    records = batch(0, values, timestamp=node.clock())
+    data = [{"name": "t", "partition_data": [{"index": partition, "records": records}]}]
+    tree = {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": data}
+    assert (await call(node, "produce", 9, tree)).responses[0].partition_responses[0].error_code == 0
 
 
 async def set_group(node: Any, group: str = "g", **settings: str) -> None:

@@ -295,6 +295,33 @@ async def test_offsets_of_an_empty_group_can_be_set(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_any_offset_can_be_set_and_its_lag_is_a_number_of_64_bits(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.topics.create("t", 2)
+        await produce(node, 5)
+        for start, lag in ((-(2**63), 5 - 2**63), (-2, 7), (100, -95), (2**63 - 1, 6 - 2**63)):
+            rows = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": start}]}]
+            tree = {"group_id": "g", "topics": rows}
+            assert (await call(node, "alter_share_group_offsets", 0, tree)).error_code == 0
+            assert await offsets(node) == {0: (start, lag)}
+
+
+@in_loop
+async def test_calls_about_offsets_need_the_feature(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        await joined(node)
+        off = [{"feature": "share.version", "max_version_level": 0, "upgrade_type": 3}]
+        await call(node, "update_features", 1, {"timeout": 5000, "feature_updates": off, "validate_only": False})
+        for name in ("alter_share_group_offsets", "delete_share_group_offsets"):
+            answer = await call(node, name, 0, {"group_id": "g", "topics": []})
+            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        groups = [{"group_id": name, "topics": None} for name in "gx"]
+        answer = await call(node, "describe_share_group_offsets", 1, {"groups": groups})
+        expected = [(name, ErrorCode.UNSUPPORTED_VERSION, None) for name in "gx"]
+        assert [(row.group_id, row.error_code, row.error_message) for row in answer.groups] == expected
+
+
+@in_loop
 async def test_a_state_is_written_whole_from_time_to_time_and_what_is_old_goes(tmp_path: Path) -> None:
     settings = SMALL | {"share_coordinator_snapshot_update_records_per_snapshot": 2}
     async with node_for(tmp_path, **settings) as node:

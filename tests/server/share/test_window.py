@@ -24,6 +24,7 @@ from kafkalog.server.share.window import (
     AcknowledgedRange,
     AcknowledgementRefused,
     AcquiredRows,
+    Ending,
     Limits,
     Plan,
     RecordState,
@@ -32,14 +33,17 @@ from kafkalog.server.share.window import (
     Window,
     acknowledge,
     acquire,
+    archived,
     begin_at,
     expire,
     loaded,
     next_offset,
     release,
+    unwritten,
 )
 
 LIMIT: Final = 5
+ENDING: Final = Ending(LIMIT)
 LOCK_MS: Final = 100
 EMPTY: Final = Window(0, 0)
 
@@ -50,7 +54,7 @@ def limits(records: int = 100, **more: Any) -> Limits:
 
 def acked(plan: Plan, *ranges: tuple[int, ...], member: str = "m") -> Plan:
     rows = [AcknowledgedRange(first, last, types) for first, last, *types in ranges]
-    return acknowledge(plan.window, member, rows, LIMIT, 2 * LOCK_MS)
+    return acknowledge(plan.window, member, rows, ENDING, 2 * LOCK_MS)
 
 
 def code_of(plan: Plan, *ranges: tuple[int, ...], member: str = "m") -> int:
@@ -85,7 +89,7 @@ def test_a_lock_expires_and_a_renewed_one_later() -> None:
     taken = acquire(EMPTY, "m", 0, [(0, 3)], limits())
     renewed = acked(taken, (1, 2, RENEW))
     assert renewed.batches == () and renewed.window.next_deadline_ms == LOCK_MS
-    late = expire(renewed.window, LOCK_MS, LIMIT)
+    late = expire(renewed.window, LOCK_MS, ENDING)
     assert late.batches == ((0, 0, 0, 1), (3, 3, 0, 1))
     assert code_of(late, (0, 0, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
     assert late.window.next_deadline_ms == 2 * LOCK_MS
@@ -95,11 +99,29 @@ def test_the_last_delivery_is_the_last_one_however_it_ends() -> None:
     window = loaded(0, [StateBatch(0, 1, RecordState.AVAILABLE, LIMIT - 1)])
     taken = acquire(window, "m", 0, [(0, 1)], limits())
     assert taken.rows == (AcquiredRows(0, 0, LIMIT),), "one by one"
-    assert expire(taken.window, LOCK_MS, LIMIT).batches == ((0, 0, 4, LIMIT),)
+    assert expire(taken.window, LOCK_MS, ENDING).batches == ((0, 0, 4, LIMIT),)
     assert acked(taken, (0, 0, RELEASE)).window.start == 1
-    assert release(taken.window, "m", LIMIT).batches == ((0, 0, 4, LIMIT),)
-    assert release(taken.window, "m", LIMIT + 1).batches == ((0, 0, 0, LIMIT),)
-    assert release(taken.window, "n", LIMIT).batches == ()
+    assert release(taken.window, "m", ENDING).batches == ((0, 0, 4, LIMIT),)
+    assert release(taken.window, "m", Ending(LIMIT + 1)).batches == ((0, 0, 0, LIMIT),)
+    assert release(taken.window, "n", ENDING).batches == ()
+
+
+def test_a_record_with_a_dead_letter_stays_until_that_is_written() -> None:
+    taken = acquire(EMPTY, "m", 0, [(0, 3)], limits())
+    ranges = [AcknowledgedRange(0, 3, [REJECT, GAP, RELEASE, ACCEPT])]
+    plan = acknowledge(taken.window, "m", ranges, Ending(1, RecordState.ARCHIVING), 0)
+    assert plan.batches == ((0, 0, 3, 1), (1, 1, 4, 1), (2, 2, 3, 1), (3, 3, 2, 1))
+    assert plan.letters == ((0, 0, 1, True), (2, 2, 1, False))
+    assert plan.window.start == 0 and next_offset(plan.window, 100) == 4
+    assert code_of(plan, (0, 0, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
+    assert release(plan.window, "m", ENDING).batches == ()
+    reloaded = loaded(0, plan.batches)
+    assert reloaded == plan.window
+    assert unwritten(reloaded, 2) == ((0, 0, 1, True), (2, 2, 1, True))
+    assert unwritten(reloaded, 1) == ((0, 0, 1, False), (2, 2, 1, False))
+    first = archived(reloaded, 0, 0)
+    assert (first.batches, first.window.start) == (((0, 0, 4, 1),), 2)
+    assert archived(first.window, 0, 2).window == Window(4, 4)
 
 
 def test_records_that_failed_often_come_in_halves() -> None:
@@ -149,7 +171,7 @@ def test_the_logs_start_takes_the_window_along() -> None:
     taken = acquire(EMPTY, "m", 0, [(0, 9)], limits())
     moved = begin_at(taken.window, 4)
     assert (moved.start, moved.runs) == (4, (Run(4, 9, RecordState.ACQUIRED, 1, "m", LOCK_MS),))
-    assert acknowledge(moved, "m", [AcknowledgedRange(0, 9, [ACCEPT])], LIMIT, 0).window == Window(10, 10)
+    assert acknowledge(moved, "m", [AcknowledgedRange(0, 9, [ACCEPT])], ENDING, 0).window == Window(10, 10)
     assert begin_at(moved, 20) == Window(20, 20)
     assert begin_at(moved, 3) == moved
 
@@ -173,7 +195,7 @@ def test_where_a_group_begins() -> None:
 BATCHES = st.lists(
     st.builds(
         lambda first, size, state, count: StateBatch(first, first + size, state, count),
-        st.integers(0, 30), st.integers(0, 8), st.sampled_from([0, 2, 4]), st.integers(0, 5),
+        st.integers(0, 30), st.integers(0, 8), st.sampled_from([0, 2, 3, 4]), st.integers(0, 5),
     )
 )  # fmt: skip
 
@@ -261,7 +283,7 @@ class WindowBesideModel(RuleBasedStateMachine):
         mine = all(self.model.get(offset, ("", 0, ""))[0:3:2] == ("acquired", member) for offset in seen)
         renewed_ms = self.now_ms + LOCK_MS
         try:
-            plan = acknowledge(self.window, member, [one], LIMIT, renewed_ms)
+            plan = acknowledge(self.window, member, [one], ENDING, renewed_ms)
         except AcknowledgementRefused:
             assert not mine
             return
@@ -279,7 +301,7 @@ class WindowBesideModel(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from(MEMBERS))
     def leave(self, member: str) -> None:
-        plan = release(self.window, member, LIMIT)
+        plan = release(self.window, member, ENDING)
         for offset, (state, count, owner, _) in self.model.items():
             if (state, owner) == ("acquired", member):
                 self.model[offset] = self.given_back(count)
@@ -288,7 +310,7 @@ class WindowBesideModel(RuleBasedStateMachine):
     @rule(after_ms=st.integers(0, LOCK_MS))
     def wait(self, after_ms: int) -> None:
         self.now_ms += after_ms
-        plan = expire(self.window, self.now_ms, LIMIT)
+        plan = expire(self.window, self.now_ms, ENDING)
         for offset, (state, count, _, deadline_ms) in self.model.items():
             if state == "acquired" and deadline_ms <= self.now_ms:
                 self.model[offset] = self.given_back(count)

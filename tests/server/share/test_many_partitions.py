@@ -1,0 +1,105 @@
+"""Share sessions of very many partitions: the loop serves others meanwhile, and nothing of a member is mixed up."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.cooperative_yield import TURN_ROWS
+from kafkalog.server.share import sessions
+from tests.server.looping import in_loop, turns_during
+from tests.server.nodes import node_for
+from tests.server.share.sharing import ACCEPT, SMALL, Member, joined, produce, until_waiting
+
+COUNT: Final = 4 * TURN_ROWS
+LAST: Final = COUNT - 1
+
+
+async def many(node: Any) -> Member:
+    """A member whose topic has many partitions, with a record in the last one."""
+    await node.topics.create("t", COUNT)
+    member = await joined(node)
+    await produce(node, 1, partition=LAST)
+    return member
+
+
+@in_loop
+async def test_others_have_their_turn(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await many(node)
+        rows = await member.fetch(places=range(COUNT))  # states are loaded
+        assert rows[LAST].acquired_records == ((0, 0, 1),)
+        ended, turns = await turns_during(member.fetch(epoch=-1, places=()))
+        assert ended == {}
+        assert turns >= COUNT // TURN_ROWS
+        member.epoch = 0
+        rows, turns = await turns_during(member.fetch(places=range(COUNT)))
+        assert rows[LAST].acquired_records == ((0, 0, 2),)
+        assert turns >= 4 * COUNT // TURN_ROWS, "to collect, to check, to read and to answer"
+        given = [(0, 0, ACCEPT)]
+        rows, turns = await turns_during(member.fetch(*given, places=range(COUNT)))
+        assert [rows[at].acknowledge_error_code for at in (0, LAST)] == [ErrorCode.INVALID_RECORD_STATE, 0]
+        assert turns >= 6 * COUNT // TURN_ROWS, "to check and to apply acknowledgements, too"
+
+
+@in_loop
+async def test_a_waiting_fetch_looks_at_its_partitions_in_turns(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await many(node)
+        await member.fetch(places=range(COUNT))
+        waiting = asyncio.create_task(member.fetch(places=(), max_wait=60_000))
+        await until_waiting(node)
+        before = asyncio.create_task(turns_during(waiting))
+        await produce(node, 1, partition=LAST)
+        rows, turns = await before
+        assert rows[LAST].acquired_records == ((1, 1, 1),)
+        assert turns >= COUNT // TURN_ROWS
+
+
+@in_loop
+async def test_who_comes_back_at_once_keeps_what_it_acquires(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await many(node)
+        await member.fetch(places=range(COUNT))
+        node.shares.disconnected(member.connection.id)
+        again = Member(node, number=6)
+        rows = await again.fetch(places=(LAST,))
+        assert rows[LAST].acquired_records == ((0, 0, 2),)
+        while node.shares.releases:
+            await asyncio.sleep(0)
+        rows = await again.fetch((0, 0, ACCEPT), places=(LAST,))
+        assert rows[LAST].acknowledge_error_code == 0
+
+
+@in_loop
+async def test_no_session_stays_of_a_connection_that_has_closed(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await many(node)
+        fetching = asyncio.create_task(member.fetch(places=range(COUNT)))
+        await asyncio.sleep(0)  # the request has begun
+        member.connection.is_open = False
+        node.shares.disconnected(member.connection.id)
+        await fetching
+        assert len(node.shares.sessions) == 0
+        other = Member(node, "n", number=6)
+        assert (await other.fetch(places=(LAST,)))[LAST].acquired_records == ((0, 0, 1),)
+
+
+@in_loop
+async def test_sessions_of_one_member_never_exceed_the_limit_together(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(sessions, "MOST_PARTITIONS", COUNT + 1)
+    held = sessions.ShareSessions(5)
+    places = [(UUID(int=1), index) for index in range(3 * COUNT)]
+    first, second = await asyncio.gather(
+        held.open(("g", "a"), 1, places[:COUNT]), held.open(("g", "b"), 2, places[:COUNT])
+    )
+    assert second == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert len(held) == 1
+    assert not await held.add(first, places)
+    assert len(first.partitions) == COUNT
+    assert await held.add(first, places[: COUNT + 1])
