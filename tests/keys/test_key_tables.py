@@ -1,6 +1,7 @@
 """Arrays of keys in, columns out: each row is the record that `get` gives, or null where it gives none."""
 
 import random
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from kafkalog._core.keys.key_columns import KeyColumns
 from kafkalog.errors import CorruptRecord, IllegalArgument
 from kafkalog.keys import lookup
 from kafkalog.records.table import Table
+from tests.arrow_abi import Node, Streamed
 from tests.builder import R, batch, message_v1, seal
 from tests.keys.test_key_lookups import hash_keys
 
@@ -110,6 +112,20 @@ def test_keys_that_are_none(tmp_path: Path) -> None:
             log.get_table([b"a"], ["ofset"])
         with pytest.raises(IllegalArgument):
             log.get_table([b"a"], isolation="later")
+
+
+@pytest.mark.parametrize("ends", [(0, 3, 2), (0, -1, 2), (1, 0, 2), (0, 9, 2)])
+def test_keys_that_contradict_themselves(tmp_path: Path, ends: tuple[int, ...]) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"a", b"1"), (b"b", b"2")])
+        sound = Node(b"z", 2, [None, struct.pack("<3i", 0, 1, 2), b"ab"])
+        assert log.get_table(Streamed([sound]))["offset"].to_pylist() == [0, 1]  # type: ignore[arg-type]
+        assert sorted(sound.released) == ["array", "schema"]
+        for bad in (Node(b"z", 2, [None, struct.pack("<3i", *ends), b"ab"]), Node(b"z", 2, [None, None, b"ab"])):
+            with pytest.raises(IllegalArgument, match="the keys cannot be read"):
+                log.get_table(bad)  # type: ignore[arg-type]
+            with pytest.raises(IllegalArgument, match="the keys cannot be read"):
+                log.get_many(Streamed([bad], [0, 5], b"no more"))  # type: ignore[arg-type]
 
 
 def test_layouts_that_a_consumer_asks_for_have_the_null_rows(tmp_path: Path) -> None:
