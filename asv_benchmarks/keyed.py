@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-import pyarrow
-
 import kafkalog
 from asv_benchmarks.measure import Peers, Row, per_item
 
@@ -39,6 +37,8 @@ def shuffled(count: int) -> list[int]:
 
 def rows(directory: Path) -> list[Row]:
     """Return the rows of building and looking up, each with its peers."""
+    import pyarrow
+
     numbers = shuffled(KEYS)
     path = directory / "keyed-0"
     with kafkalog.open(path, "a", segment_bytes=1 << 30) as log:
