@@ -31,7 +31,10 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
         "builder", "value_column", "plain", "avro_program", "avro", "items", "decimal_text", "json_rows",
         "protobuf_rows",
     ),
-    "keys": ("key_walk", "key_builder", "key_map", "key_finder", "key_index", "key_picker", "key_reader"),
+    "keys": (
+        "key_walk", "key_builder", "key_map", "key_finder", "key_index", "key_reader", "given_keys", "key_picker",
+        "key_records", "key_columns",
+    ),
 }  # fmt: skip
 USES_CRC = {
     "arrow.encoder", "batch.agree", "batch.encode", "batch.legacy", "batch.pick", "batch.ready_batch",
@@ -45,7 +48,8 @@ CORE = "kafkalog._core"
 SHARED = f"{CORE}.shared"  # what Cython would else put into each module: a sixth of a wheel
 HEADERS = dict.fromkeys(USES_CRC, ("bytes/kcrc.h", "bytes/kcpu.h")) | dict.fromkeys(
     (
-        "clean.offset_map", "keys.key_builder", "keys.key_finder", "keys.key_map", "keys.key_reader", "keys.key_walk",
+        "clean.offset_map", "keys.given_keys", "keys.key_builder", "keys.key_finder", "keys.key_map",
+        "keys.key_reader", "keys.key_walk",
     ),
     ("bytes/kcpu.h",),
 )

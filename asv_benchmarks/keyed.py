@@ -1,7 +1,8 @@
 """Look-ups by key in a log with a key index, warm: single ones and arrays, beside LMDB and SQLite on the same data.
 
 All three hold the same keys and values, in the page cache, and give each value as bytes. LMDB and SQLite do not check
-what they read; kafkalog verifies the checksum of each record's batch. KEYS is the number of keys (default 10,000,000).
+what they read; kafkalog verifies the checksum of each record's batch. `get_table` takes and gives Arrow columns. KEYS
+is the number of keys (default 10,000,000).
 """
 
 import os
@@ -36,6 +37,8 @@ def shuffled(count: int) -> list[int]:
 
 def rows(directory: Path) -> list[Row]:
     """Return the rows of building and looking up, each with its peers."""
+    import pyarrow
+
     numbers = shuffled(KEYS)
     path = directory / "keyed-0"
     with kafkalog.open(path, "a", segment_bytes=1 << 30) as log:
@@ -56,10 +59,18 @@ def rows(directory: Path) -> list[Row]:
         def together() -> int:
             return sum(record is not None and record.value is not None for record in log.get_many(array))
 
+        in_arrow = pyarrow.array(array, pyarrow.binary())
+
+        def as_columns() -> int:
+            table = pyarrow.table(log.get_table(in_arrow, ["offset", "timestamp", "key", "value"]))
+            return len(table) - table["offset"].null_count
+
         singles, arrays = 1e-3 / per_item(one_by_one, rounds=ROUNDS), 1e-6 / per_item(together, rounds=ROUNDS)
+        columns = 1e-6 / per_item(as_columns, rounds=ROUNDS)
     peers = [_lmdb(directory, numbers, asked, array), _sqlite(directory, numbers, asked, array)]
     found.append(Row("get, one key at a time", singles, 400, "k/s", peers=_named(peers, 0, 1e-3)))
-    found.append(Row("get_many, arrays of 1 M keys", arrays, 3, "M/s", peers=_named(peers, 1, 1e-6)))
+    found.append(Row("get_many, lists of 1 M keys", arrays, 3, "M/s", peers=_named(peers, 1, 1e-6)))
+    found.append(Row("get_table, Arrow arrays of 1 M keys", columns, 3, "M/s", peers=_named(peers, 1, 1e-6)))
     return found
 
 

@@ -6,20 +6,24 @@ from array import array
 from types import SimpleNamespace
 
 from kafkalog._core.batch.record import Record
-from kafkalog._core.batch.scan import scan
+from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog._core.bytes.crc import crc32c
+from kafkalog._core.keys.given_keys import GivenKeys, hash_keys
 from kafkalog._core.keys.key_builder import INDEX_PAGE_BYTES, KeyBuilder
+from kafkalog._core.keys.key_columns import KeyColumns
 from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_reader import UNDECIDED, KeyReader, ReadPart
-from kafkalog._core.keys.key_walk import SegmentDigest, hash_keys
+from kafkalog._core.keys.key_records import KeyRecords
+from kafkalog._core.keys.key_walk import SegmentDigest
 from kafkalog.errors import CorruptIndex
 from kafkalog.keys.format import MAGIC, read_header
 
 SEALS = True
 SECRET = bytes(16)
 KEYS = [b"", b"k", b"key"]
+ALL_KINDS = bytes(range(8))
 HASHES = [0, 1, 2**32 - 1, 2**63, 2**64 - 1]
 MANY = array("Q", HASHES * 30)
 HEADER_BYTES = 136
@@ -123,6 +127,27 @@ def gathered(content: bytes) -> None:
     for hashed, last in zip(array("Q", hashes), array("q", finder.last_offsets), strict=True):
         assert index.find_last(hashed, END) == last == held.find_last(hashed, END)
     read_twice(index, content)
+    picked(content, table, finder.last_offsets)
+
+
+def picked(content: bytes, table: BatchTable, offsets: bytes) -> None:
+    """The records of many keys as objects and as columns are the same, also of batches that are damaged."""
+    records, columns = KeyRecords(GivenKeys(KEYS), offsets, 0, 1), KeyColumns(GivenKeys(KEYS), offsets, 0)
+    for one in (records, columns):
+        if not one.take(content, table, 0, len(table)):
+            assert one.status and 0 <= one.error_batch < len(table) and one.error_text
+    assert records.missed == columns.missed and records.offset == columns.offset
+    records.finish()
+    made = columns.finish(ALL_KINDS, topic=b"t")
+    assert len(made) == len(KEYS) == len(records.records)
+    for key, record, *row in zip(KEYS, records.records, *(made.values(kind, 0, 3) for kind in ALL_KINDS), strict=True):
+        if record is None:
+            assert row == [None] * 8
+        else:
+            assert (record.key, record.value, record.offset, record.timestamp) == (key, row[1], row[4], row[5])
+            # what stands for bytes of a name that are no text is not the same in both
+            values = [[value for _, value in headers] for headers in (record.headers, row[7])]
+            assert record.timestamp_type == row[6] and values[0] == values[1] and row[0] == key
 
 
 def read_twice(index: KeyIndex, content: bytes) -> None:

@@ -64,6 +64,7 @@ def test_look_ups_by_key_give_what_the_log_gives(tmp_path: Path) -> None:
         wanted = [b"k0", b"k1", b"nobody"]
         assert [await log.get(key) for key in wanted] == [log.log.get(key) for key in wanted]
         assert await log.get_many(wanted) == log.log.get_many(wanted)
+        assert (await log.get_table(wanted, ["offset"]))["offset"].to_pylist() == [2996, 3000, None]
         assert [one.offset async for one in log.history(b"k1")] == [*range(1, 3000, 7), 3000]
         assert (await log.get(b"k1", isolation="read_committed")).value is None
         for wrong in (0, "k1", None):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.cursors.place import Reset
     from kafkalog.log.append import OneRecord
     from kafkalog.log.matching import DecodedRecord
+    from kafkalog.records.table import Table
     from kafkalog.storage.damage import Skipped
     from kafkalog.tools.verify.directories import Report
     from kafkalog.where import Expression
@@ -157,6 +158,7 @@ class AsyncLog:
     ...         await alog.flush()
     ...         print([record.value async for record in alog.records(1)], (await alog.record_at(0)).key)
     ...         print((await alog.get(b"u-3")).offset, await alog.get_many([b"u-4"]))
+    ...         print((await alog.get_table([b"u-3", b"u-4"]))["offset"].to_pylist())
     ...         print([record.offset async for record in alog.history(b"u-3")])
     ...         batches = [bytes(batch) async for batch in alog.batches()]
     ...         await alog.append_bytes(batches[0])
@@ -166,6 +168,7 @@ class AsyncLog:
     >>> asyncio.run(read_and_write())
     [b'second', b'third'] b'u-1'
     2 [None]
+    [2, None]
     [2]
     0 10 10
     0 [9]
@@ -225,6 +228,12 @@ class AsyncLog:
     async def get_many(self, keys: Iterable[Buffer], **options: Unpack[_LookUp]) -> list[Record | None]:
         """Return the last record of each key, as `Log.get_many` does."""
         return await self._run(self.log.get_many, keys, **options)
+
+    async def get_table(
+        self, keys: Iterable[Buffer], columns: Iterable[str] | None = None, **options: Unpack[_LookUp]
+    ) -> Table:
+        """Return the last record of each key as columns, as `Log.get_table` does."""
+        return await self._run(self.log.get_table, keys, columns, **options)
 
     async def history(self, key: Buffer, **options: Unpack[_LookUp]) -> AsyncIterator[Record]:
         """Yield all records with this key, as `Log.history` does; a thread reads up to 1,024 of them at a time."""

@@ -24,6 +24,7 @@ from kafkalog.sidecars.identity import (
 from kafkalog.storage.lazy_file import LazyFile
 
 if TYPE_CHECKING:
+    from kafkalog._core.keys.key_picker import KeyPicker
     from kafkalog._core.keys.key_walk import KeyWalk
     from kafkalog.storage.segment_reader import Chunk
 
@@ -40,8 +41,8 @@ class OpenedIndex(NamedTuple):
     pages: KeyIndex
 
 
-def take_keys(walk: KeyWalk, chunk: Chunk) -> None:
-    """Give the keys of a chunk's batches to `walk`; raise InvalidRecord or CorruptRecord for damage inside a batch."""
+def take_keys(walk: KeyWalk | KeyPicker, chunk: Chunk) -> None:
+    """Give a chunk's batches to what takes their keys or records; raise InvalidRecord or CorruptRecord for damage."""
     runs = plain_runs(chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position)
     for run in runs:
         if not walk.take(run.data, run.table, run.first, run.last, run.base_position):

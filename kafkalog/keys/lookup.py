@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from errno import ENOENT
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kafkalog._core.arrow.input import BadArrow
 from kafkalog._core.batch.pick import pick
 from kafkalog._core.batch.record import Record
+from kafkalog._core.keys.given_keys import GivenKeys, arrow_keys, hash_keys
+from kafkalog._core.keys.key_columns import KeyColumns
 from kafkalog._core.keys.key_index import KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
-from kafkalog._core.keys.key_picker import KeyPicker
 from kafkalog._core.keys.key_reader import UNDECIDED, Undecided
-from kafkalog._core.keys.key_walk import are_bytes, hash_key, hash_keys
+from kafkalog._core.keys.key_records import KeyRecords
+from kafkalog._core.keys.key_walk import are_bytes, hash_key
 from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange, StorageError
+from kafkalog.keys.build import take_keys
 from kafkalog.keys.part import Part
 from kafkalog.keys.parts import NOT_FOUND, Parts
-from kafkalog.reading.chunks import check_tail, record_tables, records
+from kafkalog.reading.chunks import batch_chunks, check_tail, records, visible_chunks
 from kafkalog.reading.source import end_of, refresh
 from kafkalog.storage.fast_lookup import LARGEST_WINDOW_BYTES, OFFSET_BYTES, record_at_offset
 from kafkalog.storage.readonly.view import LogView
@@ -24,6 +28,7 @@ from kafkalog.storage.readonly.view import LogView
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kafkalog._core.keys.key_picker import KeyPicker
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.reading.source import LogSource
     from kafkalog.storage.damage import Skipped
@@ -34,6 +39,9 @@ ATTEMPTS: Final = 8
 """Number of looks at a log that its owner is changing, before what is missing is passed over, or its error raised."""
 NEAR_OFFSETS: Final = 512
 """Offsets between two wanted records up to which those between them are read too."""
+NOWHERE: Final = b"\xff" * 8
+"""The offset of a key without one."""
+_Picker = TypeVar("_Picker", KeyRecords, KeyColumns)
 
 
 class _Changed(Exception):
@@ -76,18 +84,23 @@ def checked_key(key: object) -> bytes:
         raise TypeError(f"a key is {type(key).__name__}: give bytes") from None
 
 
-def checked_keys(keys: object) -> list[bytes]:
-    """Return keys as a list of bytes: of an iterable, or of an Arrow array of binary or strings."""
-    to_list = getattr(keys, "to_pylist", None)
-    if to_list is not None:  # an Arrow array or a column of one
-        return [key.encode() if isinstance(key, str) else checked_key(key) for key in to_list()]
+def checked_keys(keys: object) -> GivenKeys:
+    """Return keys of an iterable of bytes, or of Arrow data that is one column of binary or strings."""
     if type(keys) is list and are_bytes(keys):
-        return keys.copy()  # the caller may change its own
-    if isinstance(keys, (str, bytes, bytearray, memoryview)):
+        return GivenKeys(keys)
+    if hasattr(keys, "__arrow_c_array__") or hasattr(keys, "__arrow_c_stream__"):
+        try:
+            found = arrow_keys(keys)
+        except BadArrow as error:
+            raise IllegalArgument(f"the keys cannot be read: {error}", hint=error.hint) from None
+        if found is not None:
+            return found
+    to_list = getattr(keys, "to_pylist", None)
+    if to_list is not None:  # an Arrow array of another type, such as a dictionary of binary or strings
+        return GivenKeys([key.encode() if isinstance(key, str) else checked_key(key) for key in to_list()])
+    if isinstance(keys, (str, bytes, bytearray, memoryview)) or not isinstance(keys, Iterable):
         raise TypeError(f"the keys are {type(keys).__name__}: give a list of keys")
-    if not isinstance(keys, Iterable):
-        raise TypeError(f"the keys are {type(keys).__name__}: give a list of keys")
-    return [checked_key(key) for key in keys]
+    return GivenKeys([checked_key(key) for key in keys])
 
 
 class KeyLookup:
@@ -300,30 +313,44 @@ class KeyLookup:
     ) -> list[Record | None]:
         """Return the last record of each key, None for those without one; `end` and TypeError as for `get`."""
         keys = checked_keys(given)
+        picker = self._pick_all(keys, KeyRecords, isolation, skipped, end)
+        picker.finish()
+        return picker.records
+
+    def get_columns(
+        self, given: Iterable[Buffer], isolation: Isolation, skipped: list[Skipped] | None
+    ) -> KeyColumns:
+        """Return what makes columns of the last record of each key; TypeError as for `get`."""
+        return self._pick_all(checked_keys(given), KeyColumns, isolation, skipped, None)
+
+    def _pick_all(
+        self, keys: GivenKeys, kind: type[_Picker], isolation: Isolation, skipped: list[Skipped] | None, end: int | None
+    ) -> _Picker:
+        """Return a picker of this kind with the last record of each key."""
         refresh(self._source)
-        segments = self._source.segments
+        segments, is_found = self._source.segments, True
         try:
             with self.parts.lock:
-                picker, parts = self._find_many(keys, isolation, skipped, end)
+                found, start, parts = self._find_many(keys, isolation, skipped, end)
+                picker = kind(keys, found, start)
                 self._pick(picker, parts, isolation, skipped)
         except PASSING as error:
             if not is_passing(error):
                 raise
-            return [self.get(key, isolation, skipped, end) for key in keys]
-        found = picker.records
-        for number in picker.missed:  # another key of the same hash, an aborted record, or a change of the log
-            found[number] = self.get(keys[number], isolation, skipped, end)
-        if (picker.absent or picker.missed) and was_replaced(self._source, segments):
-            for number, record in enumerate(found):
-                if record is None:
-                    found[number] = self.get(keys[number], isolation, skipped, end)
-        return found
+            picker, is_found = kind(keys, NOWHERE * len(keys), 0), False
+        again = picker.missed  # another key of the same hash, an aborted record, or a change of the log
+        if not is_found or ((again or picker.absent) and was_replaced(self._source, segments)):
+            again = picker.without
+        for number in again:
+            picker.give(number, self.get(keys[number], isolation, skipped, end))
+        return picker
 
     def _find_many(
-        self, keys: list[bytes], isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None
-    ) -> tuple[KeyPicker, list[Part]]:
+        self, keys: GivenKeys, isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None
+    ) -> tuple[bytearray, int, list[Part]]:
+        """Return the offset of each key, the start of the log, and the parts."""
         end, parts, start = self._looked(isolation, skipped, below_end)
-        found = bytearray(b"\xff" * (8 * len(keys)))
+        found = bytearray(NOWHERE * len(keys))
         secret, hashes = b"", b""
         for part in reversed(parts):
             if part.base_offset >= end:
@@ -333,7 +360,7 @@ class KeyLookup:
             self.parts.find_last_many(part, hashes, found, end, start, skipped)
             if part.base_offset <= start:
                 break
-        return KeyPicker(keys, found, start), parts
+        return found, start, parts
 
     def _pick(
         self, picker: KeyPicker, parts: list[Part], isolation: Isolation, skipped: list[Skipped] | None
@@ -347,10 +374,10 @@ class KeyLookup:
                 picker.take_one(self._read(parts[at], offset, isolation, skipped))
                 continue
             stop = picker.run_end(NEAR_OFFSETS)
-            for table in record_tables(self._source, offset, stop, committed=committed, skipped=skipped):
-                picker.take(table)
+            chunks = batch_chunks(self._source, offset, stop, skipped=skipped)
+            for chunk in visible_chunks(self._source, chunks, committed, stop, skipped):
+                take_keys(picker, chunk)
             picker.pass_over(stop)
-        picker.finish()
 
 
 def _runs(offsets: list[int]) -> Iterator[tuple[int, int]]:

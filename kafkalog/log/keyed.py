@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.log.log import Log
     from kafkalog.log.writable import WritableLog
+    from kafkalog.records.table import Table
     from kafkalog.storage.damage import Skipped
 
 BUILD_TASK: Final = "build-key-index"
@@ -93,8 +94,8 @@ def get_many(
 ) -> list[Record | None]:
     """Return the last record of each of many keys, None for those without one; errors and keywords as for `get`.
 
-    `keys` is a list or any iterable of bytes, or an Arrow array of binary or strings. Records that lie near each other
-    are read together, so one call for many keys takes less time than a call of `get` for each.
+    `keys` is a list or any iterable of bytes, or Arrow data that is one column of binary or strings. Records that lie
+    near each other are read together, so one call for many keys takes less time than a call of `get` for each.
 
     >>> [record and record.value for record in log.get_many([b"u-1", b"nobody"])]
     [b'first', None]
@@ -102,6 +103,36 @@ def get_many(
     if unknown:
         raise unknown_keyword("get_many", unknown, ("keys", *_OPTIONS))
     return lookup_of(log).get_many(keys, isolation_of(isolation), skipped_of(on_damage, skipped))
+
+
+def get_table(
+    log: Log,
+    keys: Iterable[Buffer],
+    columns: Iterable[str] | None = None,
+    *,
+    isolation: str | None = None,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **unknown: Never,
+) -> Table:
+    """Return the last record of each of many keys as columns, in the order of the keys.
+
+    A key without a record has a row that is null in every column; a tombstone is null in `value` alone. Keys and errors
+    are those of `get_many`, `columns` are those of `table`. No object is made for a key or a record, so this is the
+    fastest way to look up many keys. The table lies in memory, and so do copies of its records until it is made.
+
+    >>> log.get_table([b"u-2", b"nobody"], ["key", "offset"])["offset"].to_pylist()
+    [1, None]
+    """
+    if unknown:
+        raise unknown_keyword("get_table", unknown, ("keys", "columns", *_OPTIONS))
+    from kafkalog.records.column_reader import kinds_of
+    from kafkalog.records.table import Table
+
+    kinds = kinds_of(columns)
+    picker = lookup_of(log).get_columns(keys, isolation_of(isolation), skipped_of(on_damage, skipped))
+    where = log.topic_partition
+    return Table(picker.finish(kinds, topic=where.topic.encode("utf-8", "replace"), partition=where.partition))
 
 
 def history(

@@ -162,6 +162,7 @@ class Log:
 
     get = keyed.get
     get_many = keyed.get_many
+    get_table = keyed.get_table
     history = keyed.history
     latest = keyed.latest
     __contains__ = keyed.contains

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog._core.arrow.column_builder import ColumnBuilder
     from kafkalog._core.clean.map_filler import MapFiller
+    from kafkalog._core.keys.key_picker import KeyPicker
     from kafkalog._core.keys.key_walk import KeyWalk
 
 RUN_BYTES: Final = 512 << 10
@@ -75,7 +76,7 @@ class PlainRun:
         """True if the row after the run could not be made plain, or if a reader met damage inside the run."""
         return self._failure is not None
 
-    def record_damage(self, reader: RecordTable | ColumnBuilder | MapFiller | KeyWalk) -> None:
+    def record_damage(self, reader: RecordTable | ColumnBuilder | MapFiller | KeyWalk | KeyPicker) -> None:
         """Record the damage at which a reader of this run stopped, if any."""
         if reader.status == STATUS_OK:
             return

@@ -30,6 +30,8 @@ class Table:
     is one column, `table[a:b]` some rows, `table.select([...])` some columns, all without a copy. `table[i]` is a row
     as a dict.
 
+    A row that `Log.get_table` found no record for is null in every column; arrays of numbers have -1 there.
+
     Any consumer of the Arrow C stream interface can read it: `pyarrow.table(t)`, `polars.DataFrame(t)`, `FROM t` in
     DuckDB. Types are those of Spark's Kafka source, every column nullable: key and value binary, topic string,
     partition int32, offset int64, timestamp timestamp[ms, UTC], timestampType int32 (0 CreateTime, 1 LogAppendTime, -1
@@ -116,8 +118,8 @@ class Table:
     def to_pandas(self) -> pandas.DataFrame:
         """Return a pandas DataFrame, made without pyarrow: numbers are copied, keys and values become bytes objects.
 
-        timestamp is datetime64[ms, UTC]; key, value, topic and headers are objects, headers as in `Record.headers`.
-        Raises ImportError if pandas is not installed.
+        timestamp is datetime64[ms, UTC]; key, value, topic and headers are objects, headers as in `Record.headers`. In
+        a table with null rows, numbers are Int64. Raises ImportError if pandas is not installed.
         """
         try:
             import pandas
@@ -126,7 +128,10 @@ class Table:
                 f"to_pandas() needs pandas ({error}); Polars, DuckDB and pyarrow read the table directly",
                 hint="pip install 'kafkalog[pandas]'",
             ) from None
-        columns = {name: _pandas_column(self[name].to_numpy(), name, pandas) for name in self.columns}
+        if self._columns.absent:
+            columns = {name: _nullable_column(self[name].to_pylist(), name, pandas) for name in self.columns}
+        else:
+            columns = {name: _pandas_column(self[name].to_numpy(), name, pandas) for name in self.columns}
         return pandas.DataFrame(columns, columns=list(self.columns), copy=False)
 
     # Arrow
@@ -237,6 +242,13 @@ def _pandas_column(values: NDArray[Any], name: str, pandas: Any) -> Any:
     if name == "timestamp":
         return pandas.Series(values.view("datetime64[ms]").copy()).dt.tz_localize("UTC")
     return pandas.Series(values if values.dtype == object else values.copy())
+
+
+def _nullable_column(values: list[Any], name: str, pandas: Any) -> Any:
+    if COLUMNS.index(name) not in _FIXED:
+        return pandas.Series(values, dtype=object)
+    whole = pandas.Series(values, dtype="Int64")
+    return pandas.to_datetime(whole, unit="ms", utc=True).dt.as_unit("ms") if name == "timestamp" else whole
 
 
 def _row(index: int, count: int) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from kafkalog._core.keys.given_keys import hash_keys
 from kafkalog._core.keys.key_finder import KeyFinder
-from kafkalog._core.keys.key_walk import hash_keys
 from kafkalog.errors import NotAPartition
 from kafkalog.records.plain_runs import plain_runs
 from kafkalog.redact.report import Copy

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kafkalog._core.keys.given_keys import hash_keys
 from kafkalog._core.keys.key_finder import KeyFinder
-from kafkalog._core.keys.key_walk import hash_key, hash_keys
+from kafkalog._core.keys.key_walk import hash_key
 from kafkalog.errors import CorruptIndex
 from kafkalog.keys.build import open_index
 from kafkalog.records.plain_runs import PlainRun, plain_runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
@@ -12,6 +13,11 @@ from kafkalog.values.json_types import JSON, MOST_LEVELS, JsonType
 
 MOST_SCHEMAS: Final = 1 << 17
 """Schemas that one stands for, as each reference is followed: a few words can stand for any number of them."""
+MOST_DEPTH: Final = 100
+"""Schemas that stand in each other, or are reached from each other by references."""
+MOST_BRACKETS: Final = 4 * MOST_DEPTH
+"""Brackets open at a place of a schema's text: a level of a schema has two or three."""
+_NO_BRACKETS: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[^"\[\]{}]+', re.DOTALL)
 SIMPLE: Final = {"boolean": "bool", "integer": "int64", "number": "double", "string": "string"}
 TEXT_FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 
@@ -23,37 +29,59 @@ def schema_type(schema: Any, others: Mapping[str, Any] | None = None) -> JsonTyp
     of text (date-time, date), `$ref`, `allOf` of one schema or of objects, and `anyOf` and `oneOf` of null and one
     schema become columns. What several types may be, what refers to itself and what has no type stays JSON text.
     `properties` beside `allOf` are joined with those of its objects. IllegalArgument for what is no schema, a `$ref`
-    that leads nowhere, or a schema that stands for too many others.
+    that leads nowhere, or a schema that stands for too many others or is nested more than MOST_DEPTH deep.
 
     >>> schema_type({"type": "object", "properties": {"n": {"type": ["integer", "null"]}}})
     JsonType(kind='struct', children=(('n', JsonType(kind='int64', children=())),))
     """
-    try:
-        return _Reader({"": schema, **(others or {})}).type(schema, "", ())
-    except RecursionError:
-        raise IllegalArgument(
-            "the JSON Schema is nested too deeply", hint="leave it out, and give fields= with their types"
-        ) from None
+    return _Reader({"": schema, **(others or {})}).type(schema, "", ())
 
 
 def parse_schema(text: str | bytes, place: str = "") -> Any:
-    """Return the document of a schema; IllegalArgument for text that is no JSON object."""
+    """Return the document of a schema; IllegalArgument for text that is no JSON object, or nested too deeply."""
     try:
+        if isinstance(text, bytes):
+            text = text.decode(json.detect_encoding(text), "surrogatepass")
+        if not _is_flat(text):
+            raise ValueError(f"it is nested more than {MOST_BRACKETS} brackets deep")
         found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise IllegalArgument(f"it is not a JSON Schema: {error}", path=place or None) from None
     if not isinstance(found, dict | bool):
         raise IllegalArgument("a JSON Schema is an object", path=place or None)
     return found
 
 
+def _is_flat(text: str) -> bool:
+    """Return False if more than MOST_BRACKETS brackets of the JSON are open at a place."""
+    depth = 0
+    for bracket in _NO_BRACKETS.sub("", text):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MOST_BRACKETS:
+            return False
+    return True
+
+
 class _Reader:
     def __init__(self, documents: dict[str, Any]) -> None:
         self._documents = documents
         self._left = MOST_SCHEMAS
+        self._depth = 0
 
     def type(self, schema: Any, document: str, open_refs: tuple[str, ...], level: int = 1) -> JsonType:
         """Return the type of a schema of a document, within the references that lead to it."""
+        if self._depth >= MOST_DEPTH:
+            raise IllegalArgument(
+                f"the JSON Schema is nested more than {MOST_DEPTH} schemas deep, as each $ref is followed",
+                hint="leave it out, and give fields= with their types",
+            )
+        self._depth += 1
+        try:
+            return self._type(schema, document, open_refs, level)
+        finally:
+            self._depth -= 1
+
+    def _type(self, schema: Any, document: str, open_refs: tuple[str, ...], level: int) -> JsonType:
         self._left -= 1
         if self._left < 0:
             raise IllegalArgument(

@@ -13,12 +13,13 @@ import kafkalog
 from kafkalog._core.batch.decode import decode
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.bytes.crc import crc32c
+from kafkalog._core.keys.given_keys import hash_keys
 from kafkalog._core.keys.key_builder import KeyBuilder
 from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_reader import UNDECIDED, KeyReader, ReadPart
-from kafkalog._core.keys.key_walk import hash_key, hash_keys
+from kafkalog._core.keys.key_walk import hash_key
 from kafkalog.keys import build, lookup, parts
 from tests import transactional
 from tests.builder import R, batch

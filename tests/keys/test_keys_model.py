@@ -30,6 +30,10 @@ def check(log: kafkalog.Log, isolation: str | None = None) -> None:
     expected = [model[key][-1] if key in model else None for key in keys]
     assert [log.get(key, isolation=isolation) for key in keys] == expected
     assert log.get_many(keys * 2, isolation=isolation) == expected * 2
+    table = log.get_table(keys * 2, ["offset", "value"], isolation=isolation)
+    assert [(row["offset"], row["value"]) for row in table] == [
+        (None, None) if record is None else (record.offset, record.value) for record in expected * 2
+    ]
     assert [list(log.history(key, isolation=isolation)) for key in keys] == [model.get(key, []) for key in keys]
     live = {key: records[-1] for key, records in model.items() if records[-1].value is not None}
     for in_memory in (False, True):

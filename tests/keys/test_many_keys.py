@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog._core.batch.decode import decode
 from kafkalog._core.batch.scan import scan
+from kafkalog._core.keys.given_keys import GivenKeys, hash_keys
 from kafkalog._core.keys.key_builder import KeyBuilder
 from kafkalog._core.keys.key_index import KeyIndex
-from kafkalog._core.keys.key_picker import KeyPicker
-from kafkalog._core.keys.key_walk import hash_key, hash_keys
+from kafkalog._core.keys.key_records import KeyRecords
+from kafkalog._core.keys.key_walk import hash_key
 from tests.builder import R, batch
 from tests.keys.test_key_lookups import SECRET, built
 from tests.keys.test_sections import same
@@ -58,8 +59,8 @@ def test_copies_beyond_the_memory_for_them_become_records_at_once() -> None:
     wrong = asked.index(keys[9])
     asked[wrong] = b"another"
     for most_bytes in (1, 1 << 30):
-        picker = KeyPicker(asked, offsets, 100, most_bytes)
-        picker.take(decode(data, scan(data)))
+        picker = KeyRecords(GivenKeys(asked), offsets, 100, most_bytes)
+        assert picker.take(data, scan(data), 0, 1)
         picker.finish()
         assert picker.missed == [wrong] and picker.absent == 0 and picker.offset == -1
         expected = [None if at == wrong else records[n] for at, n in enumerate(numbers)]
@@ -71,15 +72,13 @@ def test_copies_beyond_the_memory_for_them_become_records_at_once() -> None:
 @given(st.lists(st.integers(-5, 2**62), max_size=300), st.integers(0, 2**62))
 def test_offsets_are_wanted_in_their_order(offsets: list[int], start: int) -> None:
     keys = [b"k"] * len(offsets)
-    picker = KeyPicker(keys, b"".join(one.to_bytes(8, "little", signed=True) for one in offsets), start)
+    picker = KeyRecords(GivenKeys(keys), b"".join(one.to_bytes(8, "little", signed=True) for one in offsets), start)
     found = []
     while picker.offset >= 0:
         found.append(picker.offset)
         picker.take_one(None)
     assert found == sorted({one for one in offsets if one >= start})
-    assert picker.missed == sorted(
-        (at for at, one in enumerate(offsets) if one >= start), key=lambda at: (offsets[at], at)
-    )  # fmt: skip
+    assert picker.missed == [at for at, one in enumerate(offsets) if one >= start]
     assert picker.absent == sum(one < start for one in offsets)
 
 

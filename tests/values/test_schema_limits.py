@@ -10,7 +10,7 @@ import pytest
 from kafkalog import values
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.json_sample import MOST_COLUMNS, sample_type
-from kafkalog.values.json_schema import schema_type
+from kafkalog.values.json_schema import MOST_BRACKETS, MOST_DEPTH, parse_schema, schema_type
 
 
 def doubling(levels: int, word: str) -> dict[str, Any]:
@@ -33,10 +33,42 @@ def test_json_schemas_that_grow_beyond_measure(word: str) -> None:
     assert time.monotonic() - begin < 60
 
 
-def test_json_schemas_that_are_nested_without_end() -> None:
-    chain = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(5000)} | {"d5000": {"type": "integer"}}
-    with pytest.raises(IllegalArgument, match="nested too deeply"):
-        schema_type({"$ref": "#/$defs/d0", "$defs": chain})
+@pytest.mark.parametrize("kind", ["references", "conditions"])
+def test_json_schemas_that_are_nested_without_end(kind: str) -> None:
+    """Up to the limit they are read, also far down in a program's calls; beyond it is an error."""
+
+    def nested(count: int) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "integer"}
+        if kind == "conditions":
+            for _ in range(count - 1):
+                schema = {"anyOf": [schema]}
+            return schema
+        chain = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(count - 2)} | {f"d{count - 2}": schema}
+        return {"$ref": "#/$defs/d0", "$defs": chain}
+
+    def far_down(calls: int) -> str:
+        return far_down(calls - 1) if calls else schema_type(nested(MOST_DEPTH)).kind
+
+    assert far_down(300) == "int64"
+    for count in (MOST_DEPTH + 1, 5000):
+        with pytest.raises(IllegalArgument, match=f"nested more than {MOST_DEPTH} schemas deep") as error:
+            schema_type(nested(count))
+        assert "fields=" in (error.value.hint or "")
+
+
+@pytest.mark.parametrize("opened", ["[", '{"items":', '{"enum": [', '{"a[{\\\\":[['])
+def test_text_of_a_schema_that_is_nested_without_end(opened: str) -> None:
+    for text in (opened * 100_000, (opened * 100_000).encode(), opened.encode("utf-16") * 10_000):
+        with pytest.raises(IllegalArgument, match=f"more than {MOST_BRACKETS} brackets deep") as error:
+            parse_schema(text, "schema.json")
+        assert error.value.path == "schema.json"
+    for text in ('"' + '\\"' * 200_000, '[[[{"a[{' + "\\", "]]" * 10):
+        with pytest.raises(IllegalArgument, match="is not a JSON Schema"):
+            parse_schema(text)
+    deep: Any = {"type": "object"}
+    for _ in range(MOST_BRACKETS // 2 - 1):
+        deep = {"not": [deep]}
+    assert parse_schema(json.dumps({"x": "]]}}[\"[{" * 500, **deep}))["not"]
 
 
 @pytest.mark.parametrize("word", [{"a": 1}, [{"a": 1}], [["string"]], 5, ["string", None]])

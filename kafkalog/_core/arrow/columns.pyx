@@ -8,8 +8,8 @@ from libc.string cimport memcpy, memset
 
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, hold_memory, new_memory
 from kafkalog._core.arrow.pieces cimport (
-    FIRST_FIXED, HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_OFFSETS, KEY, KEY_OFFSETS, SLOTS, TOPIC, TOPIC_OFFSETS,
-    VALUE, VALUE_OFFSETS, Piece, drop_piece, fixed_slot, hold_piece, new_piece, width_of,
+    FIRST_FIXED, HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_OFFSETS, KEY, KEY_OFFSETS, ROWS_VALID, SLOTS, TOPIC,
+    TOPIC_OFFSETS, VALUE, VALUE_OFFSETS, Piece, drop_piece, fixed_slot, hold_piece, new_piece, width_of,
 )
 from kafkalog._core.bytes.buffers cimport Column, column
 
@@ -71,6 +71,15 @@ cdef class Columns:
     def piece_ends(self) -> tuple:
         """The row after the last one of each piece."""
         return tuple([self.starts[i + 1] for i in range(self.count)])
+
+    @property
+    def absent(self) -> int:
+        """Rows that are null as a whole; the values of `fixed` are -1 there, those of `values` None."""
+        cdef Py_ssize_t i
+        cdef int64_t absent = 0
+        for i in range(self.count):
+            absent += self.pieces[i].absent
+        return absent
 
     @property
     def nbytes(self) -> int:
@@ -142,7 +151,9 @@ cdef class Columns:
             while row >= self.starts[at + 1]:
                 at += 1
                 piece = self.pieces[at]
-            if kind == TOPIC:
+            if not is_there(piece, row - self.starts[at]):
+                pass
+            elif kind == TOPIC:
                 if topic is None:
                     topic = text_at(piece, TOPIC_OFFSETS, row - self.starts[at])
                 out[n] = topic
@@ -154,6 +165,12 @@ cdef class Columns:
     def __repr__(self):
         names = ", ".join([KIND_NAMES[kind] for kind in self.kinds])
         return f"<Columns {names} of {len(self)} records>"
+
+
+cdef inline bint is_there(Piece* piece, int64_t row) noexcept:
+    """False for a row that is null as a whole."""
+    cdef Memory* valid = piece.slots[ROWS_VALID]
+    return valid == NULL or (valid.data[row >> 3] >> (row & 7)) & 1
 
 
 cdef object bytes_at(Piece* piece, int slot, int64_t row):

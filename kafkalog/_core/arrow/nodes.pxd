@@ -12,7 +12,7 @@ from kafkalog._core.arrow.abi cimport ARROW_FLAG_NULLABLE, ArrowArray, ArrowSche
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, hold_memory, new_memory
 from kafkalog._core.arrow.pieces cimport (
     HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_OFFSETS, HEADERS, KEY, KEY_OFFSETS, KINDS, OFFSET, PARTITION,
-    TIMESTAMP, TIMESTAMP_TYPE, TOPIC, TOPIC_OFFSETS, VALUE, VALUE_OFFSETS, Piece, fixed_slot, width_of,
+    ROWS_VALID, TIMESTAMP, TIMESTAMP_TYPE, TOPIC, TOPIC_OFFSETS, VALUE, VALUE_OFFSETS, Piece, fixed_slot, width_of,
 )
 
 cdef enum:
@@ -186,6 +186,13 @@ cdef inline void show(ArrayNode* node, int i, Memory* memory) noexcept nogil:
     node.buffers[i] = memory.data if memory != NULL else NULL
 
 
+cdef inline void show_valid(ArrowArray* out, ArrayNode* node, Memory* valid, int64_t nulls, bint all_rows) noexcept nogil:
+    """Buffer 0 is the validity map of a column with so many nulls, of which a part of the rows may have fewer."""
+    if nulls:
+        show(node, 0, valid)
+        out.null_count = nulls if all_rows else -1
+
+
 cdef inline Memory* large_ends(Memory* ends, int64_t first, int64_t count) noexcept nogil:
     """The ends of `count` values as 64-bit numbers; NULL without memory."""
     cdef Memory* out = new_memory(8 * (count + 1))
@@ -238,9 +245,7 @@ cdef inline bint bytes_array(
             return False
     node = array_node(out, count, lead, 4 if layout == VIEWS else 3, 0)
     if node != NULL:
-        if nulls:
-            show(node, 0, valid)
-            out.null_count = nulls if count == piece.rows else -1
+        show_valid(out, node, valid, nulls, count == piece.rows)
         show(node, 1, ends if layout == PLAIN else made)
         show(node, 2, data)
         if layout == VIEWS:
@@ -259,17 +264,20 @@ cdef inline bint fixed_array(
     cdef Memory* scaled = NULL
     cdef ArrayNode* node
     cdef int64_t i
-    cdef int64_t start = piece.first + first
+    # the validity map begins with the piece
+    cdef int64_t lead = first if piece.absent else 0
+    cdef int64_t start = piece.first + first - lead
     if scale != 1:
-        scaled = new_memory(8 * count)
+        scaled = new_memory(8 * (lead + count))
         if scaled == NULL:
             return False
-        for i in range(count):
+        for i in range(lead + count):
             (<int64_t*>scaled.data)[i] = (<int64_t*>memory.data)[start + i] * scale
         memory = scaled
         start = 0
-    node = array_node(out, count, 0, 2, 0)
+    node = array_node(out, count, lead, 2, 0)
     if node != NULL:
+        show_valid(out, node, piece.slots[ROWS_VALID], piece.absent, count == piece.rows)
         show(node, 1, memory)
         node.buffers[1] = memory.data + start * width_of(slot)
     drop_memory(scaled)
@@ -298,6 +306,7 @@ cdef inline bint header_array(ArrowArray* out, Piece* piece, int64_t first, int6
     cdef ArrowArray* item
     if node == NULL:
         return False
+    show_valid(out, node, piece.slots[ROWS_VALID], piece.absent, count == piece.rows)
     show(node, 1, piece.slots[HEADER_LISTS])
     item = out.children[0]
     if array_node(item, piece.headers, 0, 1, 2) == NULL:
@@ -321,8 +330,10 @@ cdef inline bint column_array(
         return bytes_array(
             out, piece, VALUE_OFFSETS, piece.slots[VALUE_OFFSETS + 2], piece.value_nulls, first, count, layout
         )
-    if kind == TOPIC:
-        return bytes_array(out, piece, TOPIC_OFFSETS, NULL, 0, 0, count, layout)  # every row has the same
+    if kind == TOPIC:  # every row that is there has the same
+        return bytes_array(
+            out, piece, TOPIC_OFFSETS, piece.slots[ROWS_VALID], piece.absent, first if piece.absent else 0, count, layout
+        )
     if kind == HEADERS:
         return header_array(out, piece, first, count)
     return fixed_array(out, piece, kind, first, count, shape.per_ms if kind == TIMESTAMP else 1)

@@ -33,11 +33,12 @@ cdef enum:
     HEADER_VALUE_OFFSETS = 11
     HEADER_VALUE_DATA = 12
     HEADER_VALUE_VALID = 13
-    PARTITIONS = 14             # from here on one value a row: int32, int64, int64, int32
-    OFFSETS = 15
-    TIMESTAMPS = 16
-    TIMESTAMP_TYPES = 17
-    SLOTS = 18
+    ROWS_VALID = 14             # bits; NULL where no row is null as a whole
+    PARTITIONS = 15             # from here on one value a row: int32, int64, int64, int32
+    OFFSETS = 16
+    TIMESTAMPS = 17
+    TIMESTAMP_TYPES = 18
+    SLOTS = 19
     FIRST_FIXED = PARTITIONS
 
 
@@ -45,6 +46,7 @@ cdef struct Piece:
     int64_t refs
     int64_t rows
     int64_t first               # where its rows begin in the memories of one value a row
+    int64_t absent              # rows that are null as a whole: their keys and values are null too, their numbers -1
     int64_t key_nulls
     int64_t value_nulls
     int64_t headers

@@ -25,6 +25,11 @@ cdef struct MarkedRange:            # batches that follow each other, for which 
     bint is_last                    # in the segment
 
 
+cdef struct Asked:
+    uint64_t hashed
+    int64_t number                  # of the key
+
+
 cdef class KeyIndex:
     cdef object read
     cdef Block* blocks
@@ -53,8 +58,10 @@ cdef class KeyIndex:
     cdef int64_t last_in(self, const Block* block, uint64_t hashed, int64_t below) noexcept nogil
     cdef int64_t last_below(self, uint64_t hashed, int64_t below) noexcept nogil
     cdef list all_within(self, uint64_t hashed, int64_t start, int64_t stop)
-    cdef bint find_group(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
-    cdef void prefetch(self, const Block* block, const uint64_t* hashes, const int64_t* found, int64_t n) noexcept nogil
+    cdef bint find_all_of(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
+    cdef bint find_in_order(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
+    cdef bint find_asked(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil
+    cdef void prefetch(self, const Block* block, const Asked* asked, const int64_t* found, int64_t n) noexcept nogil
     cdef int64_t mark_of(self, int64_t offset, MarkedRange* found) noexcept nogil
     cdef bint marks_below(self, const Block* block, uint64_t limit, uint64_t* number) noexcept nogil
     cdef bint mark(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil

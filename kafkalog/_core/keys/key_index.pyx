@@ -7,6 +7,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from kafkalog._core.batch.sections cimport SectionTable
@@ -21,6 +22,9 @@ cdef enum:
     LINE_BYTES = 64
     SMALL_BUCKET = 40               # bytes of the entries of a bucket, on average
     GROUP = 32                      # keys whose pages are on their way into the cache together
+    PART_SHIFT = 64 - 11
+    PARTS = 1 << 11
+    ORDERED_FROM = 4096             # hashes that are put in order first
 
 IS_DAMAGED = DAMAGED_INDEX
 MOST_BLOCK_BITS = MOST_BITS
@@ -292,42 +296,83 @@ cdef class KeyIndex:
             raise ValueError(f"{out.size} bytes for the offsets of {given.size} bytes of hashes")
         self.searches += 1
         with nogil:
-            sound = self.find_group(<const uint64_t*>given.data, <int64_t*>out.data, count, below)
+            sound = self.find_all_of(<const uint64_t*>given.data, <int64_t*>out.data, count, below)
         self.searches -= 1
         return sound
 
-    cdef bint find_group(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil:
-        """As find_last_many: with the directory's lines, then the entries', on their way for GROUP keys at a time."""
+    cdef bint find_all_of(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil:
+        """As find_last_many: many hashes in the order of their buckets, so that the search goes over the pages once."""
+        cdef int64_t starts[PARTS]
+        cdef int64_t i, before, own
+        cdef Asked* asked = NULL
+        cdef bint sound
+        if count >= ORDERED_FROM:
+            asked = <Asked*>malloc(<size_t>count * sizeof(Asked))
+        if asked == NULL:
+            return self.find_in_order(hashes, found, count, below)
+        memset(starts, 0, sizeof(starts))
+        for i in range(count):
+            starts[hashes[i] >> PART_SHIFT] += 1
+        before = 0
+        for i in range(PARTS):
+            own = starts[i]
+            starts[i] = before
+            before += own
+        for i in range(count):
+            own = starts[hashes[i] >> PART_SHIFT]
+            starts[hashes[i] >> PART_SHIFT] = own + 1
+            asked[own].hashed, asked[own].number = hashes[i], i
+        sound = self.find_asked(asked, found, count, below)
+        free(asked)
+        return sound
+
+    cdef bint find_in_order(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil:
+        """As find_last_many: few hashes, as they come."""
+        cdef Asked asked[GROUP]
+        cdef int64_t done = 0
+        cdef int64_t i, n
+        while done < count:
+            n = min(count - done, <int64_t>GROUP)
+            for i in range(n):
+                asked[i].hashed, asked[i].number = hashes[done + i], done + i
+            if not self.find_asked(asked, found, n, below):
+                return False
+            done += n
+        return True
+
+    cdef bint find_asked(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil:
+        """The directory's lines, then the entries', are on their way for GROUP hashes at a time."""
         cdef int64_t done = 0
         cdef int64_t i, n, offset
         while done < count:
             n = min(count - done, <int64_t>GROUP)
             if self.block_count == 1:
-                self.prefetch(&self.blocks[0], hashes + done, found + done, n)
+                self.prefetch(&self.blocks[0], asked + done, found, n)
             for i in range(done, done + n):
-                if found[i] == NO_OFFSET:
-                    offset = self.last_below(hashes[i], below)
+                if found[asked[i].number] == NO_OFFSET:
+                    offset = self.last_below(asked[i].hashed, below)
                     if offset == DAMAGED_INDEX:
                         return False
-                    found[i] = offset
+                    found[asked[i].number] = offset
             done += n
         return True
 
-    cdef void prefetch(self, const Block* block, const uint64_t* hashes, const int64_t* found, int64_t n) noexcept nogil:
+    cdef void prefetch(self, const Block* block, const Asked* asked, const int64_t* found, int64_t n) noexcept nogil:
         """Asks for the lines that the search will read; only of pages that are there."""
         cdef int64_t i
         cdef uint64_t place
         cdef uint32_t first
         cdef const uint8_t* page
         for i in range(n):
-            place = block.start + 4 * bucket_of(hashes[i], block.bits)
+            place = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
             page = self.data[place // PAGE_BYTES]
-            if page != NULL and found[i] == NO_OFFSET:
+            kl_prefetch_index(&found[asked[i].number])
+            if page != NULL:
                 kl_prefetch_index(page + place % PAGE_BYTES)
         for i in range(n):
-            place = block.start + 4 * bucket_of(hashes[i], block.bits)
+            place = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
             page = self.data[place // PAGE_BYTES]
-            if page == NULL or found[i] != NO_OFFSET:
+            if page == NULL or found[asked[i].number] != NO_OFFSET:
                 continue
             memcpy(&first, page + place % PAGE_BYTES, 4)
             if first >= block.entries:

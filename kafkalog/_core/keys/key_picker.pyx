@@ -1,58 +1,40 @@
-"""The records of many keys taken from tables of records, in the order of their offsets.
+"""The records of many keys taken from batches, in the order of their offsets.
 
-Records are copied as their tables pass by, and become objects in the order of the keys: a loop over the list then
-goes over memory in its order.
+A batch is walked over once for all keys whose records it has, and only those records are read whole. They are copied
+as their batches pass by, and become objects or columns in the order of the keys: what goes over those later then goes
+over memory in its order.
 """
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from kafkalog._core.batch.check cimport BatchRow
-from kafkalog._core.batch.copied cimport copied_rows
-from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
-from kafkalog._core.batch.layout cimport TIMESTAMP_TYPE_BIT
-from kafkalog._core.batch.record cimport Record, lone_record, record_of
+from kafkalog._core.arrow.cells cimport Slice
+from kafkalog._core.arrow.filling cimport take_head
+from kafkalog._core.batch.check cimport BatchRow, place_of
+from kafkalog._core.batch.decode cimport RecordTable
+from kafkalog._core.batch.fields cimport Fields, take_record
+from kafkalog._core.batch.layout cimport OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT
+from kafkalog._core.batch.pick cimport timestamp_of
+from kafkalog._core.batch.record_walk cimport check_plain, check_rows, kl_prefetch_record
+from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.keys.key_walk import are_bytes
+from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.wrap cimport added
+from kafkalog._core.keys.given_keys cimport GivenKeys
 
-cdef extern from *:
-    """
-    #define kl_prefetch_wanted(p) __builtin_prefetch(p)
-    """
-    void kl_prefetch_wanted(const void* p) noexcept nogil
-
-cdef extern from "Python.h":
-    int PyGC_Disable()
-    int PyGC_Enable()
+from kafkalog._core.batch.decode import STATUS_TEXT, decode
 
 cdef enum:
-    AHEAD = 16                      # keys whose copies are asked for so early
-    LINE_BYTES = 64
     DIGIT_BITS = 11
     DIGITS = 1 << DIGIT_BITS
-    SMALL_RECORD = 1024             # bytes, at most, of key and value that are copied
     FIRST_ROOM = 64 << 10
-    MOST_COPIES = 128 << 20         # bytes of copies, which are then made records
-
-cdef struct Wanted:
-    int64_t offset
-    int64_t number                  # of the key
-
-cdef struct Copied:                 # the bytes of key and value follow, up to a multiple of eight
-    int64_t offset
-    int64_t timestamp
-    int32_t key_size
-    int32_t value_size              # -1 is null
-    int32_t epoch
-    int32_t appended
 
 
 cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64_t most) noexcept nogil:
     """Sort by offset, of which `least` and `most` are the limits; what has one offset stays in order. False: no memory."""
     cdef Wanted* from_ = wanted[0]
-    cdef Wanted* into = <Wanted*>malloc(<size_t>count * sizeof(Wanted))
+    cdef Wanted* into = <Wanted*>malloc(<size_t>max(count, 1) * sizeof(Wanted))
     cdef Py_ssize_t starts[DIGITS]
     cdef Py_ssize_t i, before, own
     cdef int shift = 0
@@ -78,53 +60,35 @@ cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64
     return True
 
 
-@cython.final
 cdef class KeyPicker:
-    """Fills `records` with those at the offsets (int64, below `start_offset`: none) of the `keys`, bytes objects.
+    """Copies of the records at the offsets (int64, below `start_offset`: none) of the `keys`, for a class that uses them.
 
-    Tables are given with rising offsets; `finish` comes last. A record with another key than the one wanted is not
-    taken: `missed` has the numbers of such keys, and of those that no table had; `absent` counts the keys without an
-    offset. Copies take up to about `most_bytes`, then they become records before the end. One thread. MemoryError.
+    Batches are given with rising offsets. A record with another key than the one wanted is not taken: `missed` has the
+    numbers of such keys, and of those that no batch had; `absent` counts the keys without an offset. One thread.
+    MemoryError.
     """
 
-    cdef list keys
-    cdef Wanted* wanted
-    cdef Py_ssize_t count
-    cdef Py_ssize_t at
-    cdef readonly list records
-    cdef readonly list missed
-    cdef readonly Py_ssize_t absent
-    cdef uint8_t* copies
-    cdef int64_t copied_bytes
-    cdef int64_t room
-    cdef int64_t most_bytes
-    cdef int64_t* places            # of the copy for each key, counted from one
-
-    def __cinit__(self, list keys not None, offsets, int64_t start_offset, int64_t most_bytes=MOST_COPIES):
+    def __cinit__(self, GivenKeys keys not None, offsets, int64_t start_offset, *args):
         cdef Held given = hold(offsets)
         cdef const int64_t* found = <const int64_t*>given.data
         cdef int64_t most = -1
         cdef int64_t least = 0x7FFFFFFFFFFFFFFF
         cdef Py_ssize_t i
-        if given.size != 8 * len(keys):
-            raise ValueError(f"{given.size} bytes of offsets for {len(keys)} keys")
-        self.keys = keys[:]             # nobody else changes this one
-        if not are_bytes(self.keys) or len(self.keys) * 8 != given.size:
-            raise TypeError("a key is no bytes object")
-        self.most_bytes = most_bytes
-        self.records = [None] * len(keys)
-        self.missed = []
-        self.wanted = <Wanted*>malloc(<size_t>max(len(keys), 1) * sizeof(Wanted))
-        self.places = <int64_t*>malloc(<size_t>max(len(keys), 1) * sizeof(int64_t))
+        if given.size != 8 * keys.count:
+            raise ValueError(f"{given.size} bytes of offsets for {keys.count} keys")
+        self.keys = keys
+        self.error_batch = self.error_position = self.error_record = -1
+        self.wanted = <Wanted*>malloc(<size_t>max(keys.count, 1) * sizeof(Wanted))
+        self.places = <int64_t*>malloc(<size_t>max(keys.count, 1) * sizeof(int64_t))
         if self.wanted == NULL or self.places == NULL:
             raise MemoryError("no memory for the keys to read")
-        memset(self.places, 0, <size_t>len(keys) * sizeof(int64_t))
-        for i in range(len(keys)):
+        memset(self.places, 0, <size_t>keys.count * sizeof(int64_t))
+        for i in range(keys.count):
             if found[i] >= 0 and found[i] >= start_offset:
                 self.wanted[self.count] = Wanted(found[i], i)
                 self.count += 1
                 least, most = min(least, found[i]), max(most, found[i])
-        self.absent = len(keys) - self.count
+        self.absent = keys.count - self.count
         if not sort_by_offset(&self.wanted, self.count, least, most):
             raise MemoryError("no memory for the keys to read")
 
@@ -137,6 +101,22 @@ cdef class KeyPicker:
     def offset(self) -> int:
         """The next offset wanted; -1 at the end."""
         return self.wanted[self.at].offset if self.at < self.count else -1
+
+    @property
+    def missed(self) -> list[int]:
+        """The numbers of the keys whose record was not where it was looked for, rising."""
+        cdef Py_ssize_t i
+        return [i for i in range(self.keys.count) if self.places[i] == MISSED]
+
+    @property
+    def without(self) -> list[int]:
+        """The numbers of the keys that have no record so far, rising."""
+        cdef Py_ssize_t i
+        return [i for i in range(self.keys.count) if self.places[i] == MISSED or self.places[i] == NOTHING_THERE]
+
+    @property
+    def error_text(self) -> str:
+        return STATUS_TEXT[self.status]
 
     def is_near(self, int64_t distance) -> bool:
         """True if another offset is wanted within `distance` of the next one."""
@@ -154,135 +134,202 @@ cdef class KeyPicker:
             i += 1
         return self.wanted[i].offset + 1
 
-    def take(self, RecordTable table not None) -> None:
-        """Takes what is wanted of a table; offsets below its last one that it does not have are missed."""
-        cdef Py_ssize_t row = 0
-        cdef Py_ssize_t low, high, middle
-        cdef Wanted* wanted
-        while self.at < self.count:
-            wanted = &self.wanted[self.at]
-            low, high = row, table.count
-            middle = row + 64
-            if middle < high and table.offset_column[middle] >= wanted.offset:
-                high = middle
-            while low < high:
-                middle = (low + high) >> 1
-                if table.offset_column[middle] < wanted.offset:
-                    low = middle + 1
-                else:
-                    high = middle
-            row = low
-            if row == table.count:
-                break
-            self.at += 1
-            if table.offset_column[row] != wanted.offset:
-                self.missed.append(wanted.number)
-            elif not self.copy(table, row, wanted.number):
-                self.take_row(table, row, wanted.number)
+    def take(
+        self, buf, BatchTable batches not None, Py_ssize_t first, Py_ssize_t last, int64_t base_position=0
+    ) -> bool:
+        """Takes what is wanted of rows `first` up to `last` of a batch table made from this very buffer; all are plain.
 
-    cdef bint copy(self, RecordTable table, Py_ssize_t row, int64_t number) except -1:
-        """Copy a record; False for one that is large, has headers or is of an old format."""
-        cdef const RecordPlace* place = &table.places[row]
-        cdef const BatchRow* batch = table.batch_row(row)
-        cdef int64_t size = place.key_size + max(place.value_size, 0)
-        cdef Copied* made
-        if place.header_count or place.key_size < 0 or place.value_size < -1 or size > SMALL_RECORD or batch.magic < 2:
-            return False
-        size = (size + sizeof(Copied) + 7) & ~7
-        if self.copied_bytes + size > self.room:
-            self.make_room()
-        made = <Copied*>(self.copies + self.copied_bytes)
-        made.offset, made.timestamp = table.offset_column[row], table.timestamp_column[row]
-        made.key_size, made.value_size = place.key_size, place.value_size
-        made.epoch, made.appended = batch.leader_epoch, batch.attributes & TIMESTAMP_TYPE_BIT != 0
-        memcpy(made + 1, table.data + place.key_at, <size_t>place.key_size)
-        if place.value_size > 0:
-            memcpy(<uint8_t*>(made + 1) + place.key_size, table.data + place.value_at, <size_t>place.value_size)
-        self.places[number] = self.copied_bytes + 1
-        self.copied_bytes += size
+        Wanted offsets below a batch's last one that no batch has are missed; a batch of which nothing is wanted is not
+        looked into. False where `status` says what is damaged, as in a RecordTable.
+        """
+        cdef Held held = hold(buf)
+        cdef Py_ssize_t i = first
+        cdef Py_ssize_t old
+        cdef int64_t at = 0
+        cdef int status = OK
+        if self.busy:
+            raise RuntimeError("another thread uses this picker")
+        check_rows(batches, first, last, base_position, held.size)
+        self.busy = True
+        try:
+            while i < last and self.at < self.count:
+                with nogil:
+                    while i < last:
+                        at = place_of(&batches.rows[i], base_position, held.size)
+                        status = self.take_batch(held.data + at, &batches.rows[i])
+                        if status != OK:
+                            break
+                        i += 1
+                if status == STATUS_FULL:
+                    self.make_room()
+                elif status == STATUS_OLD:
+                    old = i
+                    while i < last and batches.rows[i].magic < 2:
+                        i += 1
+                    if not self.take_old(buf, batches, old, i, base_position):
+                        return False
+                elif status != OK:
+                    self.status, self.error_batch = status, i
+                    self.error_position += at
+                    return False
+        finally:
+            self.busy = False
         return True
 
+    cdef int take_old(self, object buf, object batches, Py_ssize_t first, Py_ssize_t last, int64_t position) except -1:
+        """As `take`, for batches of old formats."""
+        cdef RecordTable table = decode(buf, batches, first, last, base_position=position)
+        self.take_table(table)
+        self.status, self.error_batch = table.status, table.error_batch
+        self.error_position, self.error_record = table.error_position, table.error_record
+        return table.status == OK
+
+    cdef int take_batch(self, const uint8_t* batch, const BatchRow* row) noexcept nogil:
+        """OK, what is wrong with the batch, or why it is not for this pass."""
+        cdef Cursor c
+        cdef Fields f
+        cdef int64_t i, offset
+        cdef int status
+        cdef const uint8_t* start
+        if row.magic < 2:
+            return STATUS_OLD if self.at < self.count else OK
+        if self.at >= self.count or self.wanted[self.at].offset > row.last_offset:
+            return OK
+        self.error_position, self.error_record = 0, 0
+        status = check_plain(row)
+        if status != OK:
+            return status
+        c.p = batch + V2_RECORDS_AT
+        c.end = batch + row.size
+        for i in range(row.count):
+            if self.at >= self.count or self.wanted[self.at].offset > row.last_offset:
+                return OK
+            start = c.p
+            kl_prefetch_record(start + 768)
+            status = take_head(&c, &f)
+            if status == OK:
+                offset = added(row.base_offset, f.offset_delta)
+                if offset < self.wanted[self.at].offset:
+                    continue
+                self.miss(offset)
+                if self.at >= self.count or self.wanted[self.at].offset != offset:
+                    continue
+                c.p = start
+                status = take_record(&c, &f)
+                if status == OK:
+                    status = self.take_wanted(start, row, &f, offset)
+            if status != OK:
+                self.error_position, self.error_record = start - batch, i
+                return status
+        self.miss(added(row.last_offset, 1))
+        return OK
+
+    cdef int take_wanted(self, const uint8_t* start, const BatchRow* row, const Fields* f, int64_t offset) noexcept nogil:
+        """Copy a record for each key that wants it; STATUS_FULL, at one of them, without room."""
+        cdef bint whole = f.header_count != 0
+        cdef int64_t size = f.end - start if whole else f.value_size
+        cdef int64_t number
+        cdef Copied* made
+        while self.at < self.count and self.wanted[self.at].offset == offset:
+            number = self.wanted[self.at].number
+            if self.at + AHEAD < self.count:
+                kl_prefetch_wanted(&self.keys.slices[self.wanted[self.at + AHEAD].number])
+                kl_prefetch_wanted(&self.places[self.wanted[self.at + AHEAD].number])
+                kl_prefetch_wanted(self.keys.slices[self.wanted[self.at + AHEAD // 2].number].data)
+            if not self.is_key(number, f.key, f.key_size):
+                self.places[number] = MISSED
+                self.at += 1
+                continue
+            made = self.copy(number, size + <int64_t>sizeof(BatchRow) if whole else max(size, 0))
+            if made == NULL:
+                return STATUS_FULL
+            made.offset, made.timestamp = offset, timestamp_of(row, f)
+            made.size, made.epoch, made.whole = <int32_t>size, row.leader_epoch, whole
+            made.kind = row.attributes & TIMESTAMP_TYPE_BIT != 0
+            if whole:
+                memcpy(made + 1, row, sizeof(BatchRow))
+                memcpy(<uint8_t*>(made + 1) + sizeof(BatchRow), start, <size_t>size)
+            elif size > 0:
+                memcpy(made + 1, f.value, <size_t>size)
+            self.at += 1
+        return OK
+
+    cdef bint is_key(self, int64_t number, const uint8_t* key, int64_t size) noexcept nogil:
+        cdef const Slice* given = &self.keys.slices[number]
+        return given.size == size and memcmp(given.data, key, <size_t>size) == 0
+
+    cdef Copied* copy(self, int64_t number, int64_t size) noexcept nogil:
+        """The place of the copy for a key, with `size` bytes behind it; NULL without room."""
+        cdef Copied* made = <Copied*>(self.copies + self.copied_bytes)
+        size = (size + <int64_t>sizeof(Copied) + 7) & ~7
+        if self.copied_bytes + size > self.room:
+            self.wanted_room = self.copied_bytes + size
+            return NULL
+        self.places[number] = self.copied_bytes + 1
+        self.copied_bytes += size
+        return made
+
+    cdef int miss(self, int64_t below) noexcept nogil:
+        """What is wanted below an offset is nowhere."""
+        while self.at < self.count and self.wanted[self.at].offset < below:
+            self.places[self.wanted[self.at].number] = MISSED
+            self.at += 1
+        return 0
+
+    cdef int take_table(self, RecordTable table) except -1:
+        cdef Py_ssize_t row
+        cdef int64_t number
+        for row in range(table.count):
+            self.miss(table.offset_column[row])
+            while self.at < self.count and self.wanted[self.at].offset == table.offset_column[row]:
+                number = self.wanted[self.at].number
+                self.at += 1
+                if self.is_key(number, table.data + table.places[row].key_at, table.places[row].key_size):
+                    self.take_row(table, row, number)
+                else:
+                    self.places[number] = MISSED
+        return 0
+
     cdef int make_room(self) except -1:
-        cdef int64_t wanted = max(2 * self.room, <int64_t>FIRST_ROOM)
-        cdef void* copies
-        if self.room >= self.most_bytes > 0 and self.copied_bytes > 0:
-            self.finish()
-            return 0
-        copies = realloc(self.copies, <size_t>wanted)
+        """Make room for the copy that found none."""
+        cdef int64_t room = max(2 * self.room, self.wanted_room, <int64_t>FIRST_ROOM)
+        cdef void* copies = realloc(self.copies, <size_t>room)
         if copies == NULL:
             raise MemoryError("no memory for copies of records")
         self.copies = <uint8_t*>copies
-        self.room = wanted
+        self.room = room
         return 0
 
     cdef int take_row(self, RecordTable table, Py_ssize_t row, int64_t number) except -1:
-        """Take a record with a table of its own, lest a few records keep all chunks of the log in memory."""
-        cdef RecordPlace* place = &table.places[row]
-        cdef bytes key = self.keys[number]
-        cdef RecordTable own
-        cdef int64_t at = row
-        if place.key_size != PyBytes_GET_SIZE(key) or memcmp(
-            table.data + place.key_at, PyBytes_AS_STRING(key), <size_t>place.key_size
-        ) != 0:
-            self.missed.append(number)
-            return 0
-        own = copied_rows(table, &at, 1)
-        self.records[number] = record_of(table, row) if own is None else record_of(own, 0)
-        return 0
+        """Take a record of an old format."""
+        raise NotImplementedError
 
-    def finish(self) -> None:
-        """Make the records of the copies, without the garbage collector, which would look at all keys again and again."""
-        cdef bint collects
-        if self.copied_bytes == 0:
-            return
-        collects = PyGC_Disable()
-        try:
-            self.make_all()
-        finally:
-            if collects:
-                PyGC_Enable()
-        self.copied_bytes = 0
+    cdef int put(self, int64_t number, object record) except -1:
+        raise NotImplementedError
 
-    cdef int make_all(self) except -1:
-        cdef Py_ssize_t i
-        cdef Py_ssize_t count = len(self.keys)
-        for i in range(count):
-            if i + AHEAD < count and self.places[i + AHEAD] != 0:
-                kl_prefetch_wanted(self.copies + self.places[i + AHEAD] - 1)
-                kl_prefetch_wanted(self.copies + self.places[i + AHEAD] - 1 + LINE_BYTES)
-            if self.places[i] != 0:
-                self.make(i, <const Copied*>(self.copies + self.places[i] - 1))
-                self.places[i] = 0
-        return 0
-
-    cdef int make(self, Py_ssize_t number, const Copied* copied) except -1:
-        cdef bytes key = self.keys[number]
-        cdef const char* data = <const char*>(copied + 1)
-        cdef bytes value = None
-        if copied.key_size != PyBytes_GET_SIZE(key) or memcmp(data, PyBytes_AS_STRING(key), copied.key_size) != 0:
-            self.missed.append(number)
-            return 0
-        if copied.value_size >= 0:
-            value = PyBytes_FromStringAndSize(data + copied.key_size, copied.value_size)
-        self.records[number] = lone_record(
-            key, value, copied.offset, copied.timestamp, copied.appended, copied.epoch
-        )
-        return 0
+    def give(self, Py_ssize_t number, record) -> None:
+        """Takes a record, or None, for a key that was missed or is absent."""
+        if not 0 <= number < self.keys.count:
+            raise IndexError(f"key {number} of {self.keys.count}")
+        self.places[number] = NOTHING_THERE
+        if record is not None:
+            self.put(number, record)
 
     def take_one(self, record) -> None:
         """Takes a record, or None, for the next offset wanted, whichever keys want it."""
         cdef int64_t offset = self.offset
-        cdef Wanted* wanted
+        cdef int64_t number
         while self.at < self.count and self.wanted[self.at].offset == offset:
-            wanted = &self.wanted[self.at]
+            number = self.wanted[self.at].number
             self.at += 1
-            if record is not None and record.key == self.keys[wanted.number]:
-                self.records[wanted.number] = record
+            if record is not None and record.key == self.keys.at(number):
+                self.put(number, record)
             else:
-                self.missed.append(wanted.number)
+                self.places[number] = MISSED
 
     def pass_over(self, int64_t stop) -> None:
         """Misses what is wanted below `stop` and was not found."""
-        while self.at < self.count and self.wanted[self.at].offset < stop:
-            self.missed.append(self.wanted[self.at].number)
-            self.at += 1
+        self.miss(stop)
+
+    def __len__(self) -> int:
+        return self.keys.count

@@ -19,6 +19,10 @@ cdef inline uint64_t hash_of_key(const SipKey* secret, const uint8_t* key, Py_ss
 
 cdef int take_secret(object secret, SipKey* into) except -1
 
+cdef void hash_together(
+    const SipKey* secret, const uint8_t** keys, const Py_ssize_t* sizes, Py_ssize_t count, uint64_t* hashes
+) noexcept nogil
+
 
 cdef class KeyWalk:
     cdef SipKey secret

@@ -6,9 +6,7 @@ key of the record.
 """
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport (
-    PyBytes_AS_STRING, PyBytes_Check, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
-)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
@@ -213,29 +211,6 @@ def are_bytes(list keys not None) -> bool:
         if not PyBytes_CheckExact(key):
             return False
     return True
-
-
-def hash_keys(secret, list keys not None) -> bytes:
-    """The hashes of a list of bytes objects, eight bytes each; TypeError for anything else in it."""
-    cdef SipKey own
-    cdef Py_ssize_t i, n
-    cdef Py_ssize_t done = 0
-    cdef Py_ssize_t count = len(keys)
-    cdef const uint8_t* data[HASHED_TOGETHER]
-    cdef Py_ssize_t sizes[HASHED_TOGETHER]
-    take_secret(secret, &own)
-    cdef bytes out = PyBytes_FromStringAndSize(NULL, 8 * count)
-    cdef uint64_t* hashes = <uint64_t*>PyBytes_AS_STRING(out)
-    while done < count:
-        n = min(count - done, <Py_ssize_t>HASHED_TOGETHER)
-        for i in range(n):
-            key = keys[done + i]
-            if not PyBytes_Check(key):
-                raise TypeError(f"key {done + i} is {type(key).__name__}, not bytes")
-            data[i], sizes[i] = <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)
-        hash_together(&own, data, sizes, n, hashes + done)
-        done += n
-    return out
 
 
 @cython.final

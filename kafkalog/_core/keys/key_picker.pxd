@@ -1,0 +1,66 @@
+# cython: language_level=3
+"""The records of many keys, copied out of the batches that hold them: what becomes of the copies says a derived class."""
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkalog._core.batch.check cimport BatchRow
+from kafkalog._core.batch.decode cimport RecordTable
+from kafkalog._core.batch.fields cimport Fields
+from kafkalog._core.keys.given_keys cimport GivenKeys
+
+cdef extern from *:
+    """
+    #define kl_prefetch_wanted(p) __builtin_prefetch(p)
+    """
+    void kl_prefetch_wanted(const void* p) noexcept nogil
+
+cdef enum:
+    NOTHING_THERE = 0               # of a key's place: it has no copy
+    MISSED = -1                     # what lies at its offset has another key, or nothing does
+    HAS_OBJECT = -2                 # its record is an object
+    AHEAD = 16                      # keys whose copies are asked for so early
+    LINE_BYTES = 64
+    STATUS_FULL = -3                # no status of a reader: there is no room for a copy
+    STATUS_OLD = -4                 # a batch of an old format
+
+
+cdef struct Wanted:
+    int64_t offset
+    int64_t number                  # of the key
+
+
+cdef struct Copied:                 # the value follows, or with `whole` BatchRow and record, up to a multiple of eight
+    int64_t offset
+    int64_t timestamp
+    int32_t size                    # of the value, -1 is null; of the record
+    int32_t epoch
+    int32_t kind                    # of the timestamp
+    int32_t whole                   # 1: it has headers
+
+
+cdef class KeyPicker:
+    cdef GivenKeys keys
+    cdef Wanted* wanted
+    cdef Py_ssize_t count
+    cdef Py_ssize_t at
+    cdef readonly Py_ssize_t absent
+    cdef uint8_t* copies
+    cdef int64_t copied_bytes
+    cdef int64_t room
+    cdef int64_t wanted_room        # that a copy needs, in all
+    cdef int64_t* places            # of the copy for each key, counted from one
+    cdef bint busy
+    cdef readonly int status
+    cdef readonly Py_ssize_t error_batch
+    cdef readonly int64_t error_position
+    cdef readonly int64_t error_record
+
+    cdef int take_old(self, object buf, object batches, Py_ssize_t first, Py_ssize_t last, int64_t position) except -1
+    cdef int take_batch(self, const uint8_t* batch, const BatchRow* row) noexcept nogil
+    cdef int take_wanted(self, const uint8_t* start, const BatchRow* row, const Fields* f, int64_t offset) noexcept nogil
+    cdef bint is_key(self, int64_t number, const uint8_t* key, int64_t size) noexcept nogil
+    cdef Copied* copy(self, int64_t number, int64_t size) noexcept nogil
+    cdef int miss(self, int64_t below) noexcept nogil
+    cdef int take_table(self, RecordTable table) except -1
+    cdef int make_room(self) except -1
+    cdef int take_row(self, RecordTable table, Py_ssize_t row, int64_t number) except -1
+    cdef int put(self, int64_t number, object record) except -1
