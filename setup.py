@@ -55,6 +55,7 @@ HEADERS = dict.fromkeys(USES_CRC, ("bytes/kcrc.h", "bytes/kcpu.h")) | dict.fromk
 )
 for _name in ("log.append_engine", "log.index_append", "log.log_fields"):
     HEADERS[_name] = (*HEADERS.get(_name, ()), "log/kslot.h")
+HEADERS["bytes.spare"] = ("bytes/kmutex.h",)
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {
     "language_level": 3,

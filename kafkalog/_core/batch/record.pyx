@@ -46,21 +46,24 @@ cdef class Record:
 
     @property
     def value(self) -> bytes | None:
-        if self.own_value is None and self.table is not None:
-            self.own_value = self.table.value_at(self.row)
-        return self.own_value
+        with cython.critical_section(self):     # of two threads that make it, one would drop what the other returns
+            if self.own_value is None and self.table is not None:
+                self.own_value = self.table.value_at(self.row)
+            return self.own_value
 
     @property
     def key(self) -> bytes | None:
-        if self.own_key is None and self.table is not None:
-            self.own_key = self.table.key_at(self.row)
-        return self.own_key
+        with cython.critical_section(self):
+            if self.own_key is None and self.table is not None:
+                self.own_key = self.table.key_at(self.row)
+            return self.own_key
 
     @property
     def headers(self) -> tuple:
-        if self.own_headers is None:
-            self.own_headers = () if self.table is None else self.table.headers_at(self.row)
-        return self.own_headers
+        with cython.critical_section(self):
+            if self.own_headers is None:
+                self.own_headers = () if self.table is None else self.table.headers_at(self.row)
+            return self.own_headers
 
     @property
     def value_view(self) -> memoryview | None:

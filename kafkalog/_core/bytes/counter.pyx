@@ -7,15 +7,26 @@ from kafkalog._core.bytes.wrap cimport added
 
 @cython.final
 cdef class Counter:
-    """Number and sum of the values given to `add`. Threads: any; each call is one step under the GIL."""
+    """Number and sum of the values given to `add`. Threads: any; each call is one step."""
 
-    cdef readonly int64_t count
-    cdef readonly int64_t total
+    cdef int64_t calls
+    cdef int64_t total_amount
 
     def add(self, int64_t amount):
         """One more, of so much."""
-        self.count += 1
-        self.total = added(self.total, amount)
+        with cython.critical_section(self):
+            self.calls += 1
+            self.total_amount = added(self.total_amount, amount)
+
+    @property
+    def count(self) -> int:
+        with cython.critical_section(self):
+            return self.calls
+
+    @property
+    def total(self) -> int:
+        with cython.critical_section(self):
+            return self.total_amount
 
     def __repr__(self):
         return f"<Counter {self.count} calls, {self.total} in all>"

@@ -1,10 +1,17 @@
 """Memory of some size that is wanted again and again: kept for the next one instead of being given back to the system.
 
 The C library returns large pieces to the system at once, and touching new ones costs more than to decompress into
-them. A few pieces are kept, each with the length it was made with. The GIL guards them; they hold no Python object.
+them. A few pieces are kept, each with the length it was made with. The GIL guards them, or `guard` where there is none;
+they hold no Python object.
 """
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.string cimport memcpy
+
+cdef extern from "kmutex.h":
+    ctypedef struct Mutex "kl_mutex":
+        pass
+    void lock_mutex "kl_mutex_lock" (Mutex* mutex)
+    void unlock_mutex "kl_mutex_unlock" (Mutex* mutex)
 
 cdef enum:
     SLOTS = 6
@@ -16,7 +23,8 @@ cdef struct Spare:
     char* data
     size_t capacity
 
-cdef Spare spares[SLOTS]
+cdef Mutex guard
+cdef Spare spares[SLOTS]         # with the two below, guarded by `guard`
 cdef int kept = 0
 cdef int replaced = 0               # the next to be replaced, once all are kept
 
@@ -30,14 +38,18 @@ cdef char* take_memory(size_t wanted, size_t* capacity) noexcept:
     """
     global kept
     cdef int i
-    cdef char* found
+    cdef char* found = NULL
+    lock_mutex(&guard)
     for i in range(kept - 1, -1, -1):
         if wanted <= spares[i].capacity <= wanted * LOOSEST:
             found = spares[i].data
             capacity[0] = spares[i].capacity
             kept -= 1
             spares[i] = spares[kept]
-            return found
+            break
+    unlock_mutex(&guard)
+    if found != NULL:
+        return found
     capacity[0] = wanted if wanted > 0 else 1
     return <char*>PyMem_RawMalloc(capacity[0])
 
@@ -48,18 +60,23 @@ cdef void give_memory(char* data, size_t capacity) noexcept:
     Where SLOTS are kept already it takes the place of one of them: the sizes that are wanted change with the work.
     """
     global kept, replaced
-    cdef int at = kept
+    cdef int at
+    cdef char* dropped = NULL
     if data == NULL or not SMALLEST <= capacity <= LARGEST:
         PyMem_RawFree(data)
         return
+    lock_mutex(&guard)
+    at = kept
     if kept < SLOTS:
         kept += 1
     else:
         at = replaced
         replaced = (replaced + 1) % SLOTS
-        PyMem_RawFree(spares[at].data)
+        dropped = spares[at].data
     spares[at].data = data
     spares[at].capacity = capacity
+    unlock_mutex(&guard)
+    PyMem_RawFree(dropped)
 
 
 cdef char* grow_memory(char* data, size_t size, size_t wanted, size_t* capacity) noexcept:
@@ -79,6 +96,8 @@ def kept_bytes() -> int:
     """Bytes that wait for their next use, at most MOST_KEPT_BYTES."""
     cdef int i
     cdef size_t total = 0
+    lock_mutex(&guard)
     for i in range(kept):
         total += spares[i].capacity
+    unlock_mutex(&guard)
     return total

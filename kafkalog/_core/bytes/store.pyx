@@ -30,10 +30,12 @@ cdef class Block:
 
     def __getbuffer__(self, Py_buffer* out, int flags):
         PyBuffer_FillInfo(out, self, self.data + self.start, self.size, not self.writable, flags)
-        self.exports += 1
+        with cython.critical_section(self):     # views of it end in any thread
+            self.exports += 1
 
     def __releasebuffer__(self, Py_buffer* out):
-        self.exports -= 1
+        with cython.critical_section(self):
+            self.exports -= 1
 
     def __len__(self) -> int:
         return self.size

@@ -187,7 +187,7 @@ cdef class AppendEngine:
     cdef LogState append_kept_locked(self, object buffer, BatchTable table, int64_t now):
         cdef SegmentTail tail = self.tail_locked(table.last_leader_epoch)
         cdef Py_ssize_t i
-        if tail is None or table.first_offset < self.core.state.log_end_offset or table.last_offset == LAST_OFFSET:
+        if tail is None or table.first_offset < self.core._state.log_end_offset or table.last_offset == LAST_OFFSET:
             return None
         for i in range(table.count):
             if table.rows[i].magic < 2:
@@ -201,14 +201,14 @@ cdef class AppendEngine:
         cdef SegmentTail tail = self.tail_locked(leader_epoch)
         if tail is None:
             return None
-        assign_rows(buffer, table, 0, table.count, self.core.state.log_end_offset, leader_epoch, append_time, 0)
+        assign_rows(buffer, table, 0, table.count, self.core._state.log_end_offset, leader_epoch, append_time, 0)
         plan = planned(table, 0, tail, self.core.rules, now, False, False)
         return self.write_run_locked(buffer, table, plan, CLIENT)
 
     cdef LogState write_run_locked(self, object buffer, BatchTable table, AppendPlan plan, int origin):
         """The state before the write that `plan` is about; None where it is not of all batches, or of transactions."""
         cdef LogFields core = self.core
-        cdef LogState state = core.state
+        cdef LogState state = core._state
         cdef LogState after
         cdef Producers producers
         cdef Staged staged = None
@@ -228,7 +228,7 @@ cdef class AppendEngine:
             data = <const uint8_t*>view.buf + plan.start_byte
             self.write_locked(NULL, data, plan.stop_byte - plan.start_byte, plan.entries, plan.tail)
             core.staged = staged        # an interrupt before it is applied is made up for by `ready_locked`
-            core.state = after
+            core.set_state(after)
             if staged is not None:
                 core.apply_staged_locked()
         except BaseException as error:
@@ -248,12 +248,12 @@ cdef class AppendEngine:
         cdef SegmentTail tail
         if not core.is_ready():
             return None
-        if self.segment is not core.active:
-            self.segment, self.records = core.active, core.active.records
+        if self.segment is not core._active:
+            self.segment, self.records = core._active, core._active.records
         tail = <SegmentTail?>slot_get(self.segment, &TAIL)
         if (
-            tail.size != core.state.end_position or slot_get(self.segment, &IS_FRESH)
-            or leader_epoch > core.state.leader_epoch or core.state.first_unstable_offset >= 0
+            tail.size != core._state.end_position or slot_get(self.segment, &IS_FRESH)
+            or leader_epoch > core._state.leader_epoch or core._state.first_unstable_offset >= 0
         ):
             return None
         return tail
@@ -275,7 +275,7 @@ cdef class AppendEngine:
         cdef list entries = None
         if tail is None:
             return None
-        state = core.state
+        state = core._state
         first, position = state.log_end_offset, state.end_position
         if first > LAST_OFFSET - row.last_delta - 1:
             return None
@@ -295,11 +295,11 @@ cdef class AppendEngine:
             self.write_locked(head, <const uint8_t*>batch.view.buf, row.size, entries, tail)
             after = state.written(1, row.size, first, row.last_offset, leader_epoch, tail.size, core.follows)
             if producer is None:
-                core.state = after
+                core.set_state(after)
             else:                       # no signal handler runs in between, and what may want memory comes first
                 end = after.log_end_offset
                 producers.take(producer)
-                core.state = after
+                core.set_state(after)
                 slot_set(core.producers, &MAP_END_OFFSET, end)
         except BaseException as error:
             core.undo_write_locked(state, first, error)

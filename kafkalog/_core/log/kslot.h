@@ -7,6 +7,32 @@
 #include <Python.h>
 #include <structmember.h>
 
+#ifdef Py_GIL_DISABLED
+/* Another thread may replace the attribute at any time: only the interpreter's own way locks what that takes. */
+typedef struct {
+    const char *name;
+    PyObject *interned;
+} kl_slot;
+
+static inline PyObject *kl_slot_name(kl_slot *slot) {
+    PyObject *name = __atomic_load_n(&slot->interned, __ATOMIC_ACQUIRE);
+    if (name == NULL) { /* two threads at once get the same string */
+        name = PyUnicode_InternFromString(slot->name);
+        __atomic_store_n(&slot->interned, name, __ATOMIC_RELEASE);
+    }
+    return name;
+}
+
+static inline PyObject *kl_slot_get(PyObject *owner, kl_slot *slot) {
+    PyObject *name = kl_slot_name(slot);
+    return name == NULL ? NULL : PyObject_GetAttr(owner, name);
+}
+
+static inline int kl_slot_set(PyObject *owner, kl_slot *slot, PyObject *value) {
+    PyObject *name = kl_slot_name(slot);
+    return name == NULL ? -1 : PyObject_SetAttr(owner, name, value);
+}
+#else
 typedef struct {
     const char *name;
     PyObject *interned;
@@ -58,4 +84,5 @@ static inline int kl_slot_set(PyObject *owner, kl_slot *slot, PyObject *value) {
     return kl_slot_find(owner, slot) < 0 ? -1 : PyObject_SetAttr(owner, slot->interned, value);
 }
 
+#endif
 #endif

@@ -10,9 +10,9 @@ from kafkalog._core.log.state cimport LogState
 
 cdef class LogFields:
     cdef public LogLock lock            # for every change of what follows
-    cdef public LogState state          # replaced under the lock, read without
+    cdef LogState _state                # replaced under the lock, read without, by the property `state`
     cdef public Staged staged           # of an append that is being published
-    cdef public object active           # the segment that takes the appends
+    cdef object _active                 # the segment that takes the appends; likewise
     cdef public RollRules rules         # when it is rolled
     cdef public LeaderLimits limits     # what a leader takes
     cdef public object producers
@@ -23,4 +23,5 @@ cdef class LogFields:
     cdef public int32_t leader_epoch
     cdef public bint follows            # an append moves the high watermark to the log end
 
+    cdef void set_state(self, LogState state) noexcept
     cdef bint is_ready(self) except -1

@@ -7,4 +7,5 @@ cdef class LogLock:
     cdef bint is_held
 
     cdef int take(self) except -1
+    cdef void note_held(self) noexcept
     cdef int give_back(self) except -1

@@ -36,15 +36,20 @@ cdef class LogLock:
                 if status != PY_LOCK_INTR:
                     break
                 PyErr_CheckSignals()
-        self.is_held = True
+        self.note_held()
         return 0
+
+    cdef void note_held(self) noexcept:
+        with cython.critical_section(self):
+            self.is_held = True
 
     cdef int give_back(self) except -1:
         """Let the next thread have the lock; RuntimeError where no one holds it."""
-        if not self.is_held:
-            raise RuntimeError("release unlocked lock")
-        self.is_held = False
-        PyThread_release_lock(self.lock)
+        with cython.critical_section(self):
+            if not self.is_held:
+                raise RuntimeError("release unlocked lock")
+            self.is_held = False
+            PyThread_release_lock(self.lock)
         return 0
 
     def acquire(self, bint blocking=True) -> bool:
@@ -53,7 +58,7 @@ cdef class LogLock:
             self.take()
             return True
         if PyThread_acquire_lock(self.lock, NOWAIT_LOCK):
-            self.is_held = True
+            self.note_held()
             return True
         return False
 
@@ -63,7 +68,8 @@ cdef class LogLock:
 
     def locked(self) -> bool:
         """Return whether the lock is held."""
-        return self.is_held
+        with cython.critical_section(self):
+            return self.is_held
 
     def __enter__(self) -> bool:
         self.take()
