@@ -28,7 +28,6 @@ from kafkalog.lake.compact import compact_table
 from kafkalog.lake.sync import sync_topic
 from tests.interop import toolchain
 from tests.lake.tables import Lake
-from tests.spark.quick_java import quick_java
 from tests.trees import ROOT
 
 FORMATS = ("iceberg", "delta")
@@ -75,7 +74,8 @@ class Lakehouse:
         paths = os.pathsep.join(map(str, (python, ROOT)))
         env = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         env |= {"PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        line = [sys.executable, str(DRIVER), str(self.root), ",".join(map(str, jars)), quick_java(python)]
+        java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+        line = [sys.executable, str(DRIVER), str(self.root), ",".join(map(str, jars)), java]
         with (self.root / "driver.log").open("ab") as log:
             self._driver = subprocess.Popen(
                 line, env=env, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

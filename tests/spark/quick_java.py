@@ -30,24 +30,16 @@ gateway.proc.wait()
 
 
 @functools.cache
-def quick_java(packages: Path | None = None) -> str:
-    """As `spark.driver.extraJavaOptions` has them; the first call of a user runs a small job, for the archive.
-
-    `packages` is the directory of another Spark than the one that is installed.
-    """
+def quick_java() -> str:
+    """As `spark.driver.extraJavaOptions` has them; the first call of a user runs a small job, for the archive."""
     import pyspark
-
-    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    home = f"{os.environ.get('JAVA_HOME')} {Path(pyspark.__file__).parent} {pyspark.__version__}"
-    if packages is not None:
-        env.pop("SPARK_HOME", None)
-        env["PYTHONPATH"] = str(packages)
-        home = f"{os.environ.get('JAVA_HOME')} {packages}"
 
     def train(archiving: tuple[str, ...]) -> None:
         subprocess.run(
             [sys.executable, "-c", JOB, " ".join((PLAIN, *archiving))], check=True, timeout=TRAIN_S, cwd=os.sep,
-            env=env, stdin=subprocess.DEVNULL, capture_output=True,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+            stdin=subprocess.DEVNULL, capture_output=True,
         )  # fmt: skip
 
+    home = f"{os.environ.get('JAVA_HOME')} {Path(pyspark.__file__).parent} {pyspark.__version__}"
     return " ".join((PLAIN, *toolchain.class_archive("spark", home, train)))
