@@ -16,6 +16,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
+from kafkalog.backup.copies import Copies
 from kafkalog.backup.copying import Copier, Tell, one_at_a_time, run_together, sum_of, sync_files
 from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
@@ -23,7 +24,7 @@ from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, Store
 from kafkalog.backup.remote.backups import RemoteBackups, located
 from kafkalog.backup.rewind.directories import Rewind
 from kafkalog.backup.rewind.plan import Moment
-from kafkalog.backup.store import LATEST, MARKER, BackupStore
+from kafkalog.backup.store import LATEST, BackupStore
 from kafkalog.errors import CorruptBackup, DirectoryLocked, IllegalArgument, KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.names import LOCK_FILE, META_PROPERTIES
@@ -33,12 +34,6 @@ from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 from kafkalog.util.times import Time, time_text
 
-_STORE: Final = ".kafkalog-restore"
-"""Suffix of the directory beside the restored one in which data directories in use are copied first."""
-_DONE: Final = ".done"
-"""Suffix of that directory once all is restored, while it is removed."""
-_REQUEST: Final = "kafkalog.restore"
-"""Name of the file in that directory that says what is restored from it, and where."""
 _DOWNLOADS: Final = ".kafkalog-download"
 """Suffix of the directory beside the restored one to which a backup in an object store is downloaded first."""
 STAGING: Final = "kafkalog-restore.partial"
@@ -47,7 +42,6 @@ READY: Final = "kafkalog-restore.ready"
 _CHECKPOINTS: Final = frozenset(CHECKPOINTS)
 """Files that cutting a log may add."""
 _MAX_RECORD_BYTES: Final = 1 << 10
-_MAX_REQUEST_BYTES: Final = 1 << 24
 _HINT: Final = "`kafkalog backup verify` reports all damage; restore another backup"
 
 
@@ -120,14 +114,9 @@ def _restore_local(
     moment: Moment | None,
     tell: Tell | None,
     fs: FileSystem,
-    *,
-    links: bool = False,
-    is_again: bool = False,
+    copies: Copies | None = None,
 ) -> Manifest:
-    """Restore a backup in a directory; `links` for one that is removed afterwards, so that files may be taken from it.
-
-    `is_again` if a killed run began to restore the same: it may have put everything in place.
-    """
+    """Restore a backup in a directory; of `copies`, which are removed afterwards, files may be taken."""
     store = BackupStore(target, fs=fs)
     path = store.find(which) if moment is None else store.find_since(moment.at_ms, which)
     manifest = read_manifest(path, fs)
@@ -139,8 +128,8 @@ def _restore_local(
         if (place + os.sep).startswith(os.path.join(os.path.realpath(target), "")):
             raise IllegalArgument("the target is inside the directory of backups", path=place, hint="choose another")
     rewind = None if moment is None else Rewind(path, manifest, moment, store.newest_before(moment.at_ms), fs)
-    linked = rewind.whole_segments() if rewind is not None and links else frozenset[str]()
-    _restore(path, manifest, places, rewind, linked, Copier(fs, one_at_a_time(tell)), fs, is_again)
+    linked = rewind.whole_segments() if rewind is not None and copies is not None else frozenset[str]()
+    _restore(path, manifest, places, rewind, linked, Copier(fs, one_at_a_time(tell)), fs, copies)
     return manifest if rewind is None else rewind.restored(places)
 
 
@@ -207,67 +196,42 @@ def restore_directories(
     paths = [os.path.realpath(one) for one in given]
     for place in places:
         check_places(paths, place)
-    store = places[0] + _STORE
-    has_copies = fs.exists(os.path.join(store, MARKER))
-    request = "\n".join([*paths, *places, f"at {moment.at_ms} by {moment.by}\n"]).encode()
+    copies = Copies(paths, places, moment, fs)
+    done = copies.finished()
+    copies.clear()
+    if done is not None and _has_all(places, done, fs):
+        return done
+    had_copies = copies.exists
     try:
-        shutil.rmtree(store + _DONE, ignore_errors=True)  # a killed run restored everything from it
-        which = _left_backup(store, paths, moment, fs)
-        is_again = which is not None and _request_in(store, fs) == request
+        which = copies.find()
         if which is None:
             _check_empty(places, fs)
-            which = create_backup(given, store, tell=tell, fs=fs).manifest.id
+            which = create_backup(given, copies.path, tell=tell, fs=fs).manifest.id
         if not any(_names_in(one, fs) for one in places if fs.exists(one)):
-            _write_request(store, request, fs)
-        restored = _restore_local(store, places, which, moment, None, fs, links=True, is_again=is_again)
+            copies.begin()
+        restored = _restore_local(copies.path, places, which, moment, None, fs, copies)
     except (KafkalogError, OSError) as error:
         needs_copies = isinstance(error, StorageError | DirectoryLocked)  # the next run, or one that goes on now
-        needs_copies |= has_copies and isinstance(error, IllegalArgument)  # the run that left them
-        if not needs_copies and fs.exists(os.path.join(store, MARKER)):
-            shutil.rmtree(store, ignore_errors=True)
+        needs_copies |= had_copies and isinstance(error, IllegalArgument)  # the run that left them
+        if not needs_copies:
+            copies.discard()
         raise
-    _remove_copies(store, fs)
+    copies.finish(restored)
     return restored
 
 
-def _request_in(store: str, fs: FileSystem) -> bytes:
-    path = os.path.join(store, _REQUEST)
-    try:
-        return fs.read_file(path, _MAX_REQUEST_BYTES) if fs.exists(path) else b""
-    except OSError as error:
-        raise StorageError.from_os(error, "read the state of the restore", path=path) from error
+def _has_all(places: Sequence[str], manifest: Manifest, fs: FileSystem) -> bool:
+    """Return True if each place exists and has the names of its directory of the backup."""
+    return all(
+        fs.exists(place) and {*_names_in(place, fs)} - _CHECKPOINTS == _names_of(manifest, directory) - _CHECKPOINTS
+        for place, directory in zip(places, manifest.directories, strict=True)
+    )
 
 
-def _write_request(store: str, request: bytes, fs: FileSystem) -> None:
-    path = os.path.join(store, _REQUEST)
-    try:
-        atomic_write(fs, path, request)
-    except OSError as error:
-        raise StorageError.from_os(error, "write the state of the restore", path=path) from error
-
-
-def _remove_copies(store: str, fs: FileSystem) -> None:
-    """Remove the copies, of which a kill leaves all or none under the name that the next run continues from."""
-    with suppress(OSError):
-        fs.rename(store, store + _DONE)
-    for one in (store, store + _DONE):
-        shutil.rmtree(one, ignore_errors=True)
-
-
-def _left_backup(path: str, sources: Sequence[str], moment: Moment, fs: FileSystem) -> str | None:
-    """Return the id of the copies that a killed restore of these directories left, if they can be used.
-
-    The oldest: a restore that is published in part goes on from no other, and others may have been refused since.
-    """
-    if not fs.exists(os.path.join(path, MARKER)):
-        return None
-    store = BackupStore(path, fs=fs)
-    for one in store.ids():
-        with suppress(CorruptBackup):
-            found = store.manifest(one)
-            if [each.source for each in found.directories] == sources and found.created_ms >= moment.at_ms:
-                return found.id
-    return None
+def _names_of(manifest: Manifest, directory: StoredDirectory) -> set[str]:
+    """Return the names that a directory of the backup has once it is restored."""
+    files = [file.path.split("/") for file in manifest.files if file.path.startswith(f"{directory.name}/")]
+    return {META_PROPERTIES if path[1] == META_PROPERTIES + SET_ASIDE else path[1] for path in files}
 
 
 def _restore(
@@ -278,7 +242,7 @@ def _restore(
     linked: frozenset[str],
     copier: Copier,
     fs: FileSystem,
-    is_again: bool,
+    copies: Copies | None,
 ) -> None:
     """Stage all directories, cut them back if `rewind` is given, and publish them: all or none are visible."""
     locks = [LogDir.acquire(place, fs=fs, create=True, exclusive=True) for place in places]
@@ -291,7 +255,7 @@ def _restore(
             for place, directory in zip(places, manifest.directories, strict=True)
         ]
         is_resumed = any(one.is_ready() for one in stagings)
-        is_resumed |= is_again and all(one.is_published() for one in stagings)
+        is_resumed |= copies is not None and copies.is_begun and all(one.is_published() for one in stagings)
         unfinished = [one for one in stagings if not (is_resumed and one.is_published())]
         for one in unfinished:
             one.check_place()
@@ -339,6 +303,7 @@ class _Staging:
         self._backup = backup
         self._linked = linked
         self._files = [file for file in manifest.files if file.path.startswith(f"{directory.name}/")]
+        self._only = manifest._replace(directories=(directory,))
         self._place = place
         self.root = os.path.join(place, STAGING)
         self._ready_inside = os.path.join(self.root, READY)
@@ -364,8 +329,7 @@ class _Staging:
 
     def is_published(self) -> bool:
         """Return True if the place has the names of the backup's directory: an earlier restore published it."""
-        wanted = {os.path.relpath(self._target(file), self.root).partition("/")[0] for file in self._files}
-        return {*self._names()} - _CHECKPOINTS == wanted - _CHECKPOINTS
+        return _has_all([self._place], self._only, self._fs)
 
     def check_place(self) -> None:
         """Raise IllegalArgument if the place holds anything but leftovers of an interrupted restore."""

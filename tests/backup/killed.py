@@ -57,10 +57,8 @@ class Restores:
         if "kafkalog-restore.partial" in names:
             with pytest.raises(NotAPartition, match="kafkalog-restore"):
                 kafkalog.open_dirs(self.target, "a")
-        if names - {".lock"} and not any(name.startswith("kafkalog-restore.") for name in names):
-            for one in self.target.parent.glob("restored.kafkalog-*"):  # it was killed when all was in place
-                shutil.rmtree(one)
-        else:
+        is_complete = names - {".lock"} and not any(name.startswith("kafkalog-restore.") for name in names)
+        if not is_complete or [*self.target.parent.glob("restored.kafkalog-restore*")]:
             self.work(OS)
         self.check_records()
         if self.wanted == RECORDS:

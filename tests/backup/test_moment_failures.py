@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -146,39 +145,48 @@ def test_a_second_restore_into_the_same_place_leaves_the_copies_of_the_first(whe
     assert not (where / "restored0.kafkalog-restore").exists()
 
 
-@pytest.mark.parametrize("nth", [1, 2])
-def test_a_restore_killed_when_all_is_in_place_leaves_copies_that_the_next_run_removes(where: Path, nth: int) -> None:
-    """Before the copies have their last name the next run says what was restored; later it only removes them."""
-    place, copies = where / "restored0", where / "restored0.kafkalog-restore"
-    real = shutil.rmtree
+@pytest.mark.parametrize(
+    ("op", "path"),
+    [
+        ("rename", ".kafkalog-restore/kafkalog.restored"), ("unlink", ".kafkalog-restore/kafkalog.restore"),
+        ("rmdir", ".kafkalog-restore"), ("unlink", ".kafkalog-restore.done"),
+    ],
+)  # fmt: skip
+def test_a_restore_killed_when_all_is_in_place_is_complete_for_the_next_run(where: Path, op: str, path: str) -> None:
+    place = where / "restored0"
+    stopped = []
 
     class Stopped(FaultFS):
-        def _check(self, op: str, path: str, write: Any = None) -> None:
-            super()._check(op, path, write)
-            if op == "rename" and path in (str(copies), f"{copies}.done"):
+        def _check(self, each: str, at: str, write: Any = None) -> None:
+            super()._check(each, at, write)
+            if each == op and at == f"{place}{path}":
+                stopped.append(at)
                 raise KeyboardInterrupt
 
-    def killed(path: Any, **more: Any) -> None:
-        if str(path).startswith(str(copies)) and place.exists() and "left-0" in os.listdir(place):
-            raise KeyboardInterrupt
-        real(path, **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shutil, "rmtree", killed)
-        with pytest.raises(KeyboardInterrupt):
-            restore_directories(where / "one", place, at=AT, fs=Stopped() if nth == 1 else FaultFS())
+    with pytest.raises(KeyboardInterrupt):
+        restore_directories(where / "one", place, at=AT, fs=Stopped())
     before = files(place)
-    if nth == 1:
-        assert copies.exists()
-        with pytest.raises(IllegalArgument, match="the directory has"):
-            restore_directories(where / "one", place, at=AT + 50)
-        assert copies.exists(), "another moment leaves them"
-        assert restore_directories(where / "one", place, at=AT).partitions[0].end_offset == 301
-    else:
-        assert (where / "restored0.kafkalog-restore.done").exists()
-        with pytest.raises(IllegalArgument, match="the directory has"):
-            restore_directories(where / "one", place, at=AT)
+    assert stopped and before and list(where.glob("restored0.*"))
+    assert restore_directories(where / "one", place, at=AT).partitions[0].end_offset == 301
     assert files(place) == before and not list(where.glob("restored0.*"))
+    with pytest.raises(IllegalArgument, match="the directory has"):
+        restore_directories(where / "one", place, at=AT)
+
+
+@pytest.mark.parametrize("is_directory", [True, False])
+def test_what_has_the_name_of_a_restores_record_but_not_its_content_is_not_removed(
+    where: Path, is_directory: bool
+) -> None:
+    other = where / "restored0.kafkalog-restore.done"
+    if is_directory:
+        other.mkdir()
+    kept = other / "mine" if is_directory else other
+    kept.write_text("mine")
+    with pytest.raises(IllegalArgument, match="no record of a restore") as caught:
+        restore_directories(where / "one", where / "restored0", at=AT)
+    assert caught.value.path == str(other) and kept.read_text() == "mine" and not (where / "restored0").exists()
+    other.rename(where / "moved")
+    restore_directories(where / "one", where / "restored0", at=AT)
 
 
 def test_a_missing_piece_of_the_backup(where: Path) -> None:

@@ -1,0 +1,145 @@
+"""Copies of data directories in use, beside the directory that is restored from them.
+
+They are a directory of backups. A restore that begins to publish writes its request there, and one that is complete
+moves its record beside the copies before it removes them: what a kill leaves says how far the restore came.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from kafkalog.backup.manifest import Manifest, encode_manifest, parse_manifest
+from kafkalog.backup.rewind.plan import Moment
+from kafkalog.backup.store import MARKER, BackupStore
+from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
+from kafkalog.util.fileio import FileSystem, atomic_write
+
+_STORE: Final = ".kafkalog-restore"
+"""Suffix of the directory beside the restored one in which data directories in use are copied first."""
+_DONE: Final = ".done"
+"""Suffix of the record beside that directory once all is restored, while the copies are removed."""
+_REQUEST: Final = "kafkalog.restore"
+"""Name of the file in that directory that says what is restored from it, and where."""
+_RECORD: Final = "kafkalog.restored"
+"""Name of the record before it is moved beside the directory."""
+_RECORD_START: Final = b"kafkalog restored, version 1\n"
+_MAX_BYTES: Final = 1 << 30
+
+
+class Copies:
+    """The copies for a restore of `sources` into `places` at a moment. Threads: one at a time."""
+
+    def __init__(self, sources: Sequence[str], places: Sequence[str], moment: Moment, fs: FileSystem) -> None:
+        self.path = places[0] + _STORE
+        self._record = self.path + _DONE
+        self._sources = sources
+        self._moment = moment
+        self._request = "\n".join([*sources, *places, f"at {moment.at_ms} by {moment.by}\n"]).encode()
+        self._fs = fs
+
+    @property
+    def exists(self) -> bool:
+        """True if the directory is there and has our marker."""
+        return self._fs.exists(os.path.join(self.path, MARKER))
+
+    @property
+    def is_begun(self) -> bool:
+        """True if a run began to publish this restore: it may have put everything in place."""
+        return self.exists and self._read(os.path.join(self.path, _REQUEST)) == self._request
+
+    def find(self) -> str | None:
+        """Return the id of the copies that a killed restore of these directories left, if they can be used.
+
+        The oldest: a restore that is published in part goes on from no other, and others may have been refused since.
+        """
+        if not self.exists:
+            return None
+        store = BackupStore(self.path, fs=self._fs)
+        for one in store.ids():
+            with suppress(CorruptBackup):
+                found = store.manifest(one)
+                is_late = found.created_ms >= self._moment.at_ms
+                if is_late and [each.source for each in found.directories] == self._sources:
+                    return found.id
+        return None
+
+    def begin(self) -> None:
+        """Record that this restore is to be published. StorageError."""
+        self._write(_REQUEST, self._request)
+
+    def finish(self, restored: Manifest) -> None:
+        """Record that the restore is complete, then remove the copies. StorageError, IllegalArgument."""
+        self._check_record()
+        self._write(_RECORD, _RECORD_START, self._request, encode_manifest(restored))
+        try:
+            self._fs.rename(os.path.join(self.path, _RECORD), self._record)
+            self._fs.fsync_dir(os.path.dirname(self._record))
+        except OSError as error:
+            raise StorageError.from_os(error, "write the state of the restore", path=self._record) from error
+        self.clear()
+
+    def finished(self) -> Manifest | None:
+        """Return what a killed run of this restore recorded as restored; IllegalArgument if the record is not ours."""
+        content = self._check_record()
+        start = _RECORD_START + self._request
+        return parse_manifest(content[len(start) :], self._record) if content.startswith(start) else None
+
+    def clear(self) -> None:
+        """Remove the copies of a restore that is complete, at last its record, which is checked to be ours."""
+        if not self._check_record():
+            return
+        if self._fs.exists(self.path) and not self.exists and self._fs.names(self.path):
+            raise IllegalArgument(
+                "the directory has no marker of kafkalog's and is not removed", path=self.path,
+                hint="move it away, and run the restore again",
+            )  # fmt: skip
+        with suppress(OSError):  # the next run removes what is left
+            self._remove()
+            self._fs.unlink_if_exists(self._record)
+
+    def discard(self) -> None:
+        """Remove the copies of a restore that failed, if they have our marker."""
+        if self.exists:
+            with suppress(OSError):
+                self._remove()
+
+    def _remove(self) -> None:
+        """Remove the directory's contents, the marker last: what a kill leaves is known by it."""
+        if not self._fs.exists(self.path):
+            return
+        for name in sorted({*self._fs.names(self.path)} - {MARKER}):
+            path = os.path.join(self.path, name)
+            if self._fs.is_directory(path):
+                shutil.rmtree(path)
+            else:
+                self._fs.unlink_if_exists(path)
+        self._fs.unlink_if_exists(os.path.join(self.path, MARKER))
+        self._fs.rmdir(self.path)
+
+    def _check_record(self) -> bytes:
+        """Return the record beside the copies, or nothing if there is none; IllegalArgument if it is not ours."""
+        is_file = not self._fs.exists(self._record) or not self._fs.is_directory(self._record)
+        content = self._read(self._record) if is_file else b"?"
+        if content is not None and not content.startswith(_RECORD_START):
+            raise IllegalArgument(
+                "this is no record of a restore by kafkalog and is not removed", path=self._record,
+                hint="move it away, and run the restore again",
+            )  # fmt: skip
+        return content or b""
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            return self._fs.read_file(path, _MAX_BYTES) if self._fs.exists(path) else None
+        except OSError as error:
+            raise StorageError.from_os(error, "read the state of the restore", path=path) from error
+
+    def _write(self, name: str, *content: bytes) -> None:
+        path = os.path.join(self.path, name)
+        try:
+            atomic_write(self._fs, path, *content)
+        except OSError as error:
+            raise StorageError.from_os(error, "write the state of the restore", path=path) from error
