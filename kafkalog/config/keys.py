@@ -28,8 +28,7 @@ class Check(NamedTuple):
 class Key(NamedTuple):
     """One row: dotted name, type, default, rule (None: any value of the type), description.
 
-    `dynamic` is False if a change requires a reopened store; all topic settings are dynamic. `since` is the version of
-    Kafka that introduced the setting, if not all supported versions have it.
+    `dynamic` is False if a change requires a reopened store; all topic settings are dynamic.
     """
 
     name: str
@@ -38,7 +37,6 @@ class Key(NamedTuple):
     check: Check | None
     doc: str
     dynamic: bool = True
-    since: str = ""
 
     @property
     def attribute(self) -> str:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
@@ -21,6 +22,7 @@ from typing import Any, Final
 from kafkalog.errors import IllegalArgument, MissingPackage
 
 PROTOC_TIMEOUT_S: Final = 60
+PROTOC_OUTPUT_BYTES: Final = 1 << 16
 WELL_KNOWN: Final = ("any", "api", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type",
                      "wrappers")  # fmt: skip
 
@@ -184,6 +186,37 @@ def _protoc() -> list[str]:
     return [program]
 
 
+def _run(command: list[str]) -> tuple[int, bytes]:
+    """Return the status of a command and the beginning of its errors. It is killed if it says more, or takes too long.
+
+    TimeoutError for the latter, OSError for a command that does not start.
+    """
+    is_late = False
+
+    def stop() -> None:
+        nonlocal is_late
+        is_late = True
+        process.kill()
+
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        timer = threading.Timer(PROTOC_TIMEOUT_S, stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            assert process.stderr is not None
+            said = process.stderr.read(PROTOC_OUTPUT_BYTES)
+            if len(said) == PROTOC_OUTPUT_BYTES:
+                process.kill()
+            status = process.wait()
+        finally:
+            timer.cancel()
+    if is_late:
+        raise TimeoutError(f"it took longer than {PROTOC_TIMEOUT_S} s")
+    return status, said
+
+
 def _compile(content: bytes, place: str, imports: Mapping[str, bytes]) -> bytes:
     """Return the FileDescriptorSet of `.proto` text; IllegalArgument with protoc's words if it has errors."""
     command = _protoc()
@@ -199,15 +232,13 @@ def _compile(content: bytes, place: str, imports: Mapping[str, bytes]) -> bytes:
         around = [f"-I{os.path.dirname(os.path.abspath(place))}"] if place and os.path.isfile(place) else []
         options = ["--include_imports", f"--descriptor_set_out={made}", f"-I{folder}", *around, "schema_to_read.proto"]
         try:
-            done = subprocess.run(
-                [*command, *options], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROTOC_TIMEOUT_S
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
+            status, output = _run([*command, *options])
+        except OSError as error:
             raise IllegalArgument(f"protoc did not compile the schema: {error}", path=place or None) from None
-        if done.returncode or not os.path.exists(made):
-            lines = done.stderr.decode("utf-8", "replace").replace(folder + os.sep, "").splitlines()
+        if status or not os.path.exists(made):
+            lines = output.decode("utf-8", "replace").replace(folder + os.sep, "").splitlines()
             said = [line for line in lines if ".proto:" in line and "] " not in line] or lines
-            words = "; ".join(said) or f"protoc ended with status {done.returncode}"
+            words = "; ".join(said) or f"protoc ended with status {status}"
             raise IllegalArgument(f"the schema is no Protobuf: {words}", path=place or None)
         with open(made, "rb") as file:
             return file.read()

@@ -1,6 +1,7 @@
 """Karapace, a schema registry that nobody here wrote, with its topic on kafkalog's server: both ways to its schemas.
 
-KAFKALOG_KARAPACE is the command that starts it with a configuration file, `karapace` by default. Skipped without one.
+KAFKALOG_KARAPACE is the command that starts it, `karapace` by default. Its settings are in a file, for versions up to
+4, and in the environment, for later ones. Skipped without one.
 """
 
 import json
@@ -42,14 +43,19 @@ class Karapace:
     def __init__(self, server: KafkaServer, directory: Path) -> None:
         (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
-        config = directory / "karapace.json"
-        config.write_text(json.dumps({
+        settings = {
             "bootstrap_uri": server.bootstrap, "host": "127.0.0.1", "port": port, "karapace_registry": True,
             "karapace_rest": False, "advertised_hostname": "127.0.0.1", "topic_name": "_schemas", "log_level": "INFO",
             "compatibility": "NONE", "replication_factor": 1, "session_timeout_ms": 10000,
-        }))  # fmt: skip
+            "waiting_time_before_acting_as_master_ms": 100,
+        }  # fmt: skip
+        config = directory / "karapace.json"
+        config.write_text(json.dumps(settings))
+        variables = {f"KARAPACE_{name.upper()}": str(value) for name, value in settings.items()}
         self.output = (directory / "karapace.log").open("wb")
-        self.process = subprocess.Popen([*COMMAND, str(config)], stdout=self.output, stderr=self.output)
+        self.process = subprocess.Popen(
+            [*COMMAND, str(config)], stdout=self.output, stderr=self.output, env=os.environ | variables
+        )
 
     def call(self, path: str, content: Any = None) -> Any:
         data = None if content is None else json.dumps(content).encode()
@@ -75,7 +81,8 @@ class Karapace:
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Iterator[tuple[KafkaServer, Karapace]]:
-    with kafka_server(directory=tmp_path / "data") as server:
+    # its reader may look for a topic that does not exist yet, and then not again for a long time
+    with kafka_server(topics="_schemas", directory=tmp_path / "data") as server:
         registry = Karapace(server, tmp_path)
         try:
             yield server, registry

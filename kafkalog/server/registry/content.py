@@ -21,6 +21,13 @@ class Content:
         self.modes: dict[str | None, str] = {}
         self.last_id = 0
 
+    def copied(self) -> Content:
+        """Return a copy: records that are applied to it do not change this content."""
+        made = Content()
+        made._subjects = {subject: dict(versions) for subject, versions in self._subjects.items()}
+        made.levels, made.modes, made.last_id = dict(self.levels), dict(self.modes), self.last_id
+        return made
+
     def apply(self, change: Change) -> None:
         """Apply a record. ValueError, LookupError or TypeError for a value that is none of its kind."""
         kind, subject, version, value = change

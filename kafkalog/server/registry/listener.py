@@ -39,8 +39,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Registry:
-    """The content of the topic, read up to its end before each request; requests follow one another.
+    """The content of the topic, read up to its end before each request; changes follow one another.
 
+    A request is decided beside others, since a schema may need a compiler, and again if the topic has changed since.
     The topic is that of the node that runs now: after a snapshot was restored, it is read from the start.
     """
 
@@ -54,16 +55,22 @@ class Registry:
 
     async def answer(self, request: Request) -> Plan:
         """Return the answer once what it changed is in the topic. RestError, KafkalogError."""
-        async with self._lock:
-            node = self._node()
-            await self._read(node)
-            plan: Plan = await node.run(decide, self._content, request)
-            if plan.records:
-                await self._append(node, plan.records)
-            return plan
+        while True:
+            async with self._lock:
+                await self._read(self._node())
+                content = self._content
+            plan: Plan = await asyncio.to_thread(decide, content, request)
+            if not plan.records:
+                return plan
+            async with self._lock:
+                node = self._node()
+                await self._read(node)
+                if self._content is content:
+                    await self._append(node, plan.records)
+                    return plan
 
     async def pause(self) -> None:
-        """Let requests wait until `resume`, once the one in progress is answered."""
+        """Let requests wait until `resume`, once the change in progress is in the topic."""
         await self._lock.acquire()
 
     def resume(self) -> None:
@@ -83,10 +90,11 @@ class Registry:
             self._log, self._next_offset, self._content = log, log.log_start_offset, Content()
         stop = log.log_end_offset
         if self._next_offset < stop:
-            await node.run(self._apply, log, max(self._next_offset, log.log_start_offset), stop)
-            self._next_offset = stop
+            content = self._content.copied()
+            await node.run(self._apply, content, log, max(self._next_offset, log.log_start_offset), stop)
+            self._content, self._next_offset = content, stop
 
-    def _apply(self, log: UnifiedLog, start: int, stop: int) -> None:
+    def _apply(self, content: Content, log: UnifiedLog, start: int, stop: int) -> None:
         for chunk in log_chunks(log, start, stop):
             for row in range(chunk.first, chunk.last):
                 if chunk.batches[row].is_control:
@@ -94,11 +102,11 @@ class Registry:
                 table = batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path)
                 for record in table:
                     if record.offset >= start:
-                        self._take(record.offset, record.key, record.value)
+                        self._take(content, record.offset, record.key, record.value)
 
-    def _take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+    def _take(self, content: Content, offset: int, key: bytes | None, value: bytes | None) -> None:
         try:
-            self._content.apply(change_of(key, value))
+            content.apply(change_of(key, value))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             self._problems += 1
             if self._problems <= MOST_PROBLEMS:

@@ -74,9 +74,7 @@ def topic_rows(
     own = config.overrides()
     rows = []
     for key in CONFIGS:
-        # as a 4.3 broker, which returns an unknown setting only if the topic has it
-        is_absent = key.name in _HIDDEN or (key.since and key.name not in own)
-        if is_absent or (selected is not None and key.name not in selected):
+        if key.name in _HIDDEN or (selected is not None and key.name not in selected):
             continue
         found = [Synonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         found += _broker_synonyms(node, SYNONYMS.get(key.name, ()))

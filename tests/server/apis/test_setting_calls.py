@@ -49,7 +49,7 @@ def test_settings_of_a_topic_are_told_with_where_they_come_from(tmp_path: Path, 
     async def use(node: Node) -> None:
         await create(node, {"name": "t", "configs": [{"name": "retention.ms", "value": "5"}]})
         row = await describe(node, TOPIC, "t", version=version)
-        assert (row.error_code, row.error_message) == (0, "") and len(row.configs) == 33
+        assert (row.error_code, row.error_message) == (0, "") and len(row.configs) == 37
         by_name = {one.name: one for one in row.configs}
         assert (by_name["retention.ms"].value, by_name["retention.ms"].config_source) == ("5", 1)
         assert (by_name["max.message.bytes"].value, by_name["max.message.bytes"].config_source) == ("777777", 4)
@@ -72,13 +72,22 @@ def test_settings_of_a_topic_are_told_with_where_they_come_from(tmp_path: Path, 
     with_node(tmp_path, use, log_retention_hours=3, message_max_bytes=777_777)
 
 
-def test_settings_that_topics_have_since_4_4_are_shown_where_they_are_set(tmp_path: Path) -> None:
+def test_settings_that_topics_have_since_4_4(tmp_path: Path) -> None:
+    """All rows of `LogConfig.nonInternalValues` of 4.4, with its defaults."""
+
     async def use(node: Node) -> None:
-        own = {"remote.copy.lag.ms": "5", "max.decompressed.message.bytes": "100"}
-        await create(node, {"name": "t", "configs": [{"name": name, "value": value} for name, value in own.items()]})
+        await create(node, {"name": "t"})
+        defaults = {"errors.deadletterqueue.group.enable": "false", "max.decompressed.message.bytes": "2147483639",
+                    "remote.copy.lag.bytes": "-1", "remote.copy.lag.ms": "0"}  # fmt: skip
         row = await describe(node, TOPIC, "t", version=4)
-        values = {one.name: one.value for one in row.configs}
-        assert len(values) == 33 + len(own) and own.items() <= values.items()
+        found = {one.name: (one.value, one.config_source) for one in row.configs}
+        assert len(found) == 37
+        assert {name: found[name] for name in defaults} == {name: (value, 5) for name, value in defaults.items()}
+        own = {"remote.copy.lag.ms": "5", "max.decompressed.message.bytes": "100"}
+        await create(node, {"name": "own", "configs": [{"name": name, "value": value} for name, value in own.items()]})
+        row = await describe(node, TOPIC, "own", version=4)
+        found = {one.name: (one.value, one.config_source) for one in row.configs}
+        assert len(found) == 37 and {name: found[name] for name in own} == {name: (own[name], 1) for name in own}
 
     with_node(tmp_path, use)
 

@@ -213,7 +213,7 @@ def test_topics_are_made_with_defaults_assignments_and_settings(tmp_path: Path) 
         assert row.num_partitions == 3 and row.topic_id == node.topics.get("t").id
         assert [config.name for config in row.configs] == sorted(config.name for config in row.configs)
         sources = {config.name: (config.value, config.config_source) for config in row.configs}
-        assert len(sources) == 33 and sources["retention.ms"] == ("60000", 1)
+        assert len(sources) == 37 and sources["retention.ms"] == ("60000", 1)
         assert sources["cleanup.policy"] == ("delete", 5) and sources["segment.bytes"] == ("1073741824", 5)
         twice = await create(node, {"name": "d"}, {"name": "d"}, {"name": "e"}, version=4)
         assert [(one.name, one.error_code) for one in twice] == [("d", 42), ("e", 0)]
