@@ -97,6 +97,7 @@ def test_lists_and_tables_that_follow_a_line_of_text_are_such(site: Path) -> Non
         text = re.sub(r"<pre.*?</pre>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
         for paragraph in re.findall(r"<p>(.*?)</p>", text, re.DOTALL):
             assert not re.search(r"^(?:- |\d+\. |\|)", paragraph, re.MULTILINE), f"{path.name}: {paragraph[:200]}"
+        assert not re.search(r"^\|", text, re.MULTILINE), f"{path.name}: rows of a table, as they were written"
 
 
 def test_the_reference_has_every_public_name(site: Path) -> None:
