@@ -1,4 +1,4 @@
-"""Where the new files of a sync come from, in the shares that its commits have: this process, or tasks elsewhere."""
+"""Sources of the new files of a sync, in the shares that its commits have: this process, or tasks elsewhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Share(NamedTuple):
 
 
 class FileSource(Protocol):
-    """What writes rows to files of a table."""
+    """A source of files of a table, which writes rows to them."""
 
     def __call__(self, rows: TopicRows, table: LakeTable, file_bytes: int) -> Generator[Share, None, None]:
         """Yield the rows as shares: the next one is asked for when one is committed, and is for the newest snapshot.

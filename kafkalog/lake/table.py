@@ -45,7 +45,7 @@ class LiveFile(NamedTuple):
 
 
 class DataWriter(Protocol):
-    """What writes the data files of a table; it is pickled, so that another process can write some."""
+    """A writer of the data files of a table; it can be pickled, so that another process writes some."""
 
     @property
     def name(self) -> str:

@@ -100,7 +100,7 @@ class DeadLetters(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How deliveries end: their limit, and the state of records that are not delivered again."""
+    """The end of deliveries: their limit, and the state of records that are not delivered again."""
 
     delivery_limit: int
     dead: RecordState = RecordState.ARCHIVED

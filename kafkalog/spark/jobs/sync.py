@@ -90,7 +90,7 @@ def sync(
 
 
 class _Work(NamedTuple):
-    """What all tasks of a commit share."""
+    """The work of a commit, as all of its tasks share it."""
 
     paths: Sequence[str]
     topic: str
@@ -105,7 +105,7 @@ class _Work(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What a task returns: its files, and what it read for them."""
+    """The result of a task: its files, and what it read for them."""
 
     files: Sequence[WrittenFile]
     records: int
