@@ -1,7 +1,8 @@
 """The job `sync`: writes what an Iceberg or Delta table lacks of a topic; tasks write files, the driver commits them.
 
-The files of a commit are in a directory that is named after what the table was before it. So what a killed driver, a
-failed task or a task that ran twice left there is known as such once the commit is made, and deleted.
+The files of a commit are in a directory that is named after what the table was before it, and the topic's partitions
+here: of the syncs that write there, one alone commits. So what a killed driver, a failed task or a task that ran twice
+left there is known as such once the commit is made, and deleted.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ class _TaskShares:
     ) -> Generator[Share, None, None]:
         """Yield the share of a commit: files of tasks that succeeded, and no others."""
         run = f"{uuid.uuid4().hex}-"
-        before = sha256(f"{table.generation} {rows.topic}".encode()).hexdigest()[:16]
+        before = sha256(f"{table.generation} {rows.topic} {sorted(rows.logs)}".encode()).hexdigest()[:16]
         writer = table.writer.with_prefix(f"kafkalog-{before}/{run}")
         work = _Work(
             self._paths, rows.topic, rows.topic_id, rows.given, rows.samples, rows.names, rows.schema, rows.on_damage,

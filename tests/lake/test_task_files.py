@@ -1,0 +1,43 @@
+"""Files that tasks of the Spark job wrote: which of them a driver deletes. The driver runs the tasks itself."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog.spark.jobs.sync as job
+from kafkalog.lake.failures import TableChanged
+from tests.lake.tables import FORMATS, Lake, write
+from tests.spark.killed_sync import sync_here
+
+
+def hosts(tmp_path: Path) -> tuple[Path, Path]:
+    """The data directories of two brokers, each with two partitions of the topic."""
+    write(tmp_path / "first", dict.fromkeys(range(4), 3))
+    second = tmp_path / "second"
+    second.mkdir()
+    for number in (2, 3):
+        (tmp_path / "first" / f"orders-{number}").rename(second / f"orders-{number}")
+    return tmp_path / "first", second
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_syncs_of_other_partitions_delete_no_file_of_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    lake = Lake(tmp_path / "lake", format)
+    first, second = hosts(tmp_path)
+    see = job._TaskFiles.see
+
+    def after_another(self: Any, files: Any) -> None:
+        see(self, files)
+        monkeypatch.setattr(job._TaskFiles, "see", see)
+        sync_here(second, lake.target)
+
+    monkeypatch.setattr(job._TaskFiles, "see", after_another)
+    with nullcontext() if format == "delta" else pytest.raises(TableChanged):
+        sync_here(first, lake.target)
+    sync_here(first, lake.target)
+    assert lake.places() == [(number, offset) for number in range(4) for offset in range(3)]
+    assert len(lake.stored()) == len(lake.files())
