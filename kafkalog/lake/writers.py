@@ -72,14 +72,17 @@ class IcebergWriter(NamedTuple):
         return self._replace(prefix=prefix)
 
     def siblings(self) -> list[str] | None:
-        """Return the locations of the files in the directory of new ones; None where a table spreads its files."""
+        """Return the locations of the files in the directory of new ones.
+
+        None where a table spreads its files, or names them in its own way.
+        """
         import pyarrow.fs
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
-        places = {self._location(name).rpartition("/")[0] for name in ("a", "b")}
+        places = {self._location(name).removesuffix(f"/{self.prefix}{name}.parquet") for name in ("a", "b")}
         if len(places) > 1 or not isinstance(self.io, PyArrowFileIO):
             return None
-        (place,) = places
+        place = self._location("a").rpartition("/")[0]
         scheme, netloc, path = self.io.parse_location(place, self.io.properties)
         found = self.io.fs_by_scheme(scheme, netloc).get_file_info(
             pyarrow.fs.FileSelector(path, allow_not_found=True)

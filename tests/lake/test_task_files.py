@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table.locations import SimpleLocationProvider
 
 import kafkalog.spark.jobs.sync as job
 from kafkalog.lake.failures import TableChanged
@@ -41,3 +42,22 @@ def test_syncs_of_other_partitions_delete_no_file_of_each_other(
     sync_here(first, lake.target)
     assert lake.places() == [(number, offset) for number in range(4) for offset in range(3)]
     assert len(lake.stored()) == len(lake.files())
+
+
+class Numbered(SimpleLocationProvider):
+    """A table's own way to name files, which keeps no directories."""
+
+    def new_data_location(self, data_file_name: str, partition_key: Any = None) -> str:
+        return super().new_data_location(data_file_name.rpartition("/")[2])
+
+
+def test_a_table_that_names_files_its_own_way_keeps_them(tmp_path: Path) -> None:
+    lake, data = Lake(tmp_path / "lake", "iceberg"), tmp_path / "data"
+    write(data, {0: 3})
+    sync_here(data, lake.target)
+    with lake.loaded().transaction() as change:
+        change.set_properties({"write.py-location-provider.impl": f"{__name__}.Numbered"})
+    for first in (3, 6):
+        write(data, {0: 3}, first)
+        sync_here(data, lake.target)
+    assert lake.places() == [(0, offset) for offset in range(9)]
