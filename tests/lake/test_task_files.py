@@ -1,5 +1,6 @@
 """Files that tasks of the Spark job wrote: which of them a driver deletes. The driver runs the tasks itself."""
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,12 @@ import pytest
 from pyiceberg.table.locations import SimpleLocationProvider
 
 import kafkalog.spark.jobs.sync as job
+from kafkalog.errors import OffsetOutOfRange
 from kafkalog.lake.failures import TableChanged
 from tests.lake.tables import FORMATS, Lake, write
+from tests.spark import killed_sync
 from tests.spark.killed_sync import sync_here
+from tests.transactional import made
 
 
 def hosts(tmp_path: Path) -> tuple[Path, Path]:
@@ -61,3 +65,33 @@ def test_a_table_that_names_files_its_own_way_keeps_them(tmp_path: Path) -> None
         write(data, {0: 3}, first)
         sync_here(data, lake.target)
     assert lake.places() == [(0, offset) for offset in range(9)]
+
+
+def test_a_task_that_sees_a_shorter_log_writes_nothing(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = tmp_path / "data" / "orders-0"
+    partition.mkdir(parents=True)
+    log = made([("data", 0, 4)] * 100 + [("abort", 0, 1), ("plain", 0, 4)])
+    log.write(partition)
+    monkeypatch.setattr(job, "MIN_TASK_BYTES", 1 << 10)
+    for name in ("FILES_PER_COMMIT", "FILES_PER_TASK", "TASKS_A_CORE"):  # a commit for each two tasks
+        monkeypatch.setattr(job, name, 1)
+    run, segment = killed_sync.run_here, next(partition.glob("*.log"))
+
+    def shorter(*given: Any) -> Any:
+        content = segment.read_bytes()
+        os.truncate(segment, len(content) * 9 // 10)
+        try:
+            return run(*given)
+        finally:
+            segment.write_bytes(content)
+
+    monkeypatch.setattr(killed_sync, "run_here", shorter)
+    with pytest.raises(OffsetOutOfRange, match="reaches 405"):
+        sync_here(tmp_path / "data", lake.target, target_file_bytes=1 << 10)
+    assert lake.places() == lake.stored() == []
+    monkeypatch.setattr(killed_sync, "run_here", run)
+    sync_here(tmp_path / "data", lake.target, target_file_bytes=1 << 10)
+    assert lake.snapshots() > 1
+    assert lake.places() == [(0, offset) for offset in range(401, 405)]

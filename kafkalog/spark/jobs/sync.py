@@ -18,7 +18,14 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.dirs.open import open_dirs
-from kafkalog.errors import IllegalArgument, IllegalState, InconsistentTopicId, PartitionNotFound, StorageError
+from kafkalog.errors import (
+    IllegalArgument,
+    IllegalState,
+    InconsistentTopicId,
+    OffsetOutOfRange,
+    PartitionNotFound,
+    StorageError,
+)
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.lake.appends import FILES_PER_COMMIT, Share
 from kafkalog.lake.failures import store_errors
@@ -91,11 +98,12 @@ def sync(
 
 
 class _Work(NamedTuple):
-    """The work of a commit, as all of its tasks share it."""
+    """The work of a commit, as all of its tasks share it; `ends` are where the sync ends, by partition."""
 
     paths: Sequence[str]
     topic: str
     topic_id: str | None
+    ends: Mapping[int, int]
     given: Mapping[str, Any]
     samples: Mapping[str, list[bytes]]
     names: Mapping[str, str]
@@ -173,9 +181,10 @@ class _TaskShares:
         run = f"{uuid.uuid4().hex}-"
         before = sha256(f"{table.generation} {rows.topic} {sorted(rows.logs)}".encode()).hexdigest()[:16]
         writer = table.writer.with_prefix(f"kafkalog-{before}/{run}")
+        ends = {one.number: one.stop for one in rows.ranges}
         work = _Work(
-            self._paths, rows.topic, rows.topic_id, rows.given, rows.samples, rows.names, rows.schema, rows.on_damage,
-            writer, file_bytes,
+            self._paths, rows.topic, rows.topic_id, ends, rows.given, rows.samples, rows.names, rows.schema,
+            rows.on_damage, writer, file_bytes,
         )  # fmt: skip
         files = _TaskFiles(writer)
         try:
@@ -268,12 +277,21 @@ def _write(ranges: Sequence[ReadRange], *, work: _Work) -> _Done:
 
 
 def _check_same(rows: TopicRows, topic_id: str | None, work: _Work) -> None:
-    """Raise an error where this task reads another topic than the driver planned for, or other columns."""
+    """Raise an error where this task reads another topic than the driver planned for, a shorter log, or other columns.
+
+    The markers of the transactions before the driver's end are before it, and decide on what this task reads.
+    """
     if topic_id != work.topic_id:
         raise InconsistentTopicId(
             f"the topic had the id {work.topic_id} at the beginning, and has {topic_id} now",
             path=rows.logs[rows.ranges[0].number].path, hint="it was created again: sync it into another table",
         )  # fmt: skip
+    for number, log in rows.logs.items():
+        if log.end_offset < work.ends[number]:
+            raise OffsetOutOfRange(
+                f"the log ends at {log.end_offset} here, and where the job began it reaches {work.ends[number]}",
+                path=log.path, offset=work.ends[number], hint="run the job again",
+            )  # fmt: skip
     if rows.schema != work.schema:
         raise IllegalState(
             "the schema of the records changed while the job ran", path=work.writer.name, hint="run the job again"
