@@ -95,3 +95,22 @@ def test_a_task_that_sees_a_shorter_log_writes_nothing(
     sync_here(tmp_path / "data", lake.target, target_file_bytes=1 << 10)
     assert lake.snapshots() > 1
     assert lake.places() == [(0, offset) for offset in range(401, 405)]
+
+
+def test_schemas_of_a_relative_path_are_found_by_tasks_elsewhere(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "data", {0: 3})
+    (tmp_path / "order.json").write_text('{"type": "object", "properties": {"id": {"type": "integer"}}}')
+    (tmp_path / "elsewhere").mkdir()
+    run = killed_sync.run_here
+
+    def elsewhere(*given: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path / "elsewhere")
+            return run(*given)
+
+    monkeypatch.setattr(killed_sync, "run_here", elsewhere)
+    monkeypatch.chdir(tmp_path)
+    sync_here(tmp_path / "data", lake.target, value="json", schema="order.json")
+    assert lake.read()["value"].combine_chunks().field("id").to_pylist() == [0, 1, 2]

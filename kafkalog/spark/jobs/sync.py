@@ -82,7 +82,7 @@ def sync(
     Raises what `sync_topic` does; IllegalArgument for decoders or schemas that cannot be sent to a task;
     MissingRequirement for executors without this package; JobFailed. Files that no commit has are deleted.
     """
-    given = {name: value for name, value in typed.items() if value is not None}
+    given = {name: _placed(name, value) for name, value in typed.items() if value is not None}
     try:
         pickle.dumps(given)
     except Exception as error:
@@ -95,6 +95,14 @@ def sync(
         _TaskShares(spark, paths, tell), paths, topic, target, options=options, partition_by=partition_by,
         target_file_bytes=target_file_bytes, on_damage=on_damage, skipped=skipped, **given,
     )  # fmt: skip
+
+
+def _placed(name: str, value: Any) -> Any:
+    """Return the absolute path for a relative one that is given as a schema or schemas; tasks run elsewhere."""
+    if name not in ("schema", "schemas", "registry") or not isinstance(value, str | os.PathLike):
+        return value
+    is_path = isinstance(value, os.PathLike) or (not value.isdigit() and os.path.exists(value))
+    return os.path.abspath(value) if is_path else value
 
 
 class _Work(NamedTuple):
