@@ -38,7 +38,7 @@ cdef struct Copied:                 # the value follows, or with `whole` BatchRo
     int32_t whole                   # 1: it has headers
 
 
-cdef Record own_record(Record record)
+cpdef Record own_record(Record record)
 
 
 cdef class KeyPicker:

@@ -62,7 +62,7 @@ cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64
     return True
 
 
-cdef Record own_record(Record record):
+cpdef Record own_record(Record record):
     """The record with bytes of its own, lest a few records keep whole chunks in memory; one of format v0 has none."""
     cdef RecordTable table = record.table
     cdef int64_t row = record.row
