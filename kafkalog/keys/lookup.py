@@ -13,6 +13,7 @@ from kafkalog._core.keys.given_keys import GivenKeys, arrow_keys, hash_keys
 from kafkalog._core.keys.key_columns import KeyColumns
 from kafkalog._core.keys.key_index import KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
+from kafkalog._core.keys.key_picker import own_record
 from kafkalog._core.keys.key_reader import UNDECIDED, Undecided
 from kafkalog._core.keys.key_records import KeyRecords
 from kafkalog._core.keys.key_walk import are_bytes, hash_key
@@ -226,7 +227,8 @@ class KeyLookup:
                 return record
         try:
             found = records(self._source, offset, offset + 1, committed=isolation == "committed", skipped=skipped)
-            return next(found, None)
+            record = next(found, None)
+            return None if record is None else own_record(record)
         except OffsetOutOfRange:  # truncated or deleted meanwhile
             return None
 

@@ -48,9 +48,11 @@ def _offset_from_end(log: LogSource, index: int, end: int) -> int:
 
 def _scan_to(log: LogSource, offset: int) -> Record:
     """Return the record by reading from `offset`; raise at damage, and OffsetOutOfRange in a gap."""
+    from kafkalog._core.keys.key_picker import own_record
+
     for record in records(log, offset, log.log_end_offset):
         if record.offset == offset:
-            return record
+            return own_record(record)
         raise OffsetOutOfRange(
             f"no record has this offset; the next record has {record.offset}",
             path=log.path,

@@ -300,3 +300,13 @@ def test_a_map_without_room_leaves_one_part_behind(tmp_path: Path) -> None:
             log.truncate_to(0)
             assert log.get(b"b") is None
         assert len(log._keys.parts.current()) == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
+def test_a_record_found_holds_only_its_own_bytes(tmp_path: Path, codec: str) -> None:
+    """Also where the batch is compressed, or its transaction is looked at: many of them would fill the memory."""
+    with kafkalog.open(tmp_path / "t-0", "a", compression_type=codec) as log:
+        log.append([(b"k%d" % n, b"%d" % n * 300) for n in range(1000)])
+        for record in (log.get(b"k7"), log.get(b"k7", isolation="read_committed"), log[7]):
+            assert record is not None and record.value_view is not None
+            assert record.value == b"7" * 300 and memoryview(record.value_view.obj).nbytes < 400

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog._core.arrow.columns import KIND_NAMES
+from kafkalog._core.batch.decode import decode
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.keys.given_keys import GivenKeys
 from kafkalog._core.keys.key_columns import KeyColumns
+from kafkalog._core.keys.key_records import KeyRecords
 from kafkalog.errors import CorruptRecord, IllegalArgument
 from kafkalog.keys import lookup
 from kafkalog.records.table import Table
@@ -252,3 +254,29 @@ def test_a_log_that_is_cleaned_between_two_looks(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(lookup.KeyLookup, "_pick", late)
         values = log.get_table(keys)["value"].to_pylist()
         assert values == [b"4" if n % 2 == 0 else b"3" for n in range(50)]
+
+
+@pytest.mark.parametrize("kind", [KeyColumns, KeyRecords])
+def test_records_given_one_by_one_keep_no_chunk(kind: type[KeyColumns | KeyRecords]) -> None:
+    """A million keys far from each other would hold as many chunks, or as many decompressed batches."""
+    sent = [R(b"a", b"k0"), R(None, b"k1", headers=[("h", b"x")]), R(b"", b"k2"), R(b"d", b"k3", headers=[("h", None)])]
+    data = batch(sent) + message_v1(4, b"e", b"k4", 1000)
+    keys = [b"k%d" % n for n in range(5)]
+    expected = list(decode(data, scan(data)))
+    chunk = bytearray(data + bytes(100))
+    table = decode(chunk, scan(chunk))
+    picker = kind(GivenKeys(keys), b"".join(n.to_bytes(8, "little") for n in range(5)), 0)
+    for record in list(table)[:3]:
+        picker.take_one(record)
+    picker.pass_over(4)
+    picker.take_one(table[4])
+    assert picker.missed == [3]
+    picker.give(3, table[3])
+    del record, table
+    chunk.clear()  # a BufferError while somebody uses it
+    if isinstance(picker, KeyColumns):
+        assert list(Table(picker.finish(bytes(range(8)), topic=b"t"))) == list(map(row_of, expected, keys))
+    else:
+        assert picker.records == expected
+        assert [one.timestamp_type for one in picker.records if one] == [one.timestamp_type for one in expected]
+        assert [one.leader_epoch for one in picker.records if one] == [one.leader_epoch for one in expected]

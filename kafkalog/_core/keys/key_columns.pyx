@@ -19,9 +19,12 @@ from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.decode cimport RecordTable
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.layout cimport ERR_MEMORY, OK
+from kafkalog._core.batch.record cimport Record
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.keys.given_keys cimport GivenKeys
-from kafkalog._core.keys.key_picker cimport AHEAD, HAS_OBJECT, LINE_BYTES, Copied, KeyPicker, kl_prefetch_wanted
+from kafkalog._core.keys.key_picker cimport (
+    AHEAD, HAS_OBJECT, LINE_BYTES, Copied, KeyPicker, kl_prefetch_wanted, own_record,
+)
 
 cdef enum:
     MOST_PIECE_ROWS = 1 << 30
@@ -72,8 +75,10 @@ cdef class KeyColumns(KeyPicker):
             memcpy(made + 1, table.data + table.places[row].value_at, <size_t>size)
         return 0
 
-    cdef int put(self, int64_t number, object record) except -1:
-        self.objects[number] = record
+    cdef int put(self, int64_t number, Record record) except -1:
+        if record.table is not None and record.table.places[record.row].header_count == 0:
+            return self.take_row(record.table, record.row, number)
+        self.objects[number] = own_record(record)
         self.places[number] = HAS_OBJECT
         return 0
 
@@ -286,7 +291,7 @@ cdef int put_nothing(Making* m, int64_t rows) noexcept nogil:
     if status == OK and m.wants_value:
         status = put_bytes(&m.value, m.rows, NULL, -1)
     if status == OK and m.wants_topic:
-        status = put_bytes(&m.topic, m.rows, NULL, 0)
+        status = put_bytes(&m.topic, m.rows, <const uint8_t*>b"", 0)
     if m.wants_headers:
         (<int32_t*>m.headers.lists.data)[m.rows + 1] = <int32_t>m.headers.count
     put_numbers(m, -1, -1, -1, -1)

@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.decode cimport RecordTable
 from kafkalog._core.batch.fields cimport Fields
+from kafkalog._core.batch.record cimport Record
 from kafkalog._core.keys.given_keys cimport GivenKeys
 
 cdef extern from *:
@@ -37,6 +38,9 @@ cdef struct Copied:                 # the value follows, or with `whole` BatchRo
     int32_t whole                   # 1: it has headers
 
 
+cpdef Record own_record(Record record)
+
+
 cdef class KeyPicker:
     cdef GivenKeys keys
     cdef Wanted* wanted
@@ -63,4 +67,4 @@ cdef class KeyPicker:
     cdef int take_table(self, RecordTable table) except -1
     cdef int make_room(self) except -1
     cdef int take_row(self, RecordTable table, Py_ssize_t row, int64_t number) except -1
-    cdef int put(self, int64_t number, object record) except -1
+    cdef int put(self, int64_t number, Record record) except -1

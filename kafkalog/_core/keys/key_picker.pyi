@@ -4,6 +4,8 @@ from kafkalog._core.batch.record import Record
 from kafkalog._core.batch.scan import BatchTable
 from kafkalog._core.keys.given_keys import GivenKeys
 
+def own_record(record: Record) -> Record: ...
+
 class KeyPicker:
     absent: int
     status: int

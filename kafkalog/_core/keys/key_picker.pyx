@@ -12,10 +12,12 @@ from libc.string cimport memcmp, memcpy, memset
 from kafkalog._core.arrow.cells cimport Slice
 from kafkalog._core.arrow.filling cimport take_head
 from kafkalog._core.batch.check cimport BatchRow, place_of
+from kafkalog._core.batch.copied cimport copied_rows
 from kafkalog._core.batch.decode cimport RecordTable
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.layout cimport OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT
 from kafkalog._core.batch.pick cimport timestamp_of
+from kafkalog._core.batch.record cimport Record, lone_record, record_of
 from kafkalog._core.batch.record_walk cimport check_plain, check_rows, kl_prefetch_record
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.buffers cimport Held, hold
@@ -40,7 +42,7 @@ cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64
     cdef int shift = 0
     if into == NULL:
         return False
-    while most > least and (most - least) >> shift > 0 and shift < 64:
+    while shift < 64 and most > least and (most - least) >> shift > 0:
         memset(starts, 0, sizeof(starts))
         for i in range(count):
             starts[((from_[i].offset - least) >> shift) & (DIGITS - 1)] += 1
@@ -58,6 +60,21 @@ cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64
     free(into)
     wanted[0] = from_
     return True
+
+
+cpdef Record own_record(Record record):
+    """The record with bytes of its own, lest a few records keep whole chunks in memory; one of format v0 has none."""
+    cdef RecordTable table = record.table
+    cdef int64_t row = record.row
+    if table is None or table.view.len <= table.places[row].record_size:
+        return record
+    cdef RecordTable own = copied_rows(table, &row, 1)
+    if own is not None:
+        return record_of(own, 0)
+    if table.batch_row(row).magic != 1 or table.places[row].key_size < -1 or table.places[row].value_size < -1:
+        return record
+    kind = table.timestamp_type(row)
+    return lone_record(table.key_at(row), table.value_at(row), record.offset, record.timestamp, kind == 1, -1)
 
 
 cdef class KeyPicker:
@@ -304,10 +321,10 @@ cdef class KeyPicker:
         """Take a record of an old format."""
         raise NotImplementedError
 
-    cdef int put(self, int64_t number, object record) except -1:
+    cdef int put(self, int64_t number, Record record) except -1:
         raise NotImplementedError
 
-    def give(self, Py_ssize_t number, record) -> None:
+    def give(self, Py_ssize_t number, Record record) -> None:
         """Takes a record, or None, for a key that was missed or is absent."""
         if not 0 <= number < self.keys.count:
             raise IndexError(f"key {number} of {self.keys.count}")
@@ -315,7 +332,7 @@ cdef class KeyPicker:
         if record is not None:
             self.put(number, record)
 
-    def take_one(self, record) -> None:
+    def take_one(self, Record record) -> None:
         """Takes a record, or None, for the next offset wanted, whichever keys want it."""
         cdef int64_t offset = self.offset
         cdef int64_t number

@@ -5,7 +5,6 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkalog._core.batch.check cimport BatchRow
-from kafkalog._core.batch.copied cimport copied_rows
 from kafkalog._core.batch.decode cimport RecordTable
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.layout cimport OK
@@ -13,7 +12,9 @@ from kafkalog._core.batch.pick cimport copied_out
 from kafkalog._core.batch.record cimport Record, lone_record, record_of
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.keys.given_keys cimport GivenKeys
-from kafkalog._core.keys.key_picker cimport AHEAD, HAS_OBJECT, LINE_BYTES, Copied, KeyPicker, kl_prefetch_wanted
+from kafkalog._core.keys.key_picker cimport (
+    AHEAD, HAS_OBJECT, LINE_BYTES, Copied, KeyPicker, kl_prefetch_wanted, own_record,
+)
 
 cdef extern from "Python.h":
     int PyGC_Disable()
@@ -44,13 +45,10 @@ cdef class KeyRecords(KeyPicker):
         return KeyPicker.make_room(self)
 
     cdef int take_row(self, RecordTable table, Py_ssize_t row, int64_t number) except -1:
-        """Take a record with a table of its own, lest a few records keep all chunks of the log in memory."""
-        cdef int64_t at = row
-        cdef RecordTable own = copied_rows(table, &at, 1)
-        return self.put(number, record_of(table, row) if own is None else record_of(own, 0))
+        return self.put(number, record_of(table, row))
 
-    cdef int put(self, int64_t number, object record) except -1:
-        self.records[number] = record
+    cdef int put(self, int64_t number, Record record) except -1:
+        self.records[number] = own_record(record)
         self.places[number] = HAS_OBJECT
         return 0
 
