@@ -50,15 +50,15 @@ def register(
 
     `dirs` are data directories, or open ones. A table has its topic's name, or the one that a mapping `topics` gives
     it; names with other characters than letters, digits and _ need double quotes in SQL, as does the column `offset`.
-    Each query sees the records that are there when it begins, also while a broker writes. Its columns, and its
-    conditions on partition, offset and time as far as DuckDB hands them over, decide what is read.
+    Each query sees the records that exist when it begins, also while a broker writes. Its columns, and its
+    conditions on partition, offset and time as far as DuckDB passes them on, decide what is read.
 
     `time_ranges` is a directory, not a data directory, where the times of segments are kept: the first query with an
-    upper bound of time reads the segments behind it, later ones only those that may hold a match. By default they are
+    upper bound of time reads the segments after it, later ones only those that may hold a match. By default they are
     kept in memory. `lateness_ms` is the most by which a record may be older than any record before it in its partition.
     It lets an upper bound of time end the reading; a record that is later than that may be missing from such a query.
     `options` are keywords of `Log.scan`,
-    such as `isolation` and `on_damage`. With `cursor` the tables have the records behind the positions of that named
+    such as `isolation` and `on_damage`. With `cursor` the tables have the records after the positions of that named
     cursor, which `commit()` of the result moves; `cursors` is the directory where it is stored.
 
     Close the result after use. Raises IllegalArgument for an unknown topic, and for topics whose names differ only in
@@ -93,7 +93,7 @@ def _unregister(
     if newest.get(name.lower()) is not made:
         return
     del newest[name.lower()]
-    if made() is None:  # the connection let go of it for something else of that name
+    if made() is None:  # the connection replaced it with something else of that name
         return
     try:
         connection.unregister(name)

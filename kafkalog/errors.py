@@ -101,7 +101,7 @@ class OffsetOutOfRange(ApiError, LookupError):
 
 
 class CorruptRecord(ApiError, ValueError):
-    """Bytes that are no complete batch, or batches that contradict each other; with the nearest intact offsets."""
+    """Bytes that are not a complete batch, or batches that contradict each other; with the nearest intact offsets."""
 
     code, retriable = 2, True
     last_sound_offset: int | None = None
@@ -399,7 +399,7 @@ class LogClosed(KafkalogError, ValueError):
 
 
 class NotAPartition(KafkalogError, ValueError):
-    """The path is no partition directory."""
+    """The path is not a partition directory."""
 
 
 class ReadOnlyLog(KafkalogError, io.UnsupportedOperation):

@@ -335,7 +335,7 @@ class AsyncLog:
     ) -> AsyncIterator[Record]:
         """Yield records from `start` (default: the current end) and wait for new ones; `isolation` as for `records`.
 
-        Ends after `timeout` seconds without a new record; None waits for ever. Cancelling the task ends it at once.
+        Ends after `timeout` seconds without a new record; None waits forever. Cancelling the task ends it at once.
         Raises OffsetOutOfRange for a start outside the log, and when the log is truncated below the reader.
         """
         if unknown:

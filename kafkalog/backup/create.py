@@ -61,7 +61,7 @@ def create_backup(
 ) -> BackupReport:
     """Create a backup of data directories in the directory of backups `target`, which is created if missing.
 
-    `target` may also be a URL or RemoteBackups: then the backup is prepared in a local directory, which takes room for
+    `target` may also be a URL or RemoteBackups: then the backup is prepared in a local directory, which needs space for
     what is new, and uploaded. The report's path is then the URL.
 
     A broker, a server or a writer may use them meanwhile. Files that the last backup has are not copied again, unless

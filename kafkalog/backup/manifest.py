@@ -146,7 +146,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def file_line(file: StoredFile) -> bytes:
-    """Return one file's document as a line of its own."""
+    """Return one file's document as a separate line."""
     return json.dumps(file._asdict(), separators=(",", ":")).encode() + b"\n"
 
 

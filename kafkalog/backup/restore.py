@@ -59,13 +59,13 @@ def restore_backup(
 
     With `at` (a datetime, ISO-8601 text or ms since 1970) each partition is restored as it was at that moment: up to
     its first later record with `by` "append", without all later records with "time". Transactions that were not
-    decided then are aborted, and groups have their offsets of then. The default backup is the first one made at or
+    decided then are aborted, and groups have their offsets at that time. The default backup is the first one made at or
     after the moment. The manifest returned then describes what was restored, with notes (docs/backup.md).
 
     If `target` is a URL or RemoteBackups, the backup is first downloaded to a directory beside the first of `dirs`,
-    which takes room for a second copy.
+    which needs space for a second copy.
 
-    Every file is compared with its checksum while it is copied. Files are copies of their own, or share blocks with the
+    Every file is compared with its checksum while it is copied. Files are independent copies, or share blocks with the
     backup if the file system supports that: later writes to them do not reach the backup.
 
     CorruptBackup with the file, for one that is not as it was stored: then nothing is restored. IllegalArgument for a

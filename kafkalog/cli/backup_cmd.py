@@ -193,7 +193,7 @@ def restore(
     copied. `kafkalog restore` and `kafkalog backup restore` are the same command.
 
     With --at, records after TIME are left out, transactions that were not decided then are aborted, and groups have
-    their offsets of then. The first backup made at or after TIME is used. Notes say what differs from that.
+    their offsets at that time. The first backup made at or after TIME is used. Notes say what differs from that.
 
     Example: kafkalog restore /backups/kafka -d data
 

@@ -61,7 +61,7 @@ class Filter:
             if schemas is not None:
                 self.typed["schemas"] = schemas
         self.undecodable = 0
-        self._logs: dict[str, Log] = {}  # a log that nobody holds closes its files
+        self._logs: dict[str, Log] = {}  # an unreferenced log closes its files
 
     def write(
         self,

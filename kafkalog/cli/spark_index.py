@@ -32,7 +32,7 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Build the missing and outdated key indexes of closed segments in a directory of their own.
+    """Build the missing and outdated key indexes of closed segments in a separate directory.
 
     They are those of `kafkalog keys build --store DIR`, for look-ups with `kafkalog keys get --store DIR` and
     `kafkalog.open(path, key_index=DIR)`. Nothing is locked or changed in the data directories, and a broker may be

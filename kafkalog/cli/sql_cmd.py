@@ -55,7 +55,7 @@ _Row = tuple[Any, ...]
 @common.topics_option
 @common.json_option("Print one JSON object for each row.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values with a line of names.")
-@common.group_option("Only records behind the positions stored under NAME (see --commit).")
+@common.group_option("Only records after the positions stored under NAME (see --commit).")
 @click.option("--commit", is_flag=True, help="With -G: store where the queried topics ended, once all is printed.")
 @common.cursors_option
 @click.option(

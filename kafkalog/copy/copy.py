@@ -41,7 +41,7 @@ def copy_topics(
     internal ones are copied; without `groups`, the offsets of all groups. Without `apply` nothing is written. After
     a kill or an error, the same call continues; every record is written once.
 
-    `offsets`: "auto" keeps them as far as the target allows, "keep" requires that, "new" appends behind other records
+    `offsets`: "auto" keeps them as far as the target allows, "keep" requires that, "new" appends after other records
     of a topic in a cluster. `isolation` "read_committed" leaves out aborted records and markers of transactions in a
     directory; a cluster gets only committed records. `tiered` is the store with the tiered segments of a source of
     files: its URL, or a file that describes it (docs/tiered.md). `settings` are those of Kafka's clients, for one side

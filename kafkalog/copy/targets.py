@@ -1,4 +1,4 @@
-"""The interface of targets, and what a runner tells them about a partition."""
+"""The interface of targets, and the facts about a partition that a runner passes to them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Target(Protocol):
         ...
 
     async def finish(self) -> None:
-        """Make what was copied and committed visible, if that takes a step of its own."""
+        """Make what was copied and committed visible, if that takes a separate step."""
         ...
 
     async def close(self) -> None:

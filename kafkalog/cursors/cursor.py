@@ -137,7 +137,7 @@ class Cursor:
         return self._run(None, timeout)
 
     def poll(self, max_records: int = POLL_RECORDS, timeout: float | None = 0) -> list[Record]:
-        """Return at most `max_records` records; wait up to `timeout` seconds (None: for ever) for the first one.
+        """Return at most `max_records` records; wait up to `timeout` seconds (None: forever) for the first one.
 
         Records of the previous call count as processed. Errors as for `Log.records`; records before damage come first.
 

@@ -187,7 +187,7 @@ class LogDirs:
 
         `order` is "partition" (a `TopicScan`: one partition after the other) or "time" (an `ArrowTopicScan`: all merged
         by timestamp, with pyarrow). `options` are the keywords of `Log.scan`, except `start` and `stop`. With `cursor`
-        the scan has the records behind the positions of the named cursor, which its `commit()` moves; `cursors` is the
+        the scan has the records after the positions of the named cursor, which its `commit()` moves; `cursors` is the
         directory where it is stored, as `store` of `Log.cursor`.
 
         Errors are those of `Log.scan` and `Log.cursor`. Raises UnknownTopicOrPartition for an unknown topic, and

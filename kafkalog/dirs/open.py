@@ -60,7 +60,7 @@ def open_dirs(
 
     Raises PartitionNotFound (mode "r": no such directory), NotAPartition, StorageError; in mode "a" also
     DirectoryLocked, ConfigError, CorruptCheckpoint, CorruptRecord (damaged metadata), IllegalState (a partition in two
-    directories). Raises TypeError for a keyword that is no setting, with similar names.
+    directories). Raises TypeError for a keyword that is not a setting, with similar names.
 
     >>> with open_dirs(["disk1", "disk2"], "a", log_retention_hours=24) as opened:
     ...     opened.create_topic("orders", 4).partitions
@@ -135,7 +135,7 @@ def _path_text(path: Path) -> str:
 
 
 def _check_setting(name: str) -> None:
-    """Raise UnknownConfig (a TypeError) for a keyword that is no setting of a store; suggest a similar name."""
+    """Raise UnknownConfig (a TypeError) for a keyword that is not a setting of a store; suggest a similar name."""
     try:
         BROKER_TABLE.find(name)
     except UnknownConfig as error:

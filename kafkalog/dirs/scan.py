@@ -102,7 +102,7 @@ def with_decoders(
     bounds: Callable[[Log], dict[str, Any]] = lambda _: {},
     samples: dict[str, list[bytes]] | None = None,
 ) -> dict[str, Any]:
-    """Return the options with decoders in place of their names; types that no schema tells are those of all logs.
+    """Return the options with decoders in place of their names; types that no schema gives are those of all logs.
 
     `samples` are values by column, read before; those read here are put in it.
     """
@@ -202,7 +202,7 @@ class TopicScan(ColumnScan, _Windowed):
 class ArrowTopicScan(_Windowed):
     """The records of a topic's partitions as pyarrow record batches, read on use: by time, or with typed columns.
 
-    By time, the partitions are merged: the oldest of their next records follows; of equal times the one of the lower
+    By time, the partitions are merged: the oldest of their next records follows; at equal times the one of the lowest
     partition. Each partition keeps the order of its offsets, also where its times fall: such a record follows the one
     before it at once. About 64 MiB of keys, values and headers are held, and up to 5 MiB more for each partition.
 

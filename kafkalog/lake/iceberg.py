@@ -166,7 +166,7 @@ class IcebergTable:
     def evolve(
         self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
     ) -> None:
-        """Rename, add and widen columns, in a commit of its own."""
+        """Rename, add and widen columns, in a separate commit."""
         from pyiceberg.exceptions import CommitFailedException
 
         with store_errors("change the table's columns", self.name):

@@ -113,7 +113,7 @@ class LakeTable(Protocol):
     def evolve(
         self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
     ) -> None:
-        """Change the columns, in a commit of its own; `renames` are new paths and those that the table has.
+        """Change the columns, in a separate commit; `renames` are new paths and those that the table has.
 
         Raises CommitConflict, with nothing changed, if another writer changed them meanwhile.
         """

@@ -88,7 +88,7 @@ def _last_of_each(rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
 
 
 def check_identity(schema: pyarrow.Schema) -> None:
-    """Raise IllegalArgument for columns whose rows cannot be told apart: without key and partition, or a nested key."""
+    """Raise IllegalArgument for columns that do not identify rows: without key and partition, or with a nested key."""
     import pyarrow as pa
 
     missing = [name for name in (KEY, PARTITION) if name not in schema.names]

@@ -28,7 +28,7 @@ def process_scheduler() -> Scheduler:
 
 
 def _replace_in_child() -> None:
-    """Give a forked child a scheduler of its own: the parent's has no thread there, and its lock may be taken."""
+    """Give a forked child its own scheduler: the parent's has no thread there, and its lock may be taken."""
     global _process_scheduler
     _process_scheduler = _new_scheduler()
 

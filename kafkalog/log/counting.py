@@ -41,7 +41,7 @@ def count_by(
     """Return the counts of all records of the logs of one topic by the value of `path`, a field as in conditions.
 
     `typed` are the decoders of `Log.scan`, for `path` and `where`. All records that can be read are counted, once each;
-    damage is passed over and listed. A field that a JSON value does not have is null, and a field of any kind is
+    damage is skipped and listed. A field that a JSON value does not have is null, and a field of any kind is
     counted as it is. `tell` is called with the log and the share of its offsets that was read.
 
     Raises IllegalArgument for a path or condition that does not fit, or for more different values than fit in memory

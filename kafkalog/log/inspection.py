@@ -146,7 +146,7 @@ def count_by(
     or value, for which `key`, `value`, `schema`, `schemas`, `registry`, `subject`, `message` and `framing` are as for
     `scan`. With `where` only the records for which the condition is true are counted. The `top` values are listed, the
     others summed up. `progress` is called repeatedly with the share that is read, up to 1. Every record that can be
-    read is counted once; damage is passed over and listed.
+    read is counted once; damage is skipped and listed.
 
     Raises IllegalArgument for a path or condition that does not fit, and for more than 100,000 different values.
 

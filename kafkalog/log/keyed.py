@@ -67,9 +67,9 @@ def get(
 
     A tombstone is a record too: its value is None. Segments with a key index (`build_key_index`) answer from it, the
     others are searched; the records at the log's end are kept by key in memory from the first look-up on. The key of
-    the record is always compared, so an index that does not fit never gives another answer than a search.
+    the record is always compared, so an index that does not fit never changes the answer.
 
-    Raises TypeError for a key that is no bytes; CorruptRecord and InvalidRecord for damage in what has to be read.
+    Raises TypeError for a key that is not bytes; CorruptRecord and InvalidRecord for damage in what has to be read.
 
     >>> log.get(b"u-1").value, log.get(b"nobody")
     (b'first', None)
@@ -147,7 +147,7 @@ def history(
     """Yield all records with this key, oldest first, tombstones too; errors and keywords as for `records`.
 
     Reading ends at the log end as of the call, or as of later if a cleaner replaced segments meanwhile: records may
-    have been cleaned away for one behind that end. Segments are looked up one after the other, as for `get`.
+    have been cleaned away for one after that end. Segments are looked up one after the other, as for `get`.
 
     >>> [record.offset for record in log.history(b"u-1")]
     [0]

@@ -51,7 +51,7 @@ def open(
     `key_index` is a directory for key indexes (docs/keys.md), which look-ups and `build_key_index` then use; default:
     beside the segments. In mode "a" a path, or True, also builds the index of each segment in the background when the
     log rolls. `key_memory_bytes` limits the memory for the keys of the active segment; default: 256 MiB, 8 million
-    records; those behind are searched. `time_ranges` is a directory where queries with an upper bound of time keep the
+    records; any beyond are searched. `time_ranges` is a directory where queries with an upper bound of time keep the
     times of segments (docs/sql.md), or in mode "a" True, beside the segments; default: in memory.
 
     `tiered`, in mode "r", is the URL or description of a tiered store: the log is read whole (docs/tiered.md).
@@ -62,7 +62,7 @@ def open(
     and changes nothing (docs/recovery.md).
 
     Raises PartitionNotFound, NotAPartition, StorageError (permissions); in mode "a" also DirectoryLocked, ConfigError,
-    CorruptRecord, CorruptCheckpoint. Raises TypeError for a keyword that is no setting, with similar names.
+    CorruptRecord, CorruptCheckpoint. Raises TypeError for a keyword that is not a setting, with similar names.
 
     >>> with kafkalog.open("data/clicks-0", "a", segment_bytes=1 << 20) as clicks:
     ...     info = clicks.append([b"first", b"second"])
@@ -138,7 +138,7 @@ def _view(path: str | bytes | os.PathLike[str], tiered: str | os.PathLike[str] |
 
 
 def _check_setting(name: str) -> None:
-    """Raise UnknownConfig (a TypeError) for a keyword that is no topic setting; suggest a similar name."""
+    """Raise UnknownConfig (a TypeError) for a keyword that is not a topic setting; suggest a similar name."""
     try:
         key_for(name)
     except UnknownConfig as error:

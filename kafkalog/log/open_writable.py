@@ -165,7 +165,7 @@ def _open(target: _Target) -> WritableLog:
 
 
 def _make_data_directory(directory: str, fs: FileSystem) -> bool:
-    """Create a missing data directory and return True; never create its parent, which may be a typing error."""
+    """Create a missing data directory and return True; never create its parent, which may be a typo."""
     try:
         if stat.S_ISDIR(fs.stat(directory).st_mode):
             return False

@@ -96,7 +96,7 @@ def records(
     transactions. Negative offsets count back from that end.
 
     Every record of every intact batch is yielded, or an error is raised. `on_damage="skip"` skips bytes that are no
-    intact batch and continues behind them; each skipped range is logged as a warning and appended to the list
+    intact batch and continues after them; each skipped range is logged as a warning and appended to the list
     `skipped`.
 
     With `where`, a condition (docs/where.md), only the records for which it is true are yielded.
@@ -187,7 +187,7 @@ def tail(
 ) -> Iterator[Record]:
     """Yield records from `start` (default: the current end) and wait for new ones; keywords as for `records`.
 
-    Ends after `timeout` seconds without a new record; None waits for ever. Raises OffsetOutOfRange for a start
+    Ends after `timeout` seconds without a new record; None waits forever. Raises OffsetOutOfRange for a start
     outside the log, and when the log is truncated below the reader.
 
     >>> [record.offset for record in log.tail(timeout=0, start=0)]

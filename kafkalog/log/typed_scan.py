@@ -59,7 +59,7 @@ def first_values(scans: Iterable[LogScan], root: str) -> list[bytes]:
 class TypedScan:
     """The records of a scan that pass a predicate, as typed columns, read on use; `log.scan` returns it.
 
-    It has the face of a `LogScan`: iteration yields record batches, here those of pyarrow, and DuckDB, Polars and
+    It has the interface of a `LogScan`: iteration yields record batches, here those of pyarrow, and DuckDB, Polars and
     pyarrow read it in bounded memory, any number of times. `undecodable` is the number of keys and values that did not
     decode, in the reading that began last.
 

@@ -131,7 +131,7 @@ class CleanerJobs:
         return tuple(thread.job for thread in self._threads)
 
     def start(self, scheduler: Schedules) -> None:
-        """Run jobs from now on if there are compacted logs, on threads of their own if `scheduler` has any."""
+        """Run jobs from now on if there are compacted logs, on separate threads if `scheduler` has any."""
         with self._lock:
             self._scheduler = scheduler
         self.apply()
@@ -194,7 +194,7 @@ class CleanerJobs:
         return any(log.config.compact for log in self._store.current_logs.values())
 
     def _threads_for(self, scheduler: Schedules, count: int) -> Schedules:
-        """Return the scheduler of the jobs: one of their own if the given one is a real scheduler."""
+        """Return the scheduler of the jobs: a separate one if the given one is a real scheduler."""
         if not isinstance(scheduler, Scheduler) or not count and self._own is None:
             return scheduler
         if self._own is None:

@@ -1,4 +1,4 @@
-"""The next producer id of a data directory without a broker: one number, in a file of its own.
+"""The next producer id of a data directory without a broker: one number, in a separate file.
 
 A broker asks its controller for a block of ids. Here the file is written before the first id of a block is assigned, so
 that no id is assigned twice, even after a crash. The unused ids of a block are lost, as with a broker.

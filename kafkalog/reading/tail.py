@@ -29,7 +29,7 @@ def check_timeout(timeout: float | None) -> None:
 class Waiting:
     """Wait for new records: 1 ms at first, then twice as long each time, at most 50 ms.
 
-    `timeout` is the total in seconds; None: for ever.
+    `timeout` is the total in seconds; None: forever.
     """
 
     __slots__ = ("_since", "_timeout", "_wait")
@@ -73,7 +73,7 @@ def tail(
 ) -> Iterator[Record]:
     """Yield the records from `start`, new ones included, until none arrives for `timeout` seconds.
 
-    None waits for ever. The log is refreshed after 1 ms at first and, without new records, after 50 ms at most. Raises
+    None waits forever. The log is refreshed after 1 ms at first and, without new records, after 50 ms at most. Raises
     OffsetOutOfRange if the log is truncated below, or deleted beyond, the next offset; LogClosed if it is closed
     meanwhile. The iterator keeps a reference to `owner`.
     """

@@ -1,4 +1,4 @@
-"""The place of a partition's sidecars of one kind: beside its segments, or below a directory of their own."""
+"""The place of a partition's sidecars of one kind: beside its segments, or below a separate directory."""
 
 from __future__ import annotations
 

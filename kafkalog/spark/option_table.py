@@ -86,7 +86,7 @@ SOURCE_OPTIONS: Final = (
            "`auto` applies filters on topic, partition, offset and timestamp that Spark pushes down; `never` "
            "leaves all to Spark", False),
     Option("timeRanges", "none", BATCH,
-           "a directory for [time ranges](sql.md#upper-bounds-of-time), by which a plan leaves out offsets behind an "
+           "a directory for [time ranges](sql.md#upper-bounds-of-time), by which a plan leaves out offsets after an "
            "upper bound of time", False),
     Option("tiered", "none", BOTH,
            "a tiered store ([tiered topics](tiered.md)): its URL, or the path of its description on every node; topics "

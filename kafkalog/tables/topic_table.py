@@ -83,7 +83,7 @@ class TopicTable:
         return schema_of_scan(logs[0].scan(**options, stop=0)), options
 
     def _check_types(self) -> None:
-        """Raise IllegalState if values now tell a type that none told when the schema was given out."""
+        """Raise IllegalState if values now show a type that was unknown when the schema was returned."""
         import pyarrow
 
         if any(pyarrow.types.is_null(field.type) for field in self.schema) and self._typed()[0] != self.schema:

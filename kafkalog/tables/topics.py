@@ -149,11 +149,11 @@ class TopicTables:
 
     @property
     def failure(self) -> KafkalogError | None:
-        """The error of the last reading of a table, with its own type; the engine reports it as one of its own."""
+        """The error of the last reading of a table, with its own type; the engine reports it as its own error."""
         return next((table.failure for table in self.tables.values() if table.failure is not None), None)
 
     def commit(self) -> dict[str, dict[int, int]]:
-        """Store where the queried topics ended, by topic and partition; later queries go on from there.
+        """Store where the queried topics ended, by topic and partition; later queries continue from there.
 
         Topics that no query has read since the last commit stay where they are. Raises IllegalArgument without a
         cursor; IllegalState while `failure` is set; StorageError.

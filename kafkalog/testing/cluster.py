@@ -138,7 +138,7 @@ class KafkaCluster(Controlled):
         """Start these nodes, or all that do not run, on their directories and ports.
 
         Raises ServerDidNotStart with the cause in one line; no node of the call is left running then. A setting whose
-        name looks like a typing error causes a warning (`warnings`).
+        name looks like a typo causes a warning (`warnings`).
         """
         chosen = [self._node(one) for one in nodes] or [one for one in self._nodes.values() if not one.is_running]
         for node in chosen:

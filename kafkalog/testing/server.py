@@ -96,7 +96,7 @@ class KafkaServer(Controlled):
         Raises ServerDidNotStart; IllegalState while it runs, and after its `with` block; MissingPackage without the
         extra `server`.
 
-        A setting whose name looks like a typing error causes a warning (`warnings`).
+        A setting whose name looks like a typo causes a warning (`warnings`).
         """
         from kafkalog.server.packages import check_packages
 

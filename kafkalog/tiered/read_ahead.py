@@ -137,7 +137,7 @@ class ReadAhead:
 
 
 class _Pending:
-    """One fetch by a thread of its own, which ends with the answer."""
+    """One fetch by a separate thread, which ends with the answer."""
 
     def __init__(self, run: Run, fetch: Fetch) -> None:
         self.stored: bytes | None = None

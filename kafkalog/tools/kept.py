@@ -94,7 +94,7 @@ def restore_kept(
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> list[Restored]:
-    """Write the sound batches that were kept to partition directories below `to`, a data directory of its own.
+    """Write the sound batches that were kept to partition directories below `to`, a separate data directory.
 
     Offsets stay as they were, indexes are rebuilt from the batches, and the kept files stay in place. Arguments and
     errors as for `list_kept`; IllegalArgument if `to` has such a partition, or is in a directory that is read, or if

@@ -42,9 +42,9 @@ class JsonDecoder(ValueDecoder):
     registry's header may stand before the JSON), "raw" or "registry". `most_bytes` limits the memory of one call's
     columns.
 
-    Null, and a field that is not there, are null in every column. Fields that the columns do not have are left out. Of
-    a name that comes twice in an object the last value counts. A value of another kind than its column, or beyond its
-    type, is an error of its row, or null in the column alone with `strict=False`.
+    Null and a missing field are null in every column. Fields that the columns do not have are left out. If a name
+    occurs twice in an object, the last value counts. A value of another kind than its column, or beyond its type, is an
+    error of its row, or null in the column alone with `strict=False`.
 
     >>> import pyarrow
     >>> values = pyarrow.array([b'{"order": {"total": 9.5, "id": 1}}', b'{"order": {"total": "9"}}'])
@@ -117,7 +117,7 @@ class JsonDecoder(ValueDecoder):
         return self._arrow_type
 
     def decode(self, column: pyarrow.Array) -> Decoded:
-        """Decode a binary or string column. What is no JSON, or does not fit its column, is an error of its row."""
+        """Decode a binary or string column. A value that is not JSON, or does not fit, is an error of its row."""
         given = value_column(column)
         if self._rows is None:
             with self._lock:

@@ -172,7 +172,7 @@ class ProtobufDecoder(ValueDecoder):
         return dict(self._numbers)
 
     def decode(self, column: pyarrow.Array) -> Decoded:
-        """Decode a binary column. What is no message of the type is an error of its row."""
+        """Decode a binary column. A value that is not a message of the type is an error of its row."""
         given = value_column(column)
         if self._rows is None:
             with self._lock:

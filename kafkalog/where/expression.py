@@ -78,7 +78,7 @@ class Expression:
 
     @property
     def hints(self) -> dict[str, dict[tuple[str, ...], Kind | None]]:
-        """The paths into "key" and "value", each with the kind that its constants have; None if they do not tell.
+        """The paths into "key" and "value", each with the kind that its constants have; None if that is unknown.
 
         >>> from kafkalog import where
         >>> hints = where.parse("value.a > 1 and value.b == 'x'").hints["value"]

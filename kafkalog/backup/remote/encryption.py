@@ -75,7 +75,7 @@ class Encryption:
 
 
 class _Watched:
-    """A file that keeps the error of a failed call, which age would turn into one of its own."""
+    """A file that keeps the error of a failed call, which age would replace with another one."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

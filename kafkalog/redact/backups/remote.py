@@ -83,5 +83,5 @@ class ObjectBackups:
                 shutil.rmtree(self.target(one), ignore_errors=True)
 
     def finish(self) -> None:
-        """Delete the contents that no backup has any more. StorageError."""
+        """Delete the contents that no backup refers to. StorageError."""
         self._remote.delete(())

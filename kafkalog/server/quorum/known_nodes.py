@@ -1,4 +1,4 @@
-"""Addresses that the nodes of a set advertise to clients, and their racks, as the nodes tell them to each other.
+"""Addresses that the nodes of a set advertise to clients, and their racks, as the nodes report them to each other.
 
 Each answer to DescribeQuorum has them, as listeners. A leader learns from each node about that node, and the others
 learn about all nodes from the leader, so that a client gets the same addresses from every node.

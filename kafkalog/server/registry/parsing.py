@@ -31,7 +31,7 @@ class Parsed(NamedTuple):
 
 
 def parsed(source: SchemaSource, kind: str, text: str, references: Sequence[Any] = ()) -> Parsed:
-    """Return a schema with its references. RestError 42201 for what is none, or refers to what is not there."""
+    """Return a schema with its references. RestError 42201 for an invalid schema or a missing reference."""
     schema = Schema(text.encode("utf-8", "surrogatepass"), kind, None, tuple(references))
     try:
         others = referenced(source, schema)

@@ -67,7 +67,7 @@ def _row(
     documented: bool,
 ) -> Tree:
     key = _DERIVED.get(name) or defined_key(node.config, name)
-    if key is None:  # a broker cannot tell what an unknown setting contains, and hides it
+    if key is None:  # a broker does not know what an unknown setting contains, and hides it
         found = [Synonym(name, None, source) for source, values in sources if name in values]
         row = setting_row(Key(name, "string", None, None, "", False), None, found, synonyms, False, is_read_only=True)
         return {**row, "is_sensitive": True, "config_type": _UNKNOWN_TYPE}

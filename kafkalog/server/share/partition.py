@@ -117,7 +117,7 @@ class SharePartition:
         return "committed" if is_committed else "high_watermark"
 
     def close(self) -> None:
-        """Stop the timer and the dead letters, which follow after the next load; the partition is not used any more."""
+        """Stop the timer and the dead letters, which follow after the next load; the partition is no longer used."""
         if self._timer is not None:
             self._timer.cancel()
         for task in self._burials:

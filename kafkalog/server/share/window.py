@@ -345,7 +345,7 @@ def _given_back(run: Run, ending: Ending) -> Run:
 
 
 def release(window: Window, member: str, ending: Ending) -> Plan:
-    """Give back the records of a member whose session ends."""
+    """Release the records of a member whose session ends."""
     changed = [
         _given_back(run, ending)
         for run in window.runs if run.state is RecordState.ACQUIRED and run.member == member
@@ -354,7 +354,7 @@ def release(window: Window, member: str, ending: Ending) -> Plan:
 
 
 def expire(window: Window, now_ms: int, ending: Ending) -> Plan:
-    """Give back the records whose lock has expired."""
+    """Release the records whose lock has expired."""
     changed = [
         _given_back(run, ending)
         for run in window.runs if run.state is RecordState.ACQUIRED and run.deadline_ms <= now_ms

@@ -193,7 +193,7 @@ class HttpServer(ABC):
         """Return the response to a request; a body is still to be read."""
 
     def end_answers(self) -> None:  # noqa: B027
-        """End work that connections share; called once none is accepted any more."""
+        """End work that connections share; called once no more of them are accepted."""
 
     def error_page(self, status: HTTPStatus) -> Page:
         """Return the response to a request that cannot be served."""

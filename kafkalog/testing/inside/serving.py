@@ -153,7 +153,7 @@ def _started(server: Server) -> dict[str, object]:
 
 
 def main(descriptor: int) -> None:
-    """Run as a process of its own, with the control socket at this descriptor."""
+    """Run as a separate process, with the control socket at this descriptor."""
     serve(socket.socket(fileno=descriptor))
 
 

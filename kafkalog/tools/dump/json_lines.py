@@ -52,7 +52,7 @@ class JsonPrinter:
         self._out.write(json_text({"type": kind, "file": path} | fields).encode(errors="replace") + b"\n")
 
     def begin(self, path: str) -> None:
-        """Print nothing: a file has no line of its own."""
+        """Print nothing: a file has no separate line."""
 
     def title(self, path: str, title: str) -> None:
         """Print nothing: the file's name has the information."""

@@ -25,7 +25,7 @@ class Sink(Protocol):
         """Return the bytes to write for uncompressed batches. Called from any thread."""
 
     def append_packed(self, batches: bytearray | Block) -> object:
-        """Append packed batches, each as an append of its own."""
+        """Append packed batches, each as a separate append."""
 
 
 class _Job:

@@ -95,7 +95,7 @@ class RepairReport:
         return f"{count} made, the original data is in {printable(self.backup or '')}{left}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the verdict as plain values, with `type` "repair"; changes and findings have lines of their own."""
+        """Return the verdict as plain values, with `type` "repair"; changes and findings have separate lines."""
         return {
             "type": "repair", "ok": self.ok, "applied": self.applied, "changes": len(self.changes),
             "left": len(self.left), "partitions": len(self.partitions), "backup": self.backup,

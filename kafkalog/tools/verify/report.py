@@ -165,7 +165,7 @@ class Report:
         return f"{', '.join(checked)}: {verdict}{notes}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the sums and the verdict as plain values, with `type` "report"; findings have lines of their own."""
+        """Return the sums and the verdict as plain values, with `type` "report"; findings have separate lines."""
         counts = {str(severity): self.count(severity) for severity in Severity}
         return {"type": "report", "ok": self.ok, **vars(self.sums), **counts, "lost_offsets": self.lost_offsets}
 
