@@ -90,7 +90,10 @@ class Shares:
             error = code_of(failure)
         if error:
             return error
-        return self._partitions.setdefault(key, found)
+        if key not in self._partitions:  # another request may have loaded it as well
+            self._partitions[key] = found
+            found.resume_letters()
+        return self._partitions[key]
 
     def _wake(self, place: TopicPartition) -> None:
         self._node.replicas.waiting.fetch.check_and_complete(place)
