@@ -111,7 +111,7 @@ class Copies:
         try:
             self._remove()
             self._fs.unlink_if_exists(self._record)
-        except StorageError:
+        except KafkalogError:
             raise
         except OSError as error:
             raise StorageError.from_os(error, "remove the copies of a restore", path=self.path) from error
@@ -123,7 +123,7 @@ class Copies:
                 self._remove()
 
     def _remove(self) -> None:
-        """Remove the directory with its lock, the marker last: what a kill leaves is known by it. OSError, KafkalogError."""
+        """Remove all with the lock, the marker last: what a kill leaves is known by it. OSError, KafkalogError."""
         if not self._fs.exists(self.path):
             return
         if not self.exists:  # it is empty
