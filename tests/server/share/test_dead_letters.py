@@ -97,6 +97,21 @@ async def test_records_are_copied_in_parts_if_the_group_says_so(
         assert len(list(log.batches())) > 2
 
 
+@in_loop
+async def test_a_record_that_is_too_large_for_a_letter_is_not_copied_and_others_are(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.topics.create(LETTERS, 1, ENABLED | {"max.message.bytes": "1000"})
+        member = await with_letters(node, errors_deadletterqueue_copy_record_enable="true")
+        values = [b"first", b"large" * 300, b"last"]
+        await produce_values(node, values)
+        assert await member.acquired() == [(0, 2, 1)]
+        assert await member.complete((0, 2, REJECT)) == 0
+        await until_archived(node, 0)
+    assert [offset for offset, _, _ in letters(tmp_path)] == [0, 1, 2]
+    with kafkalog.open(tmp_path / f"{LETTERS}-0") as log:
+        assert [record.value for record in log.records()] == [b"first", None, b"last"]
+
+
 PROBLEMS: Final[dict[str, tuple[str, dict[str, str] | None, str]]] = {
     "no topic": (LETTERS, None, "DLQ topic does not exist and auto create is disabled on cluster"),
     "not enabled": (LETTERS, {}, "DLQ is not enabled on configured DLQ topic"),
