@@ -227,7 +227,8 @@ class Shares:
             if error:
                 return error
             self.log.initialize(key, state_epoch, start)
-        self.forget(lambda key: key in starts)
+            if key in self._partitions:  # at once: a release or a timer would write its former state over the new one
+                self._partitions.pop(key).close()
         return await self.log.settled(starts)
 
     async def delete(self, keys: Iterable[ShareKey]) -> int:
