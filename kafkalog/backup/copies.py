@@ -14,8 +14,8 @@ from typing import Final
 
 from kafkalog.backup.manifest import Manifest, encode_manifest, parse_manifest
 from kafkalog.backup.rewind.plan import Moment
-from kafkalog.backup.store import MARKER, BackupStore
-from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
+from kafkalog.backup.store import MARKER, BackupStore, StoreLock
+from kafkalog.errors import CorruptBackup, DirectoryLocked, IllegalArgument, KafkalogError, StorageError
 from kafkalog.util.fileio import FileSystem, atomic_write
 
 _STORE: Final = ".kafkalog-restore"
@@ -43,8 +43,11 @@ class Copies:
 
     @property
     def exists(self) -> bool:
-        """True if the directory is there and has our marker."""
-        return self._fs.exists(os.path.join(self.path, MARKER))
+        """True if the directory is there and has our marker. StorageError."""
+        try:
+            return self._fs.exists(os.path.join(self.path, MARKER))
+        except OSError as error:
+            raise StorageError.from_os(error, "read the state of the restore", path=self.path) from error
 
     @property
     def is_begun(self) -> bool:
@@ -80,7 +83,8 @@ class Copies:
             self._fs.fsync_dir(os.path.dirname(self._record))
         except OSError as error:
             raise StorageError.from_os(error, "write the state of the restore", path=self._record) from error
-        self.clear()
+        with suppress(StorageError, DirectoryLocked):  # the next run removes what is left
+            self.clear()
 
     def finished(self) -> Manifest | None:
         """Return what a killed run of this restore recorded as restored; IllegalArgument if the record is not ours."""
@@ -89,28 +93,46 @@ class Copies:
         return parse_manifest(content[len(start) :], self._record) if content.startswith(start) else None
 
     def clear(self) -> None:
-        """Remove the copies of a restore that is complete, at last its record, which is checked to be ours."""
+        """Remove the copies of a restore that is complete, at last its record, which is checked to be ours.
+
+        StorageError, IllegalArgument, DirectoryLocked while another run makes copies there.
+        """
         if not self._check_record():
             return
-        if self._fs.exists(self.path) and not self.exists and self._fs.names(self.path):
+        try:
+            is_ours = not self._fs.exists(self.path) or self.exists or not self._fs.names(self.path)
+        except OSError as error:
+            raise StorageError.from_os(error, "read the state of the restore", path=self.path) from error
+        if not is_ours:
             raise IllegalArgument(
                 "the directory has no marker of kafkalog's and is not removed", path=self.path,
                 hint="move it away, and run the restore again",
             )  # fmt: skip
-        with suppress(OSError):  # the next run removes what is left
+        try:
             self._remove()
             self._fs.unlink_if_exists(self._record)
+        except KafkalogError:
+            raise
+        except OSError as error:
+            raise StorageError.from_os(error, "remove the copies of a restore", path=self.path) from error
 
     def discard(self) -> None:
         """Remove the copies of a restore that failed, if they have our marker."""
         if self.exists:
-            with suppress(OSError):
+            with suppress(OSError, KafkalogError):  # another run makes copies there
                 self._remove()
 
     def _remove(self) -> None:
-        """Remove the directory's contents, the marker last: what a kill leaves is known by it."""
+        """Remove all with the lock, the marker last: what a kill leaves is known by it. OSError, KafkalogError."""
         if not self._fs.exists(self.path):
             return
+        if not self.exists:  # it is empty
+            self._fs.rmdir(self.path)
+            return
+        with StoreLock(self.path, fs=self._fs):
+            self._remove_all()
+
+    def _remove_all(self) -> None:
         for name in sorted({*self._fs.names(self.path)} - {MARKER}):
             path = os.path.join(self.path, name)
             if self._fs.is_directory(path):
@@ -122,8 +144,7 @@ class Copies:
 
     def _check_record(self) -> bytes:
         """Return the record beside the copies, or nothing if there is none; IllegalArgument if it is not ours."""
-        is_file = not self._fs.exists(self._record) or not self._fs.is_directory(self._record)
-        content = self._read(self._record) if is_file else b"?"
+        content = b"?" if self._fs.is_directory(self._record) else self._read(self._record)
         if content is not None and not content.startswith(_RECORD_START):
             raise IllegalArgument(
                 "this is no record of a restore by kafkalog and is not removed", path=self._record,

@@ -12,9 +12,12 @@ import pytest
 
 import kafkalog
 from kafkalog.backup import create_backup, restore_backup, restore_directories
-from kafkalog.backup.store import BackupStore
+from kafkalog.backup.copies import Copies
+from kafkalog.backup.rewind.plan import Moment
+from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, CorruptRecord, DirectoryLocked, IllegalArgument, StorageError
 from kafkalog.util.clock import MockClock
+from kafkalog.util.fileio import OS
 from tests.backup.logs import files, fill, offsets
 from tests.faults import WRITING_CALLS, FaultFS
 
@@ -171,6 +174,44 @@ def test_a_restore_killed_when_all_is_in_place_is_complete_for_the_next_run(wher
     assert files(place) == before and not list(where.glob("restored0.*"))
     with pytest.raises(IllegalArgument, match="the directory has"):
         restore_directories(where / "one", place, at=AT)
+
+
+def test_another_moment_leaves_the_copies_of_a_restore_killed_before_it_was_recorded(where: Path) -> None:
+    place, copies = where / "restored0", where / "restored0.kafkalog-restore"
+    fs = FaultFS()
+    fs.fail("rename", path=f"{copies}/kafkalog.restored", error=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        restore_directories(where / "one", place, at=AT, fs=fs)
+    before, kept = files(place), files(copies)
+    assert before and kept
+    with pytest.raises(IllegalArgument, match="the directory has"):
+        restore_directories(where / "one", place, at=AT + 50)
+    assert files(place) == before and files(copies).keys() >= kept.keys() - {"kafkalog.restored.tmp"}
+    assert restore_directories(where / "one", place, at=AT).partitions[0].end_offset == 301
+    assert files(place) == before and not list(where.glob("restored0.*"))
+
+
+def test_a_run_that_is_refused_leaves_the_copies_that_another_one_makes(where: Path) -> None:
+    place, copies = where / "restored0", where / "restored0.kafkalog-restore"
+    refused = Copies([str(where / "one")], [str(place)], Moment.of(AT, "append"), OS)
+    with StoreLock(copies, create=True):
+        (copies / "20261123T084119Z.partial").mkdir()
+        refused.discard()
+        assert (copies / "20261123T084119Z.partial").exists()
+    refused.discard()
+    assert not copies.exists()
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("name", ["/", ".done"])
+def test_what_cannot_be_looked_at_is_named(where: Path, name: str, code: int) -> None:
+    record = where / "restored0.kafkalog-restore.done"
+    record.write_bytes(b"kafkalog restored, version 1\n")
+    fs = FaultFS()
+    fs.fail("stat", path=f"restored0.kafkalog-restore{name}", code=code)
+    with pytest.raises(StorageError) as caught:
+        restore_directories(where / "one", where / "restored0", at=AT, fs=fs)
+    assert caught.value.errno == code and "restored0.kafkalog-restore" in str(caught.value.path)
 
 
 @pytest.mark.parametrize("is_directory", [True, False])

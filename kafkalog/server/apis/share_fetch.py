@@ -47,23 +47,26 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     group_id, member_id = request.group_id or "", request.member_id or ""
     key, epoch, shares = (group_id, member_id), request.share_session_epoch, node.shares
     is_renewal = getattr(request, "is_renew_ack", False)
-    given = await acknowledgements(node, context, request.topics, may_renew=is_renewal)
-    if epoch == INITIAL and (given.ranges or given.refused) or (is_renewal and not _is_only_renewal(request)):
+    if is_renewal and not _is_only_renewal(request):
         return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
+    session = None if epoch == INITIAL else shares.sessions.resume(key, epoch)  # now: a later one is another request's
+    if isinstance(session, ErrorCode):
+        return refused(node, context, request, session, None)
+    given = await acknowledgements(node, context, request.topics, may_renew=is_renewal)
     asked = (place_of(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions)
-    if epoch == INITIAL:
+    if session is None:
+        if given.ranges or given.refused:
+            return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
         session = await shares.sessions.open(key, context.connection.id, asked)
         if not context.connection.is_open:  # it was closed before there was a session to end with it
             shares.disconnected(context.connection.id)
-    else:
-        session = shares.sessions.resume(key, epoch)
-    if isinstance(session, ErrorCode):
-        return refused(node, context, request, session, None)
+        if isinstance(session, ErrorCode):
+            return refused(node, context, request, session, None)
     if epoch > INITIAL and not await shares.sessions.add(session, asked):
         return refused(node, context, request, ErrorCode.SHARE_SESSION_LIMIT_REACHED, None)
     acknowledged = given.refused | await shares.acknowledge(group_id, member_id, given.ranges)
     if epoch == FINAL:
-        await shares.close_session(key)
+        await shares.close_session(session)
         return await _answer(node, context, group_id, {}, acknowledged)
     turns = CooperativeYield()
     for topic in request.forgotten_topics_data:
@@ -104,7 +107,7 @@ async def _fetch(
         getattr(request, "share_acquire_mode", 0) == _RECORD_LIMIT,
     )
     context.connection.may_cancel = True  # what changes is done, and nothing is acquired for a client that has gone
-    found = await node.shares.fetch(*session.key, readable, limits)
+    found = await node.shares.fetch(session, readable, limits)
     if node.quotas.file.state.quotas:  # acquired records are sent in any case, and the next request is read later
         size = sum(one.records.size for one in found.values() if one.records is not None)
         context.throttle_ms = max(context.throttle_ms, node.quotas.record_fetch(context, size))

@@ -33,6 +33,8 @@ MAX_BODY_BYTES: Final = 1 << 20
 BODY_S: Final = 5.0
 """Time limit in seconds for receiving a body."""
 MOST_PROBLEMS: Final = 100
+_ATTEMPTS: Final = 3
+"""How often a change is decided beside others; then they wait for it, so that it is answered at last."""
 _PLACE: Final = TopicPartition(TOPIC, 0)
 _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _LOG: Final = logging.getLogger(__name__)
@@ -41,7 +43,8 @@ _LOG: Final = logging.getLogger(__name__)
 class Registry:
     """The content of the topic, read up to its end before each request; changes follow one another.
 
-    A request is decided beside others, since a schema may need a compiler, and again if the topic has changed since.
+    A request is decided beside others, since a schema may need a compiler, and again if the topic has changed since; at
+    last alone.
     The topic is that of the node that runs now: after a snapshot was restored, it is read from the start.
     """
 
@@ -55,7 +58,7 @@ class Registry:
 
     async def answer(self, request: Request) -> Plan:
         """Return the answer once what it changed is in the topic. RestError, KafkalogError."""
-        while True:
+        for _ in range(_ATTEMPTS):
             async with self._lock:
                 await self._read(self._node())
                 content = self._content
@@ -68,6 +71,13 @@ class Registry:
                 if self._content is content:
                     await self._append(node, plan.records)
                     return plan
+        async with self._lock:  # the topic changes faster than this can be decided
+            node = self._node()
+            await self._read(node)
+            plan = await asyncio.to_thread(decide, self._content, request)
+            if plan.records:
+                await self._append(node, plan.records)
+            return plan
 
     async def pause(self) -> None:
         """Let requests wait until `resume`, once the change in progress is in the topic."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.encode import encode_batch
-from kafkalog.errors import ConfigError, KafkalogError, TopicExists
+from kafkalog.errors import ConfigError, KafkalogError, RecordTooLarge, TopicExists
 from kafkalog.records.tables import batch_table
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.settings.features import SHARE
@@ -68,7 +68,11 @@ async def write(node: Node, key: ShareKey, source: TopicPartition, letters: Dead
                 _LOG.warning("records of %s from %d on cannot be copied to dead letters: %s", source, at, error)
         rows = ((offset, *copies.get(offset, (None, None))) for offset in range(at, last + 1))
         for batch in _batches(node.clock(), key.group_id, source, letters, rows, most_bytes):
-            await _append(node, place, batch)
+            try:
+                await _append(node, place, batch)
+            except RecordTooLarge as error:  # a copy; the others, and this one without it, may have room
+                _LOG.warning("a record of %s from %d on is too large for a copy in %s: %s", source, at, place, error)
+                await _append(node, place, [(None, None, *letter[2:]) for letter in batch])
             await asyncio.sleep(0)
         at = last + 1
 

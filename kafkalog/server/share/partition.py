@@ -83,9 +83,12 @@ class SharePartition:
                 return state
             loaded = windows.loaded(state.start, state.batches)
             self._window = windows.begin_at(loaded, self._node.replicas.find(self.place).log.log_start_offset)
-            if not self._node.is_read_only:
-                self._bury(windows.unwritten(self._window, self.setting("share.delivery.count.limit")))
         return 0
+
+    def resume_letters(self) -> None:
+        """Start writing the dead letters that the loaded state lacks: once, and not for a partition to be dropped."""
+        if self._window is not None and not self._node.is_read_only:
+            self._bury(windows.unwritten(self._window, self.setting("share.delivery.count.limit")))
 
     async def _begun(self) -> ShareState | int:
         """Return the stored state with the offset at which the group begins, or the error code for the client.

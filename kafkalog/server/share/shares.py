@@ -18,7 +18,7 @@ from kafkalog.server.node.topics import SHARE_GROUP_STATE
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.share.partition import Fetched, SharePartition
 from kafkalog.server.share.releasing import Releases
-from kafkalog.server.share.sessions import Place, SessionKey, ShareSessions
+from kafkalog.server.share.sessions import Place, ShareSession, ShareSessions
 from kafkalog.server.share.state import ShareKey
 from kafkalog.server.share.state_log import ShareStateLog
 from kafkalog.server.share.waiting import DelayedShareFetch
@@ -90,7 +90,10 @@ class Shares:
             error = code_of(failure)
         if error:
             return error
-        return self._partitions.setdefault(key, found)
+        if key not in self._partitions:  # another request may have loaded it as well
+            self._partitions[key] = found
+            found.resume_letters()
+        return self._partitions[key]
 
     def _wake(self, place: TopicPartition) -> None:
         self._node.replicas.waiting.fetch.check_and_complete(place)
@@ -98,18 +101,17 @@ class Shares:
     # Fetching
 
     async def fetch(
-        self, group_id: str, member: str, places: Sequence[Place], limits: FetchLimits
+        self, session: ShareSession, places: Sequence[Place], limits: FetchLimits
     ) -> dict[Place, Fetched]:
         """Acquire records, waiting for some as long as the limits say. Return the partitions' results in order.
 
-        Nothing is acquired once the member's session has ended.
+        Nothing is acquired once the session has ended, even if its member has another one by now.
         """
-        key = (group_id, member)
-        session = self.sessions.get(key)
+        key = group_id, member = session.key
         await self.releases.finished(key)
 
         def is_open() -> bool:
-            return session is not None and self.sessions.get(key) is session
+            return self.sessions.get(key) is session
 
         until_ms = self._node.monotonic_ms() + limits.max_wait_ms
         found: dict[Place, Fetched] = {}
@@ -190,9 +192,11 @@ class Shares:
         error = await self.log.settled(ShareKey(group_id, *place) for place in done)
         return found | dict.fromkeys(done, (error, None)) if error else found
 
-    async def close_session(self, key: SessionKey) -> None:
-        """End a member's session and release its records."""
-        self.member_left(*key)
+    async def close_session(self, session: ShareSession) -> None:
+        """End a session and release its member's records, unless the member has another session by now."""
+        key = session.key
+        if self.sessions.get(key) is session:
+            self.member_left(*key)
         await self.releases.finished(key)
         await self.log.settled([one for one in self._partitions if one.group_id == key[0]])
 
@@ -223,7 +227,8 @@ class Shares:
             if error:
                 return error
             self.log.initialize(key, state_epoch, start)
-        self.forget(lambda key: key in starts)
+            if key in self._partitions:  # at once: a release or a timer would write its former state over the new one
+                self._partitions.pop(key).close()
         return await self.log.settled(starts)
 
     async def delete(self, keys: Iterable[ShareKey]) -> int:

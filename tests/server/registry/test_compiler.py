@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -14,9 +16,11 @@ pytest.importorskip("google.protobuf", reason="the extra `schemas` is not instal
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.server.node.node import Node
+from kafkalog.server.registry import listener
+from kafkalog.server.registry.content import Content
 from kafkalog.server.registry.errors import RestError
 from kafkalog.server.registry.listener import Registry
-from kafkalog.server.registry.requests import request_of
+from kafkalog.server.registry.requests import Plan, Request, request_of
 from kafkalog.values import protobuf_schemas
 from tests.server.apis.test_topic_calls import with_node
 
@@ -65,6 +69,31 @@ def test_changes_at_once_get_ids_of_their_own(tmp_path: Path) -> None:
         made = await asyncio.gather(*map(registry.answer, requests))
         assert sorted(one.answer["id"] for one in made) == list(range(1, 9))
         assert (await registry.answer(request_of("GET", "/subjects/a/versions"))).answer == list(range(1, 9))
+
+    with_node(tmp_path / "data", use)
+
+
+def test_a_slow_change_is_answered_though_others_never_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, decided = listener.decide, []
+
+    async def use(node: Node) -> None:
+        registry = Registry(lambda: node)
+        loop = asyncio.get_running_loop()
+        levels = itertools.cycle([b"NONE", b"FULL"])
+
+        def slow(content: Content, request: Request) -> Plan:
+            plan = real(content, request)
+            if request.parts[0] == "subjects" and len(decided) < 20:
+                decided.append(request)
+                other = request_of("PUT", "/config", b'{"compatibility": "%s"}' % next(levels))
+                changing = asyncio.run_coroutine_threadsafe(registry.answer(other), loop)
+                with contextlib.suppress(TimeoutError):  # if it has to wait
+                    changing.result(2)
+            return plan
+
+        monkeypatch.setattr(listener, "decide", slow)
+        made = await registry.answer(request_of("POST", "/subjects/a/versions", AVRO))
+        assert made.answer == {"id": 1} and len(decided) < 10
 
     with_node(tmp_path / "data", use)
 

@@ -41,7 +41,7 @@ async def with_letters(node: Any, topic: str = LETTERS, **more: str) -> Member:
 
 
 async def until_archived(node: Any, lag: int) -> None:
-    while (await offsets(node))[0][1] != lag:
+    while (await offsets(node)).get(0, (0, None))[1] != lag:  # none while a new node loads its groups
         await asyncio.sleep(0)
 
 
@@ -95,6 +95,21 @@ async def test_records_are_copied_in_parts_if_the_group_says_so(
     assert [value for _, value in contents(tmp_path)] == values
     with kafkalog.open(tmp_path / f"{LETTERS}-0") as log:
         assert len(list(log.batches())) > 2
+
+
+@in_loop
+async def test_a_record_that_is_too_large_for_a_letter_is_not_copied_and_others_are(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.topics.create(LETTERS, 1, ENABLED | {"max.message.bytes": "1000"})
+        member = await with_letters(node, errors_deadletterqueue_copy_record_enable="true")
+        values = [b"first", b"large" * 300, b"last"]
+        await produce_values(node, values)
+        assert await member.acquired() == [(0, 2, 1)]
+        assert await member.complete((0, 2, REJECT)) == 0
+        await until_archived(node, 0)
+    assert [offset for offset, _, _ in letters(tmp_path)] == [0, 1, 2]
+    with kafkalog.open(tmp_path / f"{LETTERS}-0") as log:
+        assert [record.value for record in log.records()] == [b"first", None, b"last"]
 
 
 PROBLEMS: Final[dict[str, tuple[str, dict[str, str] | None, str]]] = {
@@ -196,6 +211,29 @@ async def test_letters_that_a_stop_cut_short_follow_after_the_next_start(
         assert await member.acquired() == [], "nothing is delivered again"
         await until_archived(node, 0)
     assert letters(tmp_path) == [(0, "1", REJECTED), (1, "2", EXCEEDED)]
+
+
+@in_loop
+async def test_members_that_come_at_once_after_a_start_do_not_double_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dead_letters, "write", never)
+        async with node_for(tmp_path, **SMALL) as node:
+            await node.topics.create(LETTERS, 1, ENABLED)
+            member = await with_letters(node)
+            await produce(node, 2)
+            assert await member.acquired() == [(0, 1, 1)]
+            assert await member.complete((0, 1, REJECT)) == 0
+    async with node_for(tmp_path, **SMALL) as node:
+        members = [Member(node, name, number=number) for number, name in enumerate("abc", 6)]
+        found = await asyncio.gather(*(one.acquired() for one in members))
+        assert found == [[], [], []]
+        await until_archived(node, 0)
+    assert letters(tmp_path) == [(0, "1", REJECTED), (1, "1", REJECTED)]
 
 
 @in_loop

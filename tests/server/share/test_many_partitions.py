@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+import pytest
+
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.share import sessions
+from kafkalog.server.share.state import ShareKey
 from tests.server.looping import in_loop, turns_during
 from tests.server.nodes import node_for
-from tests.server.share.sharing import ACCEPT, SMALL, Member, joined, produce, until_waiting
+from tests.server.share.sharing import ACCEPT, RELEASE, SMALL, Member, joined, produce, until_waiting
 
 COUNT: Final = 4 * TURN_ROWS
 LAST: Final = COUNT - 1
@@ -72,6 +75,46 @@ async def test_who_comes_back_at_once_keeps_what_it_acquires(tmp_path: Path) -> 
             await asyncio.sleep(0)
         rows = await again.fetch((0, 0, ACCEPT), places=(LAST,))
         assert rows[LAST].acknowledge_error_code == 0
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+@in_loop
+async def test_a_late_request_of_a_session_changes_nothing_of_the_next_one(tmp_path: Path, is_last: bool) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await many(node)
+        await member.fetch(places=range(COUNT))
+        epoch = -1 if is_last else member.epoch
+        late = asyncio.create_task(member.fetch((0, 0, RELEASE), epoch=epoch, places=range(LAST)))
+        await asyncio.sleep(0)  # the request has begun
+        node.shares.disconnected(member.connection.id)
+        again = Member(node, number=6)
+        rows = await again.fetch(places=(LAST,))
+        assert rows[LAST].acquired_records == ((0, 0, 2),)
+        await produce(node, 1, partition=LAST)
+        rows = await late
+        assert LAST not in rows and len(node.shares.sessions) == 1
+        rows = await again.fetch((0, 0, ACCEPT), places=(LAST,))
+        assert rows[LAST].acknowledge_error_code == 0
+        assert rows[LAST].acquired_records == ((1, 1, 1),)
+
+
+@in_loop
+async def test_releases_meanwhile_change_nothing_of_new_offsets(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await many(node)
+        await produce(node, 9, partition=1)
+        assert (await member.fetch(places=range(COUNT)))[1].acquired_records
+        topic_id = node.topics.get("t").id
+        keys = [ShareKey("g", topic_id, index) for index in range(COUNT)]
+        changing = asyncio.create_task(node.shares.initialize(dict.fromkeys(keys, 5), 7))
+        for _ in range(2):
+            await asyncio.sleep(0)  # the first ones are stored
+        node.shares.member_left("g", "m")
+        assert await changing == 0
+        while node.shares.releases:
+            await asyncio.sleep(0)
+        state = node.shares.log.get(keys[1])
+        assert (state.start, state.batches) == (5, ())
 
 
 @in_loop
