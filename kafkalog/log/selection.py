@@ -49,7 +49,8 @@ class Selection:
     """
 
     __slots__ = (
-        "_decoders", "_is_lenient", "_outputs", "_rest", "_schema", "_untyped", "columns", "expression", "undecodable",
+        "_decoders", "_is_lenient", "_needs_keys", "_outputs", "_rest", "_schema", "_untyped", "columns", "expression",
+        "undecodable",
     )  # fmt: skip
 
     def __init__(
@@ -65,12 +66,16 @@ class Selection:
         self._outputs = outputs
         self._decoders = decoders
         self._is_lenient = is_lenient
+        self._needs_keys = getattr(decoders.get("value"), "needs_keys", False)
+        """The decoder of values takes the keys, too, as they are."""
         self._untyped, self._rest = (None, None) if expression is None else expression.split(frozenset(decoders))
         if expression is not None:
             expression.check(types.get("key"), types.get("value"))
         wanted = {one.column for one in outputs} | set(() if expression is None else expression.columns)
         if not self._is_lenient and decoders:
             wanted.add("offset")  # for the error
+        if self._needs_keys:
+            wanted.add("key")
         self.columns: tuple[str, ...] = tuple(name for name in COLUMNS if name in wanted)
         self._schema: pyarrow.Schema | None = None
 
@@ -107,9 +112,9 @@ class Selection:
         if self._rest is None:
             return mask
         if mask is None:
-            return self._rest.mask(self._decoded(batch, self._rest.typed_roots)[0])
+            return self._rest.mask(self._decoded(batch, self._roots_of(self._rest))[0])
         chosen = pc.fill_null(mask, False)
-        some = self._rest.mask(self._decoded(batch.filter(chosen), self._rest.typed_roots)[0])
+        some = self._rest.mask(self._decoded(batch.filter(chosen), self._roots_of(self._rest))[0])
         return pc.replace_with_mask(chosen, chosen, some)
 
     def batch(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
@@ -122,20 +127,26 @@ class Selection:
             batch = _filtered(batch, self._untyped)
         errors: dict[str, Any] = {}
         if self._rest is not None:
-            batch, errors = self._decoded(batch, self._rest.typed_roots)
+            batch, errors = self._decoded(batch, self._roots_of(self._rest))
             if errors:
                 batch, errors = _with_errors(batch, errors, self._rest)
             else:
                 batch = _filtered(batch, self._rest)
         wanted = frozenset(one.field.root if one.field is not None else one.column for one in self._outputs)
-        batch, more = self._decoded(batch, wanted - (self._rest.typed_roots if self._rest is not None else frozenset()))
+        batch, more = self._decoded(batch, wanted - (frozenset() if self._rest is None else self._roots_of(self._rest)))
         return self._selected(batch, errors | more)
+
+    def _roots_of(self, expression: Expression) -> frozenset[str]:
+        """Return the columns to decode for an expression: values before the keys that they need are replaced."""
+        roots = expression.typed_roots
+        return roots | {"value"} if self._needs_keys and "key" in roots else roots
 
     def _decoded(
         self, batch: pyarrow.RecordBatch, roots: frozenset[str]
     ) -> tuple[pyarrow.RecordBatch, dict[str, pyarrow.Array]]:
         """Return the batch with these of its columns decoded, and the texts of errors, if there are any, by column."""
         errors = {}
+        keys = (batch.column(batch.schema.get_field_index("key")),) if self._needs_keys and "value" in roots else ()
         for root, decoder in self._decoders.items():
             if root not in roots:
                 continue
@@ -143,7 +154,8 @@ class Selection:
 
             at = batch.schema.get_field_index(root)
             raw = batch.column(at)
-            found = decoder.decode(raw)
+            decode: Callable[..., Any] = decoder.decode
+            found = decode(raw, *keys) if root == "value" else decode(raw)
             if found.failed:
                 self.undecodable += found.failed
                 if not self._is_lenient:
@@ -325,7 +337,10 @@ def _decoders(
             found[root] = _NothingDecoder()
             continue
         from kafkalog import values
+        from kafkalog.values.named import INTERNAL
 
+        if root == "key" and asked in INTERNAL:
+            own["part"] = "key"
         found[root] = values.decoder(asked, **own)
     return found
 

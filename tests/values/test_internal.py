@@ -1,14 +1,16 @@
 """The records of Kafka's own topics as columns: the same as the decoders of single records give."""
 
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kafkalog
 from kafkalog import decoders, values
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, InvalidRecord
 
 pa = pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
 
@@ -76,3 +78,32 @@ def test_keys_that_are_missing() -> None:
         values.decoder("cluster", part="key")
     found = decoder.decode(pa.array([b"a", None]), pa.array([None, None], pa.binary()))
     assert found.failed == 1 and found.errors is not None and "its key is null" in found.errors[0].as_py()
+
+
+@pytest.mark.parametrize("codec", [None, "zstd"])
+def test_a_typed_scan_gives_values_their_keys(tmp_path: Path, codec: str | None) -> None:
+    """Also where a condition has decoded the keys before the values, or reads no column but the value."""
+    rows = [("a", 1), ("b", 2), ("a", 3)]
+    with kafkalog.open(tmp_path / "__consumer_offsets-0", "a") as log:
+        keys = [b"\0\1" + text(group) + text("t") + struct.pack(">i", 0) for group, _ in rows]
+        offsets = [struct.pack(">hqi", 3, offset, -1) + text("m") + bytes(8) for _, offset in rows]
+        log.append([*zip(keys, offsets, strict=True), (keys[0], None)], compression=codec)
+
+        def committed(column: Any) -> list[Any]:
+            return [row and row["OffsetCommitValue"]["offset"] for row in column.to_pylist()]
+
+        assert committed(pa.table(log.scan(["value"], value="group"))["value"]) == [1, 2, 3, None]
+        path = "value.OffsetCommitValue.offset"
+        both: dict[str, Any] = {"key": "group", "value": "group"}
+        table = pa.table(log.scan(["key", "value"], **both, where="key.OffsetCommitKey.group == 'a'"))
+        assert committed(table["value"]) == [1, 3, None]
+        assert [row["OffsetCommitKey"]["group"] for row in table["key"].to_pylist()] == ["a"] * 3
+        assert pa.table(log.scan(project=[path], value="group", where=f"{path} > 1"))[path].to_pylist() == [2, 3]
+        assert [one.offset for one in log.records(where=f"{path} > 1", value="group")] == [1, 2]
+        found = [one.offset for one in log.records(where=f"key.OffsetCommitKey.group == 'b' and {path} > 1", **both)]
+        assert found == [1]
+        log.append([(None, b"?")])
+        with pytest.raises(InvalidRecord, match="its key is null"):
+            list(log.scan(["value"], value="group"))
+        table = pa.table(log.scan(["value"], value="group", on_undecodable="null"))
+        assert "its key is null" in table["value_error"][4].as_py()
