@@ -9,11 +9,15 @@ import click
 
 from kafkalog.cli.common import Command
 
-COLUMN_DECODERS = "json, string, int64 (and the like), uuid, avro or protobuf (with --schemas)"
+COLUMN_DECODERS = (
+    "json, string, int64 (and the like), uuid, avro or protobuf (with --schemas), or group, transaction, share-state, "
+    "cluster or remote-log for records of Kafka's own topics"
+)
 """Names of decoders of columns, for the help of commands."""
 ROW_DECODERS = (
     "a pack string as in kcat (such as >iq$), json, integer, long, string, int32 (and the like), uuid, avro, protobuf "
-    "or jsonschema (with --schemas), or module:function"
+    "or jsonschema (with --schemas), group, transaction, share-state, cluster or remote-log for records of Kafka's own "
+    "topics, or module:function"
 )
 """Names of decoders of single values."""
 

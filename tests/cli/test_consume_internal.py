@@ -12,6 +12,7 @@ from kafkalog.browse.decoding import DecodedRecords, serdes_for
 from kafkalog.browse.levels import record_columns
 from kafkalog.browse.tree import FieldLevel
 from kafkalog.storage.readonly.view import LogView
+from tests import commands
 from tests.commands import ok
 from tests.golden_cases import GOLDEN, unpack
 
@@ -59,6 +60,27 @@ def test_as_text_and_as_bytes(tmp_path: Path) -> None:
     assert raw.startswith(b"000000027478|") and raw.splitlines()[1] == b"0009|6e6577"
     hexed = ok("consume", "-d", tmp_path, "-t", "__transaction_state", "--key-encoding", "hex", "-f", "%k\n")
     assert hexed.splitlines()[0] == b"000000027478"
+
+
+def test_by_the_name_of_a_decoder_in_a_topic_of_any_name(tmp_path: Path) -> None:
+    key, value = b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\3" + bytes(7) + b"\x07" + b"\xff" * 4 + b"\0\0" + bytes(8)
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("saved", 1)
+        dirs["saved", 0].append([(key, value), (b"plain", None)])
+
+    def printed(*flags: str) -> list[str]:
+        return ok("consume", "-d", tmp_path, "-t", "saved", "-f", "%k|%s\n", *flags).decode().splitlines()
+
+    first, second = printed("-s", "group")
+    assert json.loads(first.partition("|")[0])["data"] == {"group": "g", "topic": "t", "partition": 0}
+    assert json.loads(first.partition("|")[2])["data"]["offset"] == 7
+    assert second == "Unknown record type 28780 at offset 1, skipping.|"
+    mixed = printed("-s", "key=bytes", "-s", "value=group")
+    assert mixed[0].startswith(f"{key.hex()}|") and '"offset":7' in mixed[0]
+    matching = printed("-s", "group", "--where", "value.OffsetCommitValue.offset == 7")
+    assert matching == [first]
+    wrong = commands.kafkalog("consume", "-d", tmp_path, "-t", "saved", "-s", "key=group", "-s", "value=transaction")
+    assert wrong.returncode == 2 and b"one internal topic" in wrong.stderr
 
 
 def test_the_browser_decodes_them_too(tmp_path: Path) -> None:

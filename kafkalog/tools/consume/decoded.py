@@ -20,7 +20,7 @@ from kafkalog.tools.consume.templates import Pieces
 from kafkalog.tools.consume.text import MAX_OFFSET, Written
 from kafkalog.tools.decoders.named import decoder
 from kafkalog.tools.decoders.plain import Decoder, as_text, decode_value
-from kafkalog.tools.dump.record_readers import RecordReader
+from kafkalog.tools.dump.record_readers import INTERNAL_READERS, RecordReader
 
 if TYPE_CHECKING:
     from kafkalog.storage.segment_reader import Chunk
@@ -33,33 +33,51 @@ _VALUES: Final = {kind.VALUE, kind.VALUE_BASE64, kind.VALUE_HEX}
 
 
 class Serdes(NamedTuple):
-    """The decoders of keys and of values; None leaves the bytes as they are. `reader` decodes whole records instead."""
+    """The decoders of keys and of values; None leaves the bytes as they are.
+
+    `reader` decodes whole records, and its `parts` are taken instead.
+    """
 
     key: Decoder | None = None
     value: Decoder | None = None
     reader: RecordReader | None = None
+    parts: tuple[str, ...] = ("key", "value")
 
     def of(self, record: Record) -> Serdes:
         """Return the decoders of one record: with a `reader`, what it made of the record."""
         if self.reader is None:
             return self
         key, value = self.reader(record.key, record.value, record.offset)
-        return Serdes(lambda _: key, lambda _: value)
+        return Serdes(
+            (lambda _: key) if "key" in self.parts else self.key,
+            (lambda _: value) if "value" in self.parts else self.value,
+        )
 
 
 def parse_serdes(given: Iterable[str], schemas: str | None = None) -> Serdes | None:
     """Parse kcat's -s flags: `key=NAME`, `value=NAME`, or NAME for both; None if there is no flag.
 
-    IllegalArgument for an unknown name.
+    NAME is that of a decoder, or one of INTERNAL_READERS. IllegalArgument for an unknown name, and for names of two
+    internal topics.
     """
-    parts: dict[str, Decoder] = {}
+    names: dict[str, str] = {}
     for text in given:
         part, equals, name = text.partition("=")
         if equals and part not in ("key", "value"):
             raise IllegalArgument(f"-s {text}: {part!r} is neither key nor value")
-        for which in [part] if equals else ["key", "value"]:
-            parts[which] = decoder(name if equals else text, schemas=schemas)
-    return Serdes(parts.get("key"), parts.get("value")) if parts else None
+        names |= dict.fromkeys([part] if equals else ["key", "value"], name if equals else text)
+    if not names:
+        return None
+    internal = {name for name in names.values() if name in INTERNAL_READERS}
+    if len(internal) > 1:
+        raise IllegalArgument(f"-s {' and '.join(sorted(internal))}: records are of one internal topic")
+    parts = {which: decoder(name, schemas=schemas) for which, name in names.items() if name not in internal}
+    return Serdes(
+        parts.get("key"),
+        parts.get("value"),
+        INTERNAL_READERS[internal.pop()]() if internal else None,
+        tuple(names.keys() - parts.keys()),
+    )
 
 
 def write_decoded(

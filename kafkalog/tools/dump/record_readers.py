@@ -72,19 +72,27 @@ def remote_log_metadata_reader() -> RecordReader:
     return partial(_remote, RECORDS)
 
 
-_INTERNAL: Final[dict[str, Callable[[], RecordReader]]] = {
-    "__consumer_offsets": offsets_reader,
-    "__transaction_state": transaction_log_reader,
-    "__share_group_state": share_state_reader,
-    "__cluster_metadata": cluster_metadata_reader,
-    "__remote_log_metadata": remote_log_metadata_reader,
+INTERNAL_READERS: Final[dict[str, Callable[[], RecordReader]]] = {
+    "group": offsets_reader,
+    "transaction": transaction_log_reader,
+    "share-state": share_state_reader,
+    "cluster": cluster_metadata_reader,
+    "remote-log": remote_log_metadata_reader,
+}
+"""Readers by the names that the decoders of columns have (`kafkalog.values`)."""
+_TOPICS: Final = {
+    "__consumer_offsets": "group",
+    "__transaction_state": "transaction",
+    "__share_group_state": "share-state",
+    "__cluster_metadata": "cluster",
+    "__remote_log_metadata": "remote-log",
 }
 
 
 def internal_reader(topic: str) -> RecordReader | None:
     """Return the reader of one of Kafka's own topics; None for any other topic."""
-    make = _INTERNAL.get(topic)
-    return None if make is None else make()
+    name = _TOPICS.get(topic)
+    return None if name is None else INTERNAL_READERS[name]()
 
 
 def decoder_reader(key: str | None, value: str | None, schemas: str | None = None) -> RecordReader | None:
