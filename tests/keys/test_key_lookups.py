@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -283,6 +284,18 @@ def test_what_lies_behind_the_memory_for_keys_is_searched(tmp_path: Path) -> Non
         for log in (writer, reader):
             last = [one for one in log if one.key == b"k7"][-1]
             assert log.get(b"k7") == last and len(log._keys.parts.current()) == 1
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_the_mapping_of_latest_records_cannot_be_changed(tmp_path: Path, in_memory: bool) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"k", b"v")])
+        latest: Any = log.latest(in_memory=in_memory)
+        with pytest.raises(TypeError, match="item assignment"):
+            latest[b"k"] = log[0]
+        with pytest.raises(TypeError, match="item deletion"):
+            del latest[b"k"]
+        assert not {"clear", "pop", "popitem", "setdefault", "update"} & set(dir(latest)) and len(latest) == 1
 
 
 def test_a_wrong_memory_for_keys(tmp_path: Path) -> None:

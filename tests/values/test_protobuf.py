@@ -253,6 +253,17 @@ def test_the_registry_header_names_schema_and_message() -> None:
     assert decode(by_name, [head + b"\x00" + b"\x08\x02"])[0][0]["n"] == 2
 
 
+def test_fields_that_the_schema_lacks_are_passed_over() -> None:
+    """A later writer's fields, of every wire type, around known ones; those of an earlier writer are unset."""
+    decoder, kind = made(PAIR, "Inner")
+    known = [kind(x=5).SerializeToString(), kind(l=[7]).SerializeToString()]
+    later = [b"\x58\x96\x01", b"\x59" + bytes(8), b"\x5a\x02hi", b"\x5d" + bytes(4), b"\x5b\x08\x01\x5c"]
+    rows: list[bytes | None] = [one + known[0] + one + known[1] + one for one in later]
+    assert decode(decoder, [*rows, *later, b""]) == (
+        [{"x": 5, "l": [7]}] * len(rows) + [{"x": 0, "l": []}] * (len(later) + 1), [None] * (2 * len(rows) + 1),
+    )  # fmt: skip
+
+
 def test_a_size_before_the_message() -> None:
     decoder, _ = made(PAIR, "Inner", framing="delimited")
     found, errors = decode(decoder, [b"\x02\x08\x05", b"\x03\x08\x05", b""])
