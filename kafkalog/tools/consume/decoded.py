@@ -70,7 +70,10 @@ def parse_serdes(given: Iterable[str], schemas: str | None = None) -> Serdes | N
         return None
     internal = {name for name in names.values() if name in INTERNAL_READERS}
     if len(internal) > 1:
-        raise IllegalArgument(f"-s {' and '.join(sorted(internal))}: records are of one internal topic")
+        raise IllegalArgument(
+            f"-s {' and '.join(sorted(internal))}: records are of one internal topic",
+            hint="give the same name for both",
+        )
     parts = {which: decoder(name, schemas=schemas) for which, name in names.items() if name not in internal}
     return Serdes(
         parts.get("key"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -186,15 +188,21 @@ async def test_the_topic_is_created_where_that_is_allowed(tmp_path: Path) -> Non
         assert ends == [1, 1, 0], "in the partition of the same number"
 
 
-@in_loop
-async def test_letters_that_a_stop_cut_short_follow_after_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def letters_are_never_written(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patched:
         patched.setattr(dead_letters, "write", never)
+        yield
+
+
+@in_loop
+async def test_letters_that_a_stop_cut_short_follow_after_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with letters_are_never_written(monkeypatch):
         async with node_for(tmp_path, **SMALL) as node:
             await node.topics.create(LETTERS, 1, ENABLED)
             member = await with_letters(node)
@@ -217,11 +225,7 @@ async def test_letters_that_a_stop_cut_short_follow_after_the_next_start(
 async def test_members_that_come_at_once_after_a_start_do_not_double_letters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(*_: object) -> None:
-        await asyncio.Event().wait()
-
-    with monkeypatch.context() as patched:
-        patched.setattr(dead_letters, "write", never)
+    with letters_are_never_written(monkeypatch):
         async with node_for(tmp_path, **SMALL) as node:
             await node.topics.create(LETTERS, 1, ENABLED)
             member = await with_letters(node)
