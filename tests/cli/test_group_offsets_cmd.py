@@ -32,7 +32,7 @@ def data(tmp_path: Path) -> Path:
             for group_id, partition, offset in (("g", 0, 2), ("g", 1, 3), ("other", 0, 9)):
                 assert await commit_offset(node, offset, group_id, partition=partition) == 0
             new = {("t", 0): CommittedOffset(5, -1, "", 0)}
-            await node.groups.commit_offsets_in_transaction("open", "x", 7, 0, new)
+            await node.groups.commits.commit_in_transaction("open", "x", 7, 0, new)
 
     asyncio.run(make())
     for partition, count in ((0, 6), (1, 3)):
@@ -159,7 +159,7 @@ def of_broker(data: Path) -> Path:
     async def write_all() -> None:
         async with node_for(data) as node:
             for group_id, made in (("shared", share_records("shared", "m")), ("streamed", streams_records("streamed"))):
-                node.groups.log.append(group_id, made)
+                node.groups.table.log.append(group_id, made)
 
     asyncio.run(write_all())
     return data

@@ -137,11 +137,11 @@ async def _commit_in_transaction(node: Any) -> None:
     from kafkalog.types import TopicPartition as Place
 
     new = {("t", 0): CommittedOffset(7, -1, "", 0)}
-    assert await node.groups.commit_offsets_in_transaction("ours-txn", "y", 9999, 0, new) == {("t", 0): 0}
+    assert await node.groups.commits.commit_in_transaction("ours-txn", "y", 9999, 0, new) == {("t", 0): 0}
     partition = node.groups.partition_for("ours-txn")
     marker = marker_batch(ControlType.COMMIT, 9999, 0, 0, timestamp=node.clock())
     node.replicas.append_now(Place("__consumer_offsets", partition), marker, "coordinator")
-    node.groups.on_transaction_ended(9999, 0, [partition], True)
+    node.groups.commits.on_transaction_ended(9999, 0, [partition], True)
 
 
 def _check_generation(bootstrap: str) -> None:

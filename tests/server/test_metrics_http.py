@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.server.groups.offset_part import Committer, NewOffset
+from kafkalog.server.groups.commits import Committer, NewOffset
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.status import http as metrics_http
 from kafkalog.server.status.exposition import families
@@ -122,7 +122,7 @@ def test_clients_are_served_while_the_status_of_many_partitions_and_groups_is_ga
             topic = await node.topics.create("t", 1)
             node.topics._put(topic._replace(partitions=5000))
             offsets = {("t", index): NewOffset(1, -1, "") for index in range(5000)}
-            await node.groups.commit("g", Committer(), offsets)
+            await node.groups.commits.commit("g", Committer(), offsets)
             gathered = asyncio.create_task(gather_status(node))
             turns = 0
             while not gathered.done():

@@ -37,7 +37,7 @@ async def handle(node: Node, context: RequestContext, request: AlterShareGroupOf
                 if 0 <= one.partition_index < topic.partitions:
                     offsets[topic, one.partition_index] = one.start_offset
     try:
-        await node.groups.alter_share_offsets(request.group_id, offsets)
+        await node.groups.share.alter_offsets(request.group_id, offsets)
     except Refused as error:
         return refused(node, context, request, error.code, error.message)
     return {"throttle_time": context.throttle_ms, "error_code": 0, "error_message": None, "responses": rows}

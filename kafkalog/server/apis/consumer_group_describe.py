@@ -16,7 +16,7 @@ from kafkalog.server.settings.features import GROUP
 if TYPE_CHECKING:
     from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 
-    from kafkalog.server.groups.group_base import Group
+    from kafkalog.server.groups.group_table import Group
     from kafkalog.server.node.node import Node
 
 _CLASSIC, _CONSUMER = 0, 1

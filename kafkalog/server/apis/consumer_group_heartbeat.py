@@ -50,7 +50,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         return refused(node, context, request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     try:
         _check(node, context, request)
-        result = await node.groups.consumer_heartbeat(request.group_id, _event(context, request), may_see)
+        result = await node.groups.consumer.heartbeat(request.group_id, _event(context, request), may_see)
     except Refused as error:
         return refused(node, context, request, error.code, error.message)
     is_member = result.member is not None and result.epoch >= 0

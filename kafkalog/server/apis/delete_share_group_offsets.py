@@ -25,7 +25,7 @@ async def handle(node: Node, context: RequestContext, request: DeleteShareGroupO
     if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     try:
-        group = await node.groups.empty_share_group(request.group_id)
+        group = await node.groups.share.empty_group(request.group_id)
         deleted: set[UUID] = set()
         rows = []
         for asked in request.topics:
@@ -42,7 +42,7 @@ async def handle(node: Node, context: RequestContext, request: DeleteShareGroupO
                 "error_code": int(code), "error_message": code.message,
             })  # fmt: skip
         if deleted:
-            await node.groups.delete_share_offsets(request.group_id, frozenset(deleted))
+            await node.groups.share.delete_offsets(request.group_id, frozenset(deleted))
     except Refused as error:
         return refused(node, context, request, error.code, error.message)
     return {"throttle_time": context.throttle_ms, "error_code": 0, "error_message": None, "responses": rows}

@@ -12,7 +12,7 @@ from kafkalog.server.requests.groups import Row, describe_groups
 if TYPE_CHECKING:
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 
-    from kafkalog.server.groups.group_base import Group
+    from kafkalog.server.groups.group_table import Group
     from kafkalog.server.node.node import Node
 
 _FIRST_WITH_NOT_FOUND: Final = 6

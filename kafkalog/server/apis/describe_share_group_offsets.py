@@ -42,11 +42,11 @@ async def _describe(node: Node, context: RequestContext, asked: DescribeShareGro
     group_id = asked.group_id
     if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return _group_row(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    error = await node.groups.ready(group_id, is_written=False)
+    error = await node.groups.table.ready(group_id, is_written=False)
     if error:
         return _group_row(group_id, error)
     try:
-        group = node.groups.share_group(group_id, is_new=True)
+        group = node.groups.share.group(group_id, is_new=True)
     except Refused as refusal:
         return _group_row(group_id, refusal.code, refusal.message)
     await node.shares.log.loaded()

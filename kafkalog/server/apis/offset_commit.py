@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.offset_part import Committer, NewOffset
+from kafkalog.server.groups.commits import Committer, NewOffset
 from kafkalog.server.groups.offsets import Place
 from kafkalog.server.groups.topic_names import topic_of
 from kafkalog.server.requests.context import Answer, RequestContext
@@ -57,7 +57,8 @@ async def handle(node: Node, context: RequestContext, request: OffsetCommitReque
         getattr(request, "group_instance_id", None),
         context.api_version,
     )
-    codes = await node.groups.commit(request.group_id, committer, offsets, getattr(request, "retention_time", -1))
+    retention_ms = getattr(request, "retention_time", -1)
+    codes = await node.groups.commits.commit(request.group_id, committer, offsets, retention_ms)
     rows = []
     for number, (row, (name, _)) in enumerate(zip(request.topics, topics, strict=True)):
         missing = int(refusals.get(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

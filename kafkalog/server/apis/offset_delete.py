@@ -31,7 +31,7 @@ async def handle(node: Node, context: RequestContext, request: OffsetDeleteReque
                 refusals[place] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 places.append(place)
-    code, codes = await node.groups.delete_offsets(request.group_id, places)
+    code, codes = await node.groups.commits.delete_offsets(request.group_id, places)
     if code:
         return refused(node, context, request, code, None)
     codes |= refusals

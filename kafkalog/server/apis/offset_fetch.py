@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.offset_part import UNSTABLE
+from kafkalog.server.groups.commits import UNSTABLE
 from kafkalog.server.groups.topic_names import topic_of
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.server.requests.context import Answer, RequestContext
@@ -51,7 +51,7 @@ async def _group(node: Node, context: RequestContext, row: _Group, is_stable: bo
     code = 0 if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not code:
         member_id, epoch = getattr(row, "member_id", None), getattr(row, "member_epoch", -1)
-        code = await node.groups.check_fetch(row.group_id, member_id, epoch)
+        code = await node.groups.commits.check_fetch(row.group_id, member_id, epoch)
     if code:
         return _refused_group(context, row, code)
     fetch_rows = _all_topics if row.topics is None else _named_topics
@@ -68,6 +68,7 @@ def _refused_group(context: RequestContext, row: Any, code: int) -> dict[str, ob
 
 
 async def _named_topics(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, object]]:
+    fetched = node.groups.commits.fetched
     rows = []
     turns = CooperativeYield()
     for one in {(getattr(one, "name", None), getattr(one, "topic_id", None)): one for one in row.topics}.values():
@@ -79,7 +80,7 @@ async def _named_topics(node: Node, context: RequestContext, row: Any, is_stable
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partitions = []
         for index in dict.fromkeys(one.partition_indexes):
-            found = None if code or name is None else node.groups.fetched(row.group_id, (name, index), is_stable)
+            found = None if code or name is None else fetched(row.group_id, (name, index), is_stable)
             partitions.append(_partition(index, found, code))
             await turns.row()
         rows.append(_topic(one, partitions))
@@ -88,11 +89,12 @@ async def _named_topics(node: Node, context: RequestContext, row: Any, is_stable
 
 
 async def _all_topics(node: Node, context: RequestContext, row: _Group, is_stable: bool) -> Iterable[dict[str, object]]:
+    fetched = node.groups.commits.fetched
     by_topic: dict[str, list[int]] = {}
     turns = CooperativeYield()
     for topic, index in node.groups.offsets.all_of(row.group_id):
         await turns.row()
-        if node.groups.fetched(row.group_id, (topic, index), False) is not None:
+        if fetched(row.group_id, (topic, index), False) is not None:
             by_topic.setdefault(topic, []).append(index)
     rows: list[dict[str, object]] = []
     for name, indexes in by_topic.items():
@@ -103,7 +105,7 @@ async def _all_topics(node: Node, context: RequestContext, row: _Group, is_stabl
             partitions = []
             for index in sorted(indexes):
                 await turns.row()
-                partitions.append(_partition(index, node.groups.fetched(row.group_id, (name, index), is_stable), 0))
+                partitions.append(_partition(index, fetched(row.group_id, (name, index), is_stable), 0))
             topic_id = None if found is None else found.id
             rows.append({"name": name, "topic_id": topic_id, "partitions": partitions})
     return rows

@@ -15,7 +15,7 @@ from kafkalog.server.settings.features import SHARE
 if TYPE_CHECKING:
     from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
 
-    from kafkalog.server.groups.group_base import Group
+    from kafkalog.server.groups.group_table import Group
     from kafkalog.server.node.node import Node
 
 _ASSIGNOR: Final = "simple"

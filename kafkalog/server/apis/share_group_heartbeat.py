@@ -35,7 +35,7 @@ async def handle(node: Node, context: RequestContext, request: ShareGroupHeartbe
     )  # fmt: skip
     try:
         _check(request)
-        done = await node.groups.share_heartbeat(request.group_id, event)
+        done = await node.groups.share.heartbeat(request.group_id, event)
     except Refused as error:
         return refused(node, context, request, error.code, error.message) | {"error_message": error.message or None}
     member = done.member

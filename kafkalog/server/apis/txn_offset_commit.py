@@ -80,7 +80,7 @@ async def _commit(
     error = verify() or await node.transactions.settled(request.transactional_id)
     if error:
         return dict.fromkeys(offsets, error)
-    return await node.groups.commit_offsets_in_transaction(
+    return await node.groups.commits.commit_in_transaction(
         request.group_id, request.transactional_id, producer.producer_id, producer.epoch, offsets,
         getattr(request, "member_id", ""), getattr(request, "generation_id", _NO_GENERATION),
         getattr(request, "group_instance_id", None), verify, knows_epochs=context.api_version >= _FIRST_WITH_IDS,

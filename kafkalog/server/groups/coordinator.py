@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups import rebalance
 from kafkalog.server.groups.classic_group import ClassicGroup
-from kafkalog.server.groups.classic_member import held_bytes
+from kafkalog.server.groups.classic_groups import ClassicGroups
+from kafkalog.server.groups.commits import OffsetCommits
 from kafkalog.server.groups.consumer_group import ConsumerGroup
-from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Reply, Waiter
-from kafkalog.server.groups.group_base import Group
+from kafkalog.server.groups.consumer_groups import ConsumerGroups
+from kafkalog.server.groups.expiry import OffsetExpiry
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC, group_error_code
-from kafkalog.server.groups.mixed_part import MixedPart
-from kafkalog.server.groups.offset_part import OffsetPart
+from kafkalog.server.groups.group_table import Group, GroupTable
+from kafkalog.server.groups.mixed_groups import MixedGroups
 from kafkalog.server.groups.other_group import OtherGroup
 from kafkalog.server.groups.share_group import ShareGroup
-from kafkalog.server.groups.share_part import SharePart
+from kafkalog.server.groups.share_groups import ShareGroups
 from kafkalog.server.groups.values import Joined, Joining, KeptPosition, Synced, Syncing
 from kafkalog.types import TopicPartition
 
@@ -48,11 +48,24 @@ class GroupOverview(NamedTuple):
     offsets: dict[TopicPartition, int]
 
 
-class GroupCoordinator(OffsetPart, MixedPart, SharePart):
-    """The groups of a node. Created by `make`; usable between `start` and `stop`."""
+class GroupCoordinator:
+    """The groups of a node. Created by `make`; usable between `start` and `stop`.
+
+    `table` has the groups, each kind of which has its operations: `classic`, `consumer`, `share`, and `mixed` for the
+    classic members of consumer groups. A request of the classic protocol finds out here which of them it is for.
+    """
 
     def __init__(self, node: Node) -> None:
-        super().__init__(node)
+        self._node = node
+        self.table = GroupTable(node, self._on_timer)
+        self.groups = self.table.groups
+        self.offsets = self.table.offsets
+        self.classic = ClassicGroups(node, self.table)
+        self.consumer = ConsumerGroups(node, self.table, self.classic)
+        self.mixed = MixedGroups(node, self.table, self.consumer)
+        self.share = ShareGroups(node, self.table)
+        self.commits = OffsetCommits(node, self.table, self.classic)
+        self.expiry = OffsetExpiry(node, self.table, self.commits)
         self._loading: asyncio.Task[None] | None = None
 
     # Start and stop
@@ -64,28 +77,26 @@ class GroupCoordinator(OffsetPart, MixedPart, SharePart):
         positions = () if self._node.is_read_only else self._node.kept_positions
         if topic is not None or positions:
             count = 0 if topic is None else topic.partitions
-            self._unloaded = set(range(count))
+            self.table.unloaded.update(range(count))
             self._loading = asyncio.get_running_loop().create_task(self._load(count, positions))
-        self._expire_later()
+        self.expiry.start()
 
     async def stop(self) -> None:
         """Cancel timers and tasks; answer pending requests with NOT_COORDINATOR."""
         self._node.topics.off_change(self._on_topic)
-        self.timers.cancel_all()
-        if self._expiry is not None:
-            self._expiry.cancel()
-        for task in (self._loading, self._expiring, *self.settling):
+        self.table.timers.cancel_all()
+        await self.expiry.stop()
+        for task in (self._loading, *self.classic.settling):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-        self._disband_all()
+        self._end_classic_groups()
 
-    def _disband_all(self) -> None:
-        """Answer the pending requests of all groups with NOT_COORDINATOR."""
+    def _end_classic_groups(self) -> None:
+        """Answer the pending requests of all classic groups with NOT_COORDINATOR."""
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
-                effects = rebalance.disband(group, ErrorCode.NOT_COORDINATOR, self._node.clock())
-                self._run(group, [effect for effect in effects if isinstance(effect, Reply)])
+                self.classic.end(group, ErrorCode.NOT_COORDINATOR)
 
     async def loaded(self) -> None:
         """Wait until all of `__consumer_offsets` has been read."""
@@ -102,10 +113,10 @@ class GroupCoordinator(OffsetPart, MixedPart, SharePart):
             except Exception as error:  # the groups of the other partitions remain usable
                 cause = None if isinstance(error, KafkalogError | OSError) else error
                 _LOG.error("the groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition, error, exc_info=cause)
-                self._failed.add(partition)
-            self._unloaded.discard(partition)
+                self.table.failed.add(partition)
+            self.table.unloaded.discard(partition)
         try:
-            await self.import_positions(positions)
+            await self.commits.import_positions(positions)
         except (KafkalogError, OSError) as error:
             _LOG.error("cannot import the positions of named readers: %s", error)
 
@@ -115,15 +126,15 @@ class GroupCoordinator(OffsetPart, MixedPart, SharePart):
         if unreadable:
             names = ", ".join(ascii(group_id[:80]) for group_id in sorted(unreadable)[:10])
             _LOG.error("%d groups have unreadable records and are not served: %s", len(unreadable), names)
-            self._unreadable |= unreadable
+            self.table.unreadable |= unreadable
         self.offsets.update(replay.offsets)
         for group_id, fields in replay.classic.items():
             group = self.groups[group_id] = ClassicGroup.of_fields(group_id, fields, now_ms)
-            self._run(group, [rebalance.session(group, member_id) for member_id in group.members])
+            self.classic.watch_all(group)
         for group_id, consumers in replay.consumer.items():
             self.groups[group_id] = consumers
-            self.memory.put(group_id, consumers.held_bytes)
-            self.watch_all(consumers)
+            self.table.memory.put(group_id, consumers.held_bytes)
+            self.consumer.watch_all(consumers)
         self._add_others(replay.kept_for_broker())
         for group_id in replay.offsets.groups():
             self.groups.setdefault(group_id, ClassicGroup(group_id, now_ms))
@@ -132,22 +143,26 @@ class GroupCoordinator(OffsetPart, MixedPart, SharePart):
         self.groups.update(others)
         shared = [group for group in others.values() if isinstance(group, ShareGroup)]
         for group in shared:
-            self.memory.put(group.id, group.held_bytes)
-            self.watch_share_members(group)
+            self.table.memory.put(group.id, group.held_bytes)
+            self.share.watch_all(group)
         if len(others) > len(shared):
             _LOG.info("%d streams groups of a broker are kept but not served", len(others) - len(shared))
 
     @property
     def is_loading(self) -> bool:
         """True while partitions of `__consumer_offsets` are still to be read."""
-        return bool(self._unloaded)
+        return bool(self.table.unloaded)
+
+    def partition_for(self, group_id: str) -> int:
+        """Return the partition of `__consumer_offsets` for a group's records."""
+        return self.table.log.partition_for(group_id)
 
     # The classic protocol
 
     async def join(self, group_id: str, event: Joining) -> Joined:
         """Handle JoinGroup; return once the next generation has begun, which may take long."""
         config = self._node.config
-        error = await self.ready(group_id)
+        error = await self.table.ready(group_id)
         lowest, highest = config["group.min.session.timeout.ms"], config["group.max.session.timeout.ms"]
         if not error and not lowest <= event.session_timeout_ms <= highest:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
@@ -160,69 +175,41 @@ class GroupCoordinator(OffsetPart, MixedPart, SharePart):
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         if isinstance(group, ConsumerGroup):
             if not group.is_empty:
-                return await self.join_mixed(group_id, event)
+                return await self.mixed.join(group_id, event)
             if not event.protocol_type or not event.protocols:
                 return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
-            self.forget_consumer(group)
+            self.consumer.forget(group)
             group = None
-        if group is None:
-            group = ClassicGroup(group_id, self._node.clock())
-        refused = self._refusal(group, event)
-        if refused:
-            return Joined(refused, event.member_id)
-        waiter: Waiter = asyncio.get_running_loop().create_future()
-        effects = rebalance.join(group, event, waiter, self.classic_rules())
-        if group.members or group.pending or self.offsets.has(group_id):
-            self.groups[group_id] = group
-        self._run(group, effects)
-        joined = await waiter
-        assert isinstance(joined, Joined)
-        return joined
-
-    def _refusal(self, group: ClassicGroup, event: Joining) -> int:
-        """Return 0 if there is memory for the member, else an error code; reject a member too large for a record."""
-        if max((len(data) for _, data in event.protocols), default=0) > self.log.most_bytes(group.id):
-            return ErrorCode.UNKNOWN_SERVER_ERROR  # the error that writing such a record would give all members
-        known = group.members.get(event.member_id)
-        more = held_bytes(event.protocols) - (0 if known is None else known.held_bytes)
-        return 0 if self.memory.has_room(more) else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return await self.classic.join(group_id, group, event)
 
     async def sync(self, group_id: str, event: Syncing) -> Synced:
         """Handle SyncGroup; return once the leader has sent the assignments."""
-        error = await self.ready(group_id)
+        error = await self.table.ready(group_id)
         if error:
             # a rebalance in progress is lost while loading: the member rejoins
             return Synced(ErrorCode.REBALANCE_IN_PROGRESS if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error)
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return self.sync_mixed(group, event)
+            return self.mixed.sync(group, event)
         if not isinstance(group, ClassicGroup):
             return Synced(ErrorCode.UNKNOWN_MEMBER_ID)
-        if not self.memory.has_room(sum(map(len, event.assignments.values())) - group.assignment_bytes):
-            return Synced(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        waiter: Waiter = asyncio.get_running_loop().create_future()
-        self._run(group, rebalance.sync(group, event, waiter, self.classic_rules()))
-        synced = await waiter
-        assert isinstance(synced, Synced)
-        return synced
+        return await self.classic.sync(group, event)
 
     async def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
         """Handle a heartbeat and return its error code."""
-        error = await self.ready(group_id)
+        error = await self.table.ready(group_id)
         if error:
             return 0 if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return self.heartbeat_mixed(group, member_id, instance_id, generation)
+            return self.mixed.heartbeat(group, member_id, instance_id, generation)
         if not isinstance(group, ClassicGroup):
             return ErrorCode.UNKNOWN_MEMBER_ID
-        code, effects = rebalance.heartbeat(group, member_id, instance_id, generation)
-        self._run(group, effects)
-        return code
+        return self.classic.heartbeat(group, member_id, instance_id, generation)
 
     async def leave(self, group_id: str, members: Sequence[tuple[str, str | None]]) -> tuple[int, list[int]]:
         """Remove `members`, each (id, instance id). Return the error code of the request and one for each member."""
-        error = await self.ready(group_id)
+        error = await self.table.ready(group_id)
         if error:
             return error, []
         group = self.groups.get(group_id)
@@ -231,44 +218,25 @@ class GroupCoordinator(OffsetPart, MixedPart, SharePart):
                 return 0, [self._leave(group_id, *member) for member in members]
             return 0, [int(ErrorCode.UNKNOWN_MEMBER_ID)] * len(members)
         codes = [self._leave(group_id, *member) for member in members]
-        self._drop_unused(group)
+        self.classic.drop_unused(group)
         return 0, codes
 
     def _leave(self, group_id: str, member_id: str, instance_id: str | None) -> int:
         """Remove a member; the group may have changed its protocol with the one before."""
         group = self.groups[group_id]
         if isinstance(group, ConsumerGroup):
-            return int(self.leave_as_classic(group, member_id, instance_id))
+            return int(self.consumer.leave_as_classic(group, member_id, instance_id))
         assert isinstance(group, ClassicGroup)
-        code, effects = rebalance.leave(group, member_id, instance_id, self.classic_rules())
-        self._run(group, effects)
-        return int(code)
-
-    def _drop_unused(self, group: ClassicGroup) -> None:
-        """Remove a group that never had a generation and has no members, pending ids or offsets."""
-        is_unused = group.is_empty and not group.pending and not group.generation
-        if is_unused and not self.offsets.has(group.id) and self.groups.get(group.id) is group:
-            self.timers.cancel(group.id)
-            del self.groups[group.id]
+        return self.classic.leave(group, member_id, instance_id)
 
     def _on_timer(self, group_id: str, name: str) -> None:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            self.on_consumer_timer(group, name)
+            self.consumer.on_timer(group, name)
         elif isinstance(group, ShareGroup):
-            self.on_share_timer(group, name)
+            self.share.on_timer(group, name)
         elif isinstance(group, ClassicGroup):
-            rules = self.classic_rules()
-            if name == JOIN_TIMER:
-                self._run(group, rebalance.on_join_timer(group, rules))
-            elif name == SYNC_TIMER:
-                self._run(group, rebalance.on_sync_timer(group, rules))
-            else:
-                member_id = name.removeprefix(MEMBER_TIMER)
-                if member_id in group.members:
-                    _LOG.info("group %s: the session of member %s timed out", group_id, member_id)
-                self._run(group, rebalance.on_session_end(group, member_id, rules))
-                self._drop_unused(group)
+            self.classic.on_timer(group, name)
 
     # All groups
 
@@ -292,22 +260,22 @@ class GroupCoordinator(OffsetPart, MixedPart, SharePart):
 
         NON_EMPTY_GROUP for a group with members or pending ids, and for streams groups.
         """
-        error = await self.ready(group_id, is_written=False)
+        error = await self.table.ready(group_id, is_written=False)
         if error:
             return error
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if isinstance(group, ShareGroup):
-            return await self.delete_share_group(group)
+            return await self.share.delete(group)
         if isinstance(group, OtherGroup) or not group.is_empty or (isinstance(group, ClassicGroup) and group.pending):
             return ErrorCode.NON_EMPTY_GROUP
         try:
-            self.forget(group)
+            self.commits.forget(group)
         except (KafkalogError, OSError) as failure:
             _LOG.error("group %s cannot be deleted: %s", group_id, failure)
             return group_error_code(failure)
-        return 0 if self._node.topics.get(OFFSETS_TOPIC) is None else await self.log.settled(group_id)
+        return 0 if self._node.topics.get(OFFSETS_TOPIC) is None else await self.table.log.settled(group_id)
 
     def _on_topic(self, before: Topic | None, after: Topic | None) -> None:
         """React to a topic that was created, changed or deleted."""
@@ -318,19 +286,15 @@ class GroupCoordinator(OffsetPart, MixedPart, SharePart):
             if before.name == OFFSETS_TOPIC:
                 self._forget_all()
             else:
-                self.forget_topic(before.name)
-                self.forget_shared_topic(before)
+                self.commits.forget_topic(before.name)
+                self.share.forget_topic(before)
 
     def _forget_all(self) -> None:
         """Remove all groups after `__consumer_offsets` was deleted, as a restart would."""
         _LOG.warning("%s was deleted, along with all %d groups", OFFSETS_TOPIC, len(self.groups))
-        self.timers.cancel_all()
-        self._disband_all()
-        self.groups.clear()
-        self.offsets.clear()
-        self.memory.clear()
-        self._failed.clear()
-        self._unreadable.clear()
+        self.table.timers.cancel_all()
+        self._end_classic_groups()
+        self.table.clear()
 
 
 def make(node: Node) -> GroupCoordinator:

@@ -11,7 +11,7 @@ from kafkalog.server.requests.cooperative_yield import in_turns
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalog.server.groups.group_base import Group
+    from kafkalog.server.groups.group_table import Group
     from kafkalog.server.node.node import Node
 
 Row = dict[str, object]
@@ -31,7 +31,7 @@ async def describe_groups(
         if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
             rows.append(error_row(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
             continue
-        error = await node.groups.ready(group_id, is_written=False)
+        error = await node.groups.table.ready(group_id, is_written=False)
         row = error_row(group_id, error) if error else row_of(group_id, node.groups.groups.get(group_id))
         if wants_operations(row):
             row["authorized_operations"] = node.authorizer.allowed_operations(context, ResourceType.GROUP, group_id)

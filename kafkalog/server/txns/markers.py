@@ -50,7 +50,7 @@ def write_marker(node: Node, partition: TopicPartition, marker: Marker) -> Error
         _LOG.warning("cannot write the marker of producer %d to %s: %s", marker.producer_id, partition, error)
         return ErrorCode(code_of(error))
     if partition.topic == CONSUMER_OFFSETS:
-        node.groups.on_transaction_ended(
+        node.groups.commits.on_transaction_ended(
             marker.producer_id, marker.producer_epoch, [partition.partition], marker.committed
         )
     return ErrorCode.NONE

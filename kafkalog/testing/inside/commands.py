@@ -181,7 +181,7 @@ class Commands:
         """Return the committed offsets of a group: topic, partition, offset."""
         node = self._server.node
         await node.groups.loaded()
-        code = await node.groups.ready(group, is_written=False)
+        code = await node.groups.table.ready(group, is_written=False)
         if code:
             return []
         found: dict[Place, Any] = node.groups.offsets.all_of(group)

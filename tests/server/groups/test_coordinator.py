@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.offset_part import Committer, NewOffset
+from kafkalog.server.groups.commits import Committer, NewOffset
 from kafkalog.server.groups.values import CommittedOffset, KeptPosition
 from tests.server.groups.groups import JOIN, READS_T, commit_offset, create_topic, fetch_offset, form_group, join_group
 from tests.server.looping import in_loop
@@ -79,7 +79,7 @@ async def test_groups_that_nobody_knows(tmp_path: Path) -> None:
         assert await commit_offset(node, 1, version=8, generation_id_or_member_epoch=3) == ErrorCode.ILLEGAL_GENERATION
         assert await commit_offset(node, 1, generation_id_or_member_epoch=3) == ErrorCode.GROUP_ID_NOT_FOUND
         for_ever = {("t", 0): NewOffset(1, -1, "")}
-        assert await node.groups.commit("for-ever", Committer(), for_ever, 2**63 - 1) == {("t", 0): 0}
+        assert await node.groups.commits.commit("for-ever", Committer(), for_ever, 2**63 - 1) == {("t", 0): 0}
         old = (await call(node, "describe_groups", 5, {"groups": ["no"], "include_authorized_operations": False}))
         assert (old.groups[0].error_code, old.groups[0].group_state) == (0, "Dead")
         new = (await call(node, "describe_groups", 6, {"groups": ["no"], "include_authorized_operations": False}))
@@ -143,23 +143,23 @@ async def test_offsets_of_a_transaction(tmp_path: Path) -> None:
         await commit_offset(node, 1)
         new = {("t", 0): CommittedOffset(5, -1, "", 0)}
         for producer_id, is_committed, expected in ((7, False, 1), (8, True, 5)):
-            assert await node.groups.commit_offsets_in_transaction("g", "x", producer_id, 0, new) == {("t", 0): 0}
+            assert await node.groups.commits.commit_in_transaction("g", "x", producer_id, 0, new) == {("t", 0): 0}
             assert (await fetch_offset(node)).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
             assert (await call(node, "delete_groups", 2, {"groups_names": ["h"]})).results[0].error_code == 69
-            node.groups.on_transaction_ended(producer_id, 0, [node.groups.partition_for("g")], is_committed)
+            node.groups.commits.on_transaction_ended(producer_id, 0, [node.groups.partition_for("g")], is_committed)
             assert ((await fetch_offset(node)).error_code, (await fetch_offset(node)).committed_offset) == (0, expected)
-        assert await node.groups.commit_offsets_in_transaction("g", "x", 9, 0, new, "m", 3) == {("t", 0): 25}
+        assert await node.groups.commits.commit_in_transaction("g", "x", 9, 0, new, "m", 3) == {("t", 0): 25}
 
 
 @in_loop
 async def test_an_open_transaction_is_open_after_a_restart(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
         await create_topic(node)
-        await node.groups.commit_offsets_in_transaction("g", "x", 7, 0, {("t", 0): CommittedOffset(5, -1, "", 0)})
+        await node.groups.commits.commit_in_transaction("g", "x", 7, 0, {("t", 0): CommittedOffset(5, -1, "", 0)})
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
         assert (await fetch_offset(node)).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
-        node.groups.on_transaction_ended(7, 0, [node.groups.partition_for("g")], True)
+        node.groups.commits.on_transaction_ended(7, 0, [node.groups.partition_for("g")], True)
         assert (await fetch_offset(node)).committed_offset == 5
 
 
@@ -191,9 +191,9 @@ async def test_what_nobody_needs_grows_old(tmp_path: Path) -> None:
         who = {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
         await commit_offset(node, 1, "read", **who)
         node.clock = lambda: now + 59_000
-        assert await node.groups.expire() == 0
+        assert await node.groups.expiry.expire() == 0
         node.clock = lambda: now + 120_000
-        assert await node.groups.expire() == 1
+        assert await node.groups.expiry.expire() == 1
         assert [one.group_id for one in node.groups.overview()] == ["read"], "what its members read is not known"
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
@@ -302,7 +302,7 @@ async def test_many_records_are_read_again_and_damaged_ones_stop_their_partition
         for number in range(30):
             offsets = {("t", index): NewOffset(number, -1, "x" * 40) for index in range(100)}
             for group_id in ("g", "h"):
-                await node.groups.commit(group_id, Committer(), offsets)
+                await node.groups.commits.commit(group_id, Committer(), offsets)
         partitions = {group_id: node.groups.partition_for(group_id) for group_id in ("g", "h")}
     assert len(set(partitions.values())) == 2
     async with node_for(tmp_path) as node:
@@ -331,7 +331,7 @@ async def test_offsets_of_a_topic_are_not_those_of_the_next_one_of_its_name(
     async with node_for(tmp_path) as node:
         await create_topic(node)
         assert await commit_offset(node, 5) == 0
-        monkeypatch.setattr(node.groups, "forget_topic", lambda name: None)
+        monkeypatch.setattr(node.groups.commits, "forget_topic", lambda name: None)
         await node.topics.delete("t")
     async with node_for(tmp_path) as node:
         made = await create_topic(node)
@@ -381,12 +381,12 @@ async def test_a_member_is_out_by_its_own_name_alone(tmp_path: Path) -> None:
         for member_id in ("m", "revoke m", "member m", "join"):
             assert (await call(node, "consumer_group_heartbeat", 1, _beat(member_id))).error_code == 0
         group = node.groups.groups["g"]
-        node.groups.on_consumer_timer(group, "join")
+        node.groups.consumer.on_timer(group, "join")
         assert set(node.groups.groups["g"].members) == {"m", "revoke m", "member m", "join"}
         for member_id, left in (("revoke m", {"m", "member m", "join"}), ("member m", {"m", "join"})):
-            node.groups.on_consumer_timer(node.groups.groups["g"], f"member {member_id}")
+            node.groups.consumer.on_timer(node.groups.groups["g"], f"member {member_id}")
             assert set(node.groups.groups["g"].members) == left
-        node.groups.on_consumer_timer(node.groups.groups["g"], "revoke m")
+        node.groups.consumer.on_timer(node.groups.groups["g"], "revoke m")
         assert set(node.groups.groups["g"].members) == {"join"}
 
 
@@ -439,11 +439,11 @@ async def test_who_gives_its_partitions_back_in_time_stays(tmp_path: Path) -> No
         await call(node, "consumer_group_heartbeat", 1, _beat("a"))
         await call(node, "consumer_group_heartbeat", 1, _beat("b"))
         told = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: (0, 1, 2, 3)}))
-        assert node.groups.timers.has("g", "revoke a")
+        assert node.groups.table.timers.has("g", "revoke a")
         kept = told.assignment.topic_partitions[0].partitions
         done = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: kept}))
         assert (done.error_code, done.member_epoch) == (0, 3)
-        assert not node.groups.timers.has("g", "revoke a") and node.groups.timers.has("g", "member a")
+        assert not node.groups.table.timers.has("g", "revoke a") and node.groups.table.timers.has("g", "member a")
 
 
 @in_loop
@@ -496,5 +496,5 @@ async def test_offsets_of_a_topic_that_members_read_do_not_grow_old(tmp_path: Pa
             assert await commit_offset(node, 1, topic=name, **more) == 0
         now = node.clock()
         node.clock = lambda: now + 120_000
-        assert await node.groups.expire() == 1
+        assert await node.groups.expiry.expire() == 1
         assert set(node.groups.offsets.all_of("g")) == {("t", 0)}

@@ -49,14 +49,14 @@ async def test_strangers_that_never_come_back_are_bounded_and_forgotten(tmp_path
         assert codes == [ErrorCode.MEMBER_ID_REQUIRED] * room + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 5
         while node.groups.groups:
             await asyncio.sleep(0.01)
-        assert node.groups.memory.total == 0
+        assert node.groups.table.memory.total == 0
         await create_topic(node)
         await form_group(node)  # there is room again
-        held = node.groups.memory.total
+        held = node.groups.table.memory.total
         assert held >= MEMBER_BYTES
     async with node_for(tmp_path, **settings) as node:
         await node.groups.loaded()
-        assert node.groups.memory.total == held, "as much as before the restart"
+        assert node.groups.table.memory.total == held, "as much as before the restart"
 
 
 @in_loop
@@ -83,7 +83,7 @@ async def test_assignments_count_even_where_their_record_is_small(tmp_path: Path
                 "protocol_name": "range", "assignments": [{"member_id": member.member_id, "assignment": bytes(size)}],
             })  # fmt: skip
             assert synced.error_code == code
-        assert node.groups.memory.total > 300_000
+        assert node.groups.table.memory.total > 300_000
         assert (await call(node, "join_group", 9, {
             **JOIN, "group_id": "h", "protocols": [{"name": "range", "metadata": bytes(100_000)}]
         })).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE  # fmt: skip
@@ -91,7 +91,7 @@ async def test_assignments_count_even_where_their_record_is_small(tmp_path: Path
         left = await call(node, "leave_group", 4, {"group_id": "g", "members": members})
         assert left.error_code == 0
         assert (await call(node, "delete_groups", 2, {"groups_names": ["g"]})).results[0].error_code == 0
-        assert node.groups.memory.total == 0
+        assert node.groups.table.memory.total == 0
 
 
 @in_loop
@@ -110,7 +110,7 @@ async def test_members_of_consumer_groups_count_too(tmp_path: Path) -> None:
         assert await beat("a", 0, [f"t{number}" for number in range(100)]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await beat("a", -1) == await beat("c") == 0
         assert await beat("b", -1) == await beat("c", -1) == 0
-        assert node.groups.memory.total == 0
+        assert node.groups.table.memory.total == 0
 
 
 @in_loop

@@ -313,7 +313,7 @@ async def test_requests_that_wait_in_a_rebalance_are_answered_by_the_upgrade(tmp
         state, epoch, members = await group.described()
         assert (state, epoch) == ("Reconciling", 2)
         assert members[a][:3] == (True, 1, ALL) and members[answer.member_id][:3] == (True, 1, [])
-        assert not node.groups.timers.has("g", SYNC_TIMER)
+        assert not node.groups.table.timers.has("g", SYNC_TIMER)
 
 
 @in_loop
@@ -323,7 +323,7 @@ async def test_members_that_do_not_come_in_time_are_removed(tmp_path: Path) -> N
         group = Group(node)
         a = await group.classic()
         await group.consumer("x")
-        timers = node.groups.timers
+        timers = node.groups.table.timers
         assert timers.has("g", MEMBER_TIMER + a) and not timers.has("g", f"rejoin {a}")
         assert await group.beat(a, 1) == 27
         assert timers.has("g", f"rejoin {a}")
@@ -350,5 +350,5 @@ async def test_a_mixed_group_is_there_after_a_restart(tmp_path: Path) -> None:
         after = node.groups.groups["g"]
         assert isinstance(after, ConsumerGroup) and isinstance(before, ConsumerGroup)
         assert (after.members, after.targets, after.epoch) == (before.members, before.targets, before.epoch)
-        assert node.groups.timers.has("g", MEMBER_TIMER + a)
+        assert node.groups.table.timers.has("g", MEMBER_TIMER + a)
         assert await Group(node).beat(a, 1) == 27 and (await Group(node).join(a, *ALL)).error_code == 0

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.commits import NewOffset
 from kafkalog.server.groups.effects import MEMBER_TIMER
-from kafkalog.server.groups.offset_part import NewOffset
 from kafkalog.server.replica.roles import Role
 from tests.server.groups.groups import commit_offset, create_topic, join_group
 from tests.server.groups.test_replicated_records import OTHER, replicated, with_a_follower
@@ -39,7 +39,7 @@ async def committed(node: Any) -> dict[int, int]:
 
 async def committed_in_transaction(node: Any) -> dict[int, int]:
     new = {("t", one): NewOffset(5, -1, text) for one, text in OFFSETS}
-    codes = await node.groups.commit_offsets_in_transaction("g", "x", 7, 0, new)
+    codes = await node.groups.commits.commit_in_transaction("g", "x", 7, 0, new)
     return {place[1]: code for place, code in codes.items()}
 
 
@@ -102,18 +102,18 @@ async def test_a_silent_member_that_cannot_be_taken_out_is_taken_out_later(tmp_p
         assert await beat(node) == await beat(node, "n") == 0
         partition = with_a_follower(node)
         led_elsewhere(node, partition)
-        node.groups.timers.cancel("g")
+        node.groups.table.timers.cancel("g")
         members = [{"member_id": "n", "group_instance_id": None}]
         left = await call(node, "leave_group", 4, {"group_id": "g", "members": members})
         assert left.members[0].error_code == ErrorCode.NOT_COORDINATOR
         for member_id in ("m", "n"):
-            node.groups.on_consumer_timer(node.groups.groups["g"], MEMBER_TIMER + member_id)
-            assert node.groups.timers.has("g", MEMBER_TIMER + member_id), "its session ends once more"
+            node.groups.consumer.on_timer(node.groups.groups["g"], MEMBER_TIMER + member_id)
+            assert node.groups.table.timers.has("g", MEMBER_TIMER + member_id), "its session ends once more"
         assert set(node.groups.groups["g"].members) == {"m", "n"}
         replicated(node, partition)
-        node.groups.on_consumer_timer(node.groups.groups["g"], MEMBER_TIMER + "m")
+        node.groups.consumer.on_timer(node.groups.groups["g"], MEMBER_TIMER + "m")
         assert set(node.groups.groups["g"].members) == {"n"}
-        assert not node.groups.timers.has("g", MEMBER_TIMER + "m")
+        assert not node.groups.table.timers.has("g", MEMBER_TIMER + "m")
 
 
 @in_loop
@@ -126,6 +126,6 @@ async def test_a_node_that_stops_does_not_wait_for_a_record_to_be_replicated(tmp
         tree = {"group_id": "g", "member_id": joined.member_id, "generation_id": 1, "assignments": given}
         synced = asyncio.ensure_future(call(node, "sync_group", 4, tree))
         await settle()
-        [settling] = node.groups.settling
+        [settling] = node.groups.classic.settling
     assert settling.cancelled()
     assert (await synced).error_code == ErrorCode.NOT_COORDINATOR

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.offset_part import Committer, NewOffset
+from kafkalog.server.groups.commits import Committer, NewOffset
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from tests.server.groups.groups import BEHIND_ACLS, CLERK, allow, commit_offset, create_topic
 from tests.server.looping import in_loop
@@ -105,7 +105,7 @@ async def test_offsets_of_a_topic_that_is_gone_are_told_by_name_alone(tmp_path: 
     async with node_for(tmp_path) as node:
         made = await create_topic(node)
         offsets = {(name, 0): NewOffset(4, -1, "m") for name in ("gone", "t")}
-        assert set((await node.groups.commit("g", Committer(), offsets)).values()) == {0}
+        assert set((await node.groups.commits.commit("g", Committer(), offsets)).values()) == {0}
         for version, expected in ((9, [("gone", 0, 0, 4, "m"), ("t", 0, 0, 4, "m")]), (10, [(made.id, 0, 0, 4, "m")])):
             tree = {"groups": [{"group_id": "g", "topics": None}], "require_stable": False}
             assert rows_of((await call(node, "offset_fetch", version, tree)).groups[0].topics) == expected
@@ -141,7 +141,7 @@ async def test_others_are_served_while_offsets_are_told(tmp_path: Path, topics: 
     async with node_for(tmp_path) as node:
         node.topics._put((await create_topic(node))._replace(partitions=COUNT))  # of partitions that are not there
         new = {("t", index): NewOffset(1, -1, "") for index in range(COUNT)}
-        assert set((await node.groups.commit("g", Committer(), new)).values()) == {0}
+        assert set((await node.groups.commits.commit("g", Committer(), new)).values()) == {0}
         tree = {"groups": [{"group_id": "g", "topics": topics}], "require_stable": False}
         asked = asyncio.ensure_future(call(node, "offset_fetch", 9, tree))
         taken = 0

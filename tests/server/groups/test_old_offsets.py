@@ -24,9 +24,9 @@ async def test_offsets_of_a_consumer_group_grow_old_unless_its_members_read_the_
         })  # fmt: skip
         assert joined.error_code == 0
         node.clock = lambda: now + 59_999
-        assert await node.groups.expire() == 0
+        assert await node.groups.expiry.expire() == 0
         node.clock = lambda: now + 60_000
-        assert await node.groups.expire() == 1
+        assert await node.groups.expiry.expire() == 1
         assert set(node.groups.offsets.all_of("g")) == {("t", 0)}
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
@@ -50,5 +50,5 @@ async def test_offsets_of_a_group_that_became_empty_grow_old_from_then_on(tmp_pa
         await node.groups.loaded()
         for later_ms, expected in ((50_000 + 59_999, 0), (50_000 + 60_000, 1)):
             node.clock = lambda later_ms=later_ms: now + later_ms
-            assert await node.groups.expire() == expected
+            assert await node.groups.expiry.expire() == expected
         assert node.groups.overview() == [], "a group without members goes with its last offset"

@@ -206,7 +206,7 @@ async def test_nothing_of_a_brokers_groups_expires_or_goes_with_a_topic(
         await node.groups.loaded()
         assert "a broker has groups named 'share', 'share-empty', 'streams', 'streams-empty'" in caplog.text
         assert (await fetch_offset(node, "streams")).committed_offset == COMMITTED
-        assert await node.groups.expire() == 0, "they were committed in 1970"
+        assert await node.groups.expiry.expire() == 0, "they were committed in 1970"
         assert read_group_records(tmp_path) == before
         await node.topics.delete("t")
         mine, *others = [row for row in read_group_records(tmp_path) if row not in before]
@@ -223,11 +223,11 @@ async def test_a_transaction_that_a_broker_left_open_ends_for_a_streams_group(tm
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
         value = records.offset_record("streams", "t", 0, CommittedOffset(9, -1, "", node.clock()))
-        node.groups.log.append_in_transaction("streams", [value], 77, 0)
+        node.groups.table.log.append_in_transaction("streams", [value], 77, 0)
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
         assert (await fetch_offset(node, "streams")).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
-        node.groups.on_transaction_ended(77, 0, [0], True)
+        node.groups.commits.on_transaction_ended(77, 0, [0], True)
         assert (await fetch_offset(node, "streams")).committed_offset == 9
 
 

@@ -73,7 +73,7 @@ async def test_a_group_of_which_not_all_can_be_read_is_not_served_and_its_record
         assert await commit_offset(node, 5) == 0
         assert await commit_offset(node, 6, "other") == 0
         if is_transactional:
-            node.groups.log.append_in_transaction("g", [unreadable], 77, 0)
+            node.groups.table.log.append_in_transaction("g", [unreadable], 77, 0)
         else:
             write(node, [unreadable])
     for _ in range(2):
@@ -84,7 +84,7 @@ async def test_a_group_of_which_not_all_can_be_read_is_not_served_and_its_record
             assert await commit_offset(node, 6, "other") == 0
             assert await commit_offset(node, 9) == ErrorCode.NOT_COORDINATOR, "it would be undone where it can be read"
             assert (await call(node, "delete_groups", 2, {"groups_names": ["g"]})).results[0].error_code
-            await node.groups.expire()
+            await node.groups.expiry.expire()
     path = tmp_path / f"{OFFSETS_TOPIC}-0"
     with kafkalog.open(path, "a", cleanup_policy="compact") as log:
         log.compact(roll=True)

@@ -43,7 +43,8 @@ class SmallNode:
         self.replicas = SimpleNamespace(
             partition=self._partition, append_now=self._append_now, settled=self._settled
         )
-        self.groups = SimpleNamespace(loaded=self.groups_are_loaded.wait, on_transaction_ended=self._on_ended)
+        commits = SimpleNamespace(on_transaction_ended=self._on_ended)
+        self.groups = SimpleNamespace(loaded=self.groups_are_loaded.wait, commits=commits)
         self._timers: list[tuple[int, Callable[[], object]]] = []
         self.transactions = TransactionCoordinator(self)  # type: ignore[arg-type]
 

@@ -330,13 +330,13 @@ def test_an_end_is_tried_again_whatever_went_wrong_and_less_often_each_time(tmp_
             tried.append(node.now_ms)
             raise RuntimeError("the group coordinator failed")
 
-        node.groups.on_transaction_ended, ended = fails, node.groups.on_transaction_ended
+        node.groups.commits.on_transaction_ended, ended = fails, node.groups.commits.on_transaction_ended
         assert coordinator.add_partitions("x", producer, [OFFSETS]) == E.NONE
         assert (await coordinator.end("x", producer, True)).error == E.NONE
         node.wait(20_000)
         waits = [after - before for before, after in pairwise(tried)]
         assert waits == [100, 200, 400, 800, 1600, 3200, 6400] and state_of(coordinator) == S.PREPARE_COMMIT
-        node.groups.on_transaction_ended = ended
+        node.groups.commits.on_transaction_ended = ended
         node.wait(10_000)
         assert state_of(coordinator) == S.COMPLETE_COMMIT and len(node.marked) == 1
 

@@ -61,7 +61,7 @@ def test_an_end_that_cannot_go_on_is_logged_by_its_transaction(
         def fails(*_: object) -> None:
             raise RuntimeError("the group coordinator failed")
 
-        node.groups.on_transaction_ended = fails
+        node.groups.commits.on_transaction_ended = fails
         assert coordinator.add_partitions("x", producer, [OFFSETS]) == E.NONE
         assert (await coordinator.end("x", producer, True)).error == E.NONE
         assert state_of(coordinator) == S.PREPARE_COMMIT

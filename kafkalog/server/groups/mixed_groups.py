@@ -1,22 +1,33 @@
-"""Requests of classic members of consumer groups (KIP-848), as a part of the coordinator."""
+"""Requests of classic members of consumer groups (KIP-848), by a coordinator."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import mixed
 from kafkalog.server.groups.consumer_group import ConsumerGroup
+from kafkalog.server.groups.consumer_groups import CLASSIC_SYNC_TIMER, POLICY, REJOIN_TIMER, ConsumerGroups
 from kafkalog.server.groups.consumer_heartbeat import HeartbeatResult, Refused, VisibleTopics
-from kafkalog.server.groups.consumer_part import CLASSIC_SYNC_TIMER, POLICY, REJOIN_TIMER, ConsumerPart
 from kafkalog.server.groups.values import Joined, Joining, Synced, Syncing
 
+if TYPE_CHECKING:
+    from kafkalog.server.groups.group_table import GroupTable
+    from kafkalog.server.node.node import Node
 
-class MixedPart(ConsumerPart):
-    """JoinGroup, SyncGroup and Heartbeat of classic members, mixed into `GroupCoordinator`."""
 
-    async def join_mixed(self, group_id: str, event: Joining) -> Joined:
+class MixedGroups:
+    """JoinGroup, SyncGroup and Heartbeat of the classic members of consumer groups."""
+
+    def __init__(self, node: Node, table: GroupTable, consumer: ConsumerGroups) -> None:
+        self._node = node
+        self._table = table
+        self._consumer = consumer
+
+    async def join(self, group_id: str, event: Joining) -> Joined:
         """Handle JoinGroup for a consumer group with members. It is answered at once, without the other members."""
-        found = await self._match_patterns(group_id, None)
-        group = self.groups.get(group_id)
+        found = await self._consumer.match_patterns(group_id, None)
+        group = self._table.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):  # it has become a classic group meanwhile
             return Joined(ErrorCode.REBALANCE_IN_PROGRESS, event.member_id)
         config = self._node.config
@@ -28,13 +39,13 @@ class MixedPart(ConsumerPart):
         member_id = event.member_id or event.new_id
         topics = VisibleTopics(self._node.topics, lambda name: True, found)
         try:
-            done = mixed.join(group, event, member_id, topics, self._id_of, self._consumer_rules())
-            self._check_room(done)
-            self._store(done)
+            done = mixed.join(group, event, member_id, topics, self._consumer.id_of, self._consumer.rules())
+            self._consumer.check_room(done)
+            self._consumer.store(done)
             self._joined(done, event)
         except Refused as error:
             return Joined(error.code, event.member_id)
-        error_code = await self.log.settled(group_id) if done.records else 0
+        error_code = await self._table.log.settled(group_id) if done.records else 0
         if error_code:
             return Joined(error_code, event.member_id)
         return Joined(0, member_id, done.epoch, event.protocol_type, event.protocols[0][0])
@@ -44,34 +55,32 @@ class MixedPart(ConsumerPart):
         group, member = done.group, done.member
         assert member is not None
         if done.replaced is not None:
-            self._end_timers(group.id, done.replaced)
-            if self._may_downgrade(group, ()):
-                self._downgrade(group, (), rebalances=False)
+            self._consumer.end_timers(group.id, done.replaced)
+            if self._consumer.may_downgrade(group, ()):
+                self._consumer.downgrade(group, (), rebalances=False)
                 return
-        self._watch_session(group.id, member)
-        self.timers.set(group.id, REJOIN_TIMER + member.id, None)
-        self.timers.set(group.id, CLASSIC_SYNC_TIMER + member.id, event.rebalance_timeout_ms)
+        self._consumer.watch_session(group.id, member)
+        self._table.timers.set(group.id, REJOIN_TIMER + member.id, None)
+        self._table.timers.set(group.id, CLASSIC_SYNC_TIMER + member.id, event.rebalance_timeout_ms)
 
-    def sync_mixed(self, group: ConsumerGroup, event: Syncing) -> Synced:
+    def sync(self, group: ConsumerGroup, event: Syncing) -> Synced:
         """Handle SyncGroup: return the partitions that the member has at present."""
-        synced = mixed.sync(group, event, self._name_of)
+        synced = mixed.sync(group, event, self._consumer.name_of)
         member = group.members.get(event.member_id)
         if member is not None and not synced.error_code:
-            self.timers.set(group.id, CLASSIC_SYNC_TIMER + member.id, None)
-            self._watch_session(group.id, member)
+            self._table.timers.set(group.id, CLASSIC_SYNC_TIMER + member.id, None)
+            self._consumer.watch_session(group.id, member)
         elif member is not None and synced.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._expect_join(group.id, member.id, member.rebalance_timeout_ms)
         return synced
 
-    def heartbeat_mixed(
-        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
-    ) -> int:
+    def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> int:
         """Handle a heartbeat of a classic member: it learns from the error code that it has to join again."""
         error = mixed.check_member(group, member_id, instance_id, generation)
         if error:
             return error
         member = group.members[member_id]
-        self._watch_session(group.id, member)
+        self._consumer.watch_session(group.id, member)
         if not mixed.must_rejoin(group, member):
             return 0
         self._expect_join(group.id, member_id, member.rebalance_timeout_ms)
@@ -79,5 +88,5 @@ class MixedPart(ConsumerPart):
 
     def _expect_join(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         """Start the timer until which the member has to join again, unless it runs."""
-        if not self.timers.has(group_id, REJOIN_TIMER + member_id):
-            self.timers.set(group_id, REJOIN_TIMER + member_id, timeout_ms)
+        if not self._table.timers.has(group_id, REJOIN_TIMER + member_id):
+            self._table.timers.set(group_id, REJOIN_TIMER + member_id, timeout_ms)

@@ -1,10 +1,10 @@
-"""The consumer group part of the coordinator (KIP-848): heartbeats, session and revocation timeouts."""
+"""The consumer groups of a coordinator (KIP-848): heartbeats, session and revocation timeouts."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError
@@ -22,12 +22,16 @@ from kafkalog.server.groups.consumer_heartbeat import (
     fence,
     heartbeat,
 )
-from kafkalog.server.groups.effects import MEMBER_TIMER, Effect, Reply
-from kafkalog.server.groups.group_base import Group, GroupBase
+from kafkalog.server.groups.effects import MEMBER_TIMER, Effect
 from kafkalog.server.groups.group_log import group_error_code
-from kafkalog.server.groups.rebalance import begin, disband, session
+from kafkalog.server.groups.rebalance import begin, session
 from kafkalog.server.settings.groups import group_setting
 from kafkalog.util.safe_pattern import PatternError
+
+if TYPE_CHECKING:
+    from kafkalog.server.groups.classic_groups import ClassicGroups
+    from kafkalog.server.groups.group_table import Group, GroupTable
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 POLICY: Final = "group.consumer.migration.policy"
@@ -40,41 +44,48 @@ _TIMERS: Final = {
 """Prefixes of the names of a member's timers, with what they limit."""
 
 
-class ConsumerPart(GroupBase):
-    """Consumer group operations, mixed into `GroupCoordinator`."""
+class ConsumerGroups:
+    """Operations of consumer groups; a group that changes its protocol goes to the classic ones."""
 
-    async def consumer_heartbeat(
+    def __init__(self, node: Node, table: GroupTable, classic: ClassicGroups) -> None:
+        self._node = node
+        self._table = table
+        self._classic = classic
+
+    async def heartbeat(
         self, group_id: str, event: Heartbeat, may_see: Callable[[str], bool] = lambda name: True
     ) -> HeartbeatResult:
         """Handle a heartbeat and return its result. Refused with the code for the client.
 
         `may_see` returns True for the topics that the member may describe; a pattern matches no others.
         """
-        error = await self.ready(group_id)
+        error = await self._table.ready(group_id)
         if error:
             raise Refused(error, ErrorCode(error).message or "")
-        found = await self._match_patterns(group_id, event.regex)
-        topics, rules = VisibleTopics(self._node.topics, may_see, found), self._consumer_rules()
-        before = self.groups.get(group_id)
+        found = await self.match_patterns(group_id, event.regex)
+        topics, rules = VisibleTopics(self._node.topics, may_see, found), self.rules()
+        before = self._table.groups.get(group_id)
         group, first_records = self._consumer_group(group_id, before, event, topics, rules)
         done = heartbeat(group, event, topics, rules)
-        self._check_room(done)
-        if event.epoch == LEFT and self._may_downgrade(group, {event.member_id}):
-            self._downgrade(group, {event.member_id})
+        self.check_room(done)
+        if event.epoch == LEFT and self.may_downgrade(group, {event.member_id}):
+            self.downgrade(group, {event.member_id})
             return done
-        self._store(done._replace(records=(*first_records, *done.records)))
+        self.store(done._replace(records=(*first_records, *done.records)))
         if isinstance(before, ClassicGroup):
-            self._end_classic(before)
+            self._table.timers.cancel(group_id)
+            self._classic.end(before, ErrorCode.REBALANCE_IN_PROGRESS)
             self.watch_all(done.group)
         if done.replaced is not None:
-            self._end_timers(group_id, done.replaced)
+            self.end_timers(group_id, done.replaced)
         self._watch(done, event, group.members.get(event.member_id))
-        error = await self.log.settled(group_id) if done.records or first_records else 0
+        error = await self._table.log.settled(group_id) if done.records or first_records else 0
         if error:
             raise Refused(ErrorCode(error), ErrorCode(error).message or "")
         return done
 
-    def _consumer_rules(self) -> Rules:
+    def rules(self) -> Rules:
+        """Return the settings of consumer groups, and the current time."""
         config = self._node.config
         return Rules(config["group.consumer.assignors"], config["group.consumer.max.size"], self._node.clock())
 
@@ -91,66 +102,61 @@ class ConsumerPart(GroupBase):
         if isinstance(group, ClassicGroup) and event.epoch == 0:
             if group.is_empty:
                 return ConsumerGroup(group_id), (records.tombstone(records.CLASSIC_GROUP, group_id),)
-            return mixed.upgraded(group, topics, self._id_of, rules, self._node.config[POLICY])
+            return mixed.upgraded(group, topics, self.id_of, rules, self._node.config[POLICY])
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
-    def _end_classic(self, group: ClassicGroup) -> None:
-        """Answer the pending requests of a group that is a consumer group now, and end its timers."""
-        self.timers.cancel(group.id)
-        for effect in disband(group, ErrorCode.REBALANCE_IN_PROGRESS, self._node.clock()):
-            if isinstance(effect, Reply) and not effect.waiter.done():
-                effect.waiter.set_result(effect.answer)
-
-    def _check_room(self, done: HeartbeatResult) -> None:
-        if not self.memory.has_room(done.group.held_bytes - self.memory.of(done.group.id)):
+    def check_room(self, done: HeartbeatResult) -> None:
+        """Refuse a change for which there is no memory."""
+        if not self._table.memory.has_room(done.group.held_bytes - self._table.memory.of(done.group.id)):
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The memory limit for group members is reached.")
 
-    def _id_of(self, name: str) -> UUID | None:
+    def id_of(self, name: str) -> UUID | None:
+        """Return the id of a topic, or None if there is none of this name."""
         topic = self._node.topics.get(name)
         return None if topic is None else topic.id
 
-    def _name_of(self, topic_id: UUID) -> str | None:
+    def name_of(self, topic_id: UUID) -> str | None:
+        """Return the name of a topic, or None if there is none of this id."""
         topic = self._node.topics.by_id(topic_id)
         return None if topic is None else topic.name
 
-    def _may_downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+    def may_downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+        """Return True if the group becomes a classic one without these members."""
         config = self._node.config
         return mixed.may_downgrade(group, leaving, config[POLICY], config["group.max.size"])
 
-    def _downgrade(self, group: ConsumerGroup, leaving: Collection[str], *, rebalances: bool = True) -> None:
+    def downgrade(self, group: ConsumerGroup, leaving: Collection[str], *, rebalances: bool = True) -> None:
         """Make the group a classic one of the members that stay. Refused, without a change, if it cannot be written."""
-        classic, written = mixed.downgraded(group, leaving, self._name_of, self._node.clock())
+        classic, written = mixed.downgraded(group, leaving, self.name_of, self._node.clock())
         self._write_records(group.id, written)
-        self.timers.cancel(group.id)
-        self.groups[group.id] = classic
+        self._table.timers.cancel(group.id)
+        self._table.groups[group.id] = classic
         _LOG.info("group %s: %d classic members are left, and it is a classic group", group.id, len(classic.members))
         effects: list[Effect] = [session(classic, member_id) for member_id in classic.members]
-        self._run(classic, effects + begin(classic, self.classic_rules()) if rebalances else effects)
+        self._classic.run(classic, effects + begin(classic, self._classic.rules()) if rebalances else effects)
 
-    async def _match_patterns(
-        self, group_id: str, pattern: str | None
-    ) -> dict[str, frozenset[str] | PatternError]:
+    async def match_patterns(self, group_id: str, pattern: str | None) -> dict[str, frozenset[str] | PatternError]:
         """Return the matching topics of each pattern of the group and of the new `pattern`."""
         found: dict[str, frozenset[str] | PatternError] = {}
         while True:
-            group = self.groups.get(group_id)
+            group = self._table.groups.get(group_id)
             patterns = group.patterns() if isinstance(group, ConsumerGroup) else set()
             missing = (patterns | {pattern} if pattern else patterns) - found.keys()
             if not missing:
                 return found
             found |= await self._node.topic_patterns.of(sorted(missing))  # the group may get another pattern meanwhile
 
-    def _store(self, done: HeartbeatResult) -> None:
+    def store(self, done: HeartbeatResult) -> None:
         """Write the records, then store the group. Refused, without a change, if they cannot be written."""
         group_id = done.group.id
         if done.records:
             self._write_records(group_id, done.records)
-        self.groups[group_id] = done.group
-        self.memory.put(group_id, done.group.held_bytes)
+        self._table.groups[group_id] = done.group
+        self._table.memory.put(group_id, done.group.held_bytes)
 
     def _write_records(self, group_id: str, written: Sequence[records.Record]) -> None:
         try:
-            self.log.append(group_id, written)
+            self._table.log.append(group_id, written)
         except (KafkalogError, OSError) as error:
             _LOG.error("group %s cannot be written: %s", group_id, error)
             code = ErrorCode(group_error_code(error))
@@ -158,39 +164,40 @@ class ConsumerPart(GroupBase):
 
     def _watch(self, done: HeartbeatResult, event: Heartbeat, before: ConsumerMember | None) -> None:
         if done.member is None:
-            self._end_timers(done.group.id, event.member_id)
+            self.end_timers(done.group.id, event.member_id)
         else:
             self._watch_member(done.group.id, done.member, before)
 
     def _watch_member(self, group_id: str, member: ConsumerMember, before: ConsumerMember | None = None) -> None:
-        self._watch_session(group_id, member)
+        self.watch_session(group_id, member)
         if member.is_classic:  # its heartbeats ask it to revoke
             return
         timer = _REVOKE_TIMER + member.id
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self.timers.set(group_id, timer, None)
-        elif before is None or before.revoking != member.revoking or not self.timers.has(group_id, timer):
-            self.timers.set(group_id, timer, member.rebalance_timeout_ms)
+            self._table.timers.set(group_id, timer, None)
+        elif before is None or before.revoking != member.revoking or not self._table.timers.has(group_id, timer):
+            self._table.timers.set(group_id, timer, member.rebalance_timeout_ms)
 
-    def _watch_session(self, group_id: str, member: ConsumerMember) -> None:
+    def watch_session(self, group_id: str, member: ConsumerMember) -> None:
         """Restart the timer of a member's session."""
         own = member.classic
         delay_ms = self._session_ms(group_id) if own is None else own.session_timeout_ms
-        self.timers.set(group_id, MEMBER_TIMER + member.id, delay_ms)
+        self._table.timers.set(group_id, MEMBER_TIMER + member.id, delay_ms)
 
     def _session_ms(self, group_id: str) -> int:
         return int(group_setting(self._node, group_id, "consumer.session.timeout.ms"))
 
-    def _end_timers(self, group_id: str, member_id: str) -> None:
+    def end_timers(self, group_id: str, member_id: str) -> None:
+        """Stop all timers of a member."""
         for prefix in _TIMERS:
-            self.timers.set(group_id, prefix + member_id, None)
+            self._table.timers.set(group_id, prefix + member_id, None)
 
     def watch_all(self, group: ConsumerGroup) -> None:
         """Start the timers of a loaded group."""
         for member in group.members.values():
             self._watch_member(group.id, member)
 
-    def on_consumer_timer(self, group: ConsumerGroup, name: str) -> None:
+    def on_timer(self, group: ConsumerGroup, name: str) -> None:
         """Remove a member whose session timed out, or that did not revoke, join again or ask for partitions in time."""
         prefix = next((one for one in _TIMERS if name.startswith(one)), name)
         member_id = name.removeprefix(prefix)  # only once: a member's id may be "revoke m"
@@ -200,15 +207,15 @@ class ConsumerPart(GroupBase):
 
     def _fence(self, group: ConsumerGroup, member_id: str) -> int:
         try:
-            if self._may_downgrade(group, {member_id}):
-                self._downgrade(group, {member_id})
+            if self.may_downgrade(group, {member_id}):
+                self.downgrade(group, {member_id})
                 return 0
-            self._store(fence(group, member_id))
+            self.store(fence(group, member_id))
         except Refused as error:
             # retry after another session timeout
-            self.timers.set(group.id, MEMBER_TIMER + member_id, self._session_ms(group.id))
+            self._table.timers.set(group.id, MEMBER_TIMER + member_id, self._session_ms(group.id))
             return error.code
-        self._end_timers(group.id, member_id)
+        self.end_timers(group.id, member_id)
         return 0
 
     def leave_as_classic(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> int:
@@ -225,12 +232,9 @@ class ConsumerPart(GroupBase):
             return ErrorCode.FENCED_INSTANCE_ID
         return self._fence(group, member_id)
 
-    def forget_consumer(self, group: ConsumerGroup) -> None:
+    def forget(self, group: ConsumerGroup) -> None:
         """Delete a group without members, so that a classic one can replace it; its offsets stay.
 
         Raises the append's errors.
         """
-        self.log.append_many(group.id, delete(group))
-        self.timers.cancel(group.id)
-        self.memory.put(group.id, 0)
-        del self.groups[group.id]
+        self._table.remove(group.id, delete(group))

@@ -1,4 +1,4 @@
-"""The offsets part of the group coordinator: commit, fetch, delete and expire offsets."""
+"""The committed offsets of a coordinator's groups: commit, fetch, delete and import offsets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.config.keys import MAX_LONG
@@ -15,13 +15,17 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import consumer_heartbeat, rebalance, records
 from kafkalog.server.groups.classic_group import ClassicGroup, State
 from kafkalog.server.groups.consumer_group import ConsumerGroup
-from kafkalog.server.groups.group_base import GroupBase, ServedGroup
-from kafkalog.server.groups.group_log import OFFSETS_TOPIC, commit_error_code
-from kafkalog.server.groups.offsets import Place, expired
+from kafkalog.server.groups.group_log import commit_error_code
+from kafkalog.server.groups.offsets import Place
 from kafkalog.server.groups.other_group import Kind, OtherGroup
 from kafkalog.server.groups.records import Record
 from kafkalog.server.groups.values import NO_GENERATION, NO_MEMBER, CommittedOffset, KeptPosition
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS, CooperativeYield
+
+if TYPE_CHECKING:
+    from kafkalog.server.groups.classic_groups import ClassicGroups
+    from kafkalog.server.groups.group_table import GroupTable, ServedGroup
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_WITH_EPOCHS: Final = 9
@@ -51,8 +55,13 @@ class NewOffset(NamedTuple):
     topic_id: UUID | None = None
 
 
-class OffsetPart(GroupBase):
-    """Offset operations, mixed into `GroupCoordinator`."""
+class OffsetCommits:
+    """Operations on committed offsets."""
+
+    def __init__(self, node: Node, table: GroupTable, classic: ClassicGroups) -> None:
+        self._node = node
+        self._table = table
+        self._classic = classic
 
     async def commit(
         self,
@@ -65,18 +74,18 @@ class OffsetPart(GroupBase):
 
         With `retention_ms` at least 0, the offsets expire after that time; -1 applies `offsets.retention.minutes`.
         """
-        error = await self.ready(group_id)
+        error = await self._table.ready(group_id)
         codes, accepted, batch = await self._new_offsets(group_id, {} if error else offsets, retention_ms)
         error = error or self._check_commit(group_id, committer, offsets)  # no await from here to the append
         if error:
             return dict.fromkeys(offsets, int(error))
         if accepted:
             self._touch(group_id, committer)
-            append = partial(self.log.append, group_id, batch)
-            codes |= await self._append(group_id, accepted, append, partial(self.offsets.put, group_id))
+            append = partial(self._table.log.append, group_id, batch)
+            codes |= await self._append(group_id, accepted, append, partial(self._table.offsets.put, group_id))
         return codes
 
-    async def commit_offsets_in_transaction(
+    async def commit_in_transaction(
         self,
         group_id: str,
         transactional_id: str,
@@ -97,14 +106,14 @@ class OffsetPart(GroupBase):
         of KIP-1319; another one gets ILLEGAL_GENERATION instead.
         """
         committer = Committer(member_id, generation, group_instance_id)
-        error = await self.ready(group_id)
+        error = await self._table.ready(group_id)
         codes, accepted, batch = await self._new_offsets(group_id, {} if error else offsets, -1)
         error = error or self._check_transactional(group_id, committer, offsets, knows_epochs) or verify()
         if error:
             return dict.fromkeys(offsets, int(error))
         if accepted:
-            append = partial(self.log.append_in_transaction, group_id, batch, producer_id, producer_epoch)
-            put = partial(self.offsets.put_pending, producer_id, group_id)
+            append = partial(self._table.log.append_in_transaction, group_id, batch, producer_id, producer_epoch)
+            put = partial(self._table.offsets.put_pending, producer_id, group_id)
             codes |= await self._append(group_id, accepted, append, put, transactional_id)
         return codes
 
@@ -125,16 +134,17 @@ class OffsetPart(GroupBase):
             return dict.fromkeys(accepted, int(commit_error_code(failure)))
         for record_offset, (place, one) in enumerate(accepted.items(), last - len(accepted) + 1):
             put(place, one, record_offset)
-        if group_id not in self.groups:  # a request that commits nothing creates no group
-            self.groups[group_id] = ClassicGroup(group_id, self._node.clock())
-        return dict.fromkeys(accepted, int(await self.log.settled(group_id)))
+        if group_id not in self._table.groups:  # a request that commits nothing creates no group
+            self._table.groups[group_id] = ClassicGroup(group_id, self._node.clock())
+        return dict.fromkeys(accepted, int(await self._table.log.settled(group_id)))
 
     def on_transaction_ended(
         self, producer_id: int, producer_epoch: int, partitions: Iterable[int], is_committed: bool
     ) -> None:
         """Apply a transaction's markers, which were written to these partitions of `__consumer_offsets`."""
         ended = set(partitions)
-        self.offsets.end_transaction(producer_id, is_committed, lambda group: self.partition_for(group) in ended)
+        partition_for = self._table.log.partition_for
+        self._table.offsets.end_transaction(producer_id, is_committed, lambda group: partition_for(group) in ended)
 
     async def _new_offsets(
         self, group_id: str, offsets: Mapping[Place, NewOffset | CommittedOffset], retention_ms: int
@@ -163,7 +173,7 @@ class OffsetPart(GroupBase):
     def _check_commit(
         self, group_id: str, committer: Committer, offsets: Iterable[Place], *, is_transactional: bool = False
     ) -> int:
-        group = self.groups.get(group_id)
+        group = self._table.groups.get(group_id)
         if group is None:
             if committer.generation >= 0:
                 is_new = committer.version >= _FIRST_WITH_EPOCHS
@@ -191,7 +201,7 @@ class OffsetPart(GroupBase):
         self, group_id: str, committer: Committer, offsets: Iterable[Place], knows_epochs: bool
     ) -> int:
         error = self._check_commit(group_id, committer, offsets, is_transactional=True)
-        is_absent = error == ErrorCode.GROUP_ID_NOT_FOUND and group_id not in self.groups
+        is_absent = error == ErrorCode.GROUP_ID_NOT_FOUND and group_id not in self._table.groups
         if not knows_epochs and (is_absent or error == ErrorCode.STALE_MEMBER_EPOCH):
             return ErrorCode.ILLEGAL_GENERATION
         return error
@@ -203,14 +213,14 @@ class OffsetPart(GroupBase):
 
     def _touch(self, group_id: str, committer: Committer) -> None:
         """Restart the member's session timer, since a commit shows that the member is alive."""
-        group = self.groups.get(group_id)
+        group = self._table.groups.get(group_id)
         if isinstance(group, ClassicGroup) and committer.member_id in group.members:
-            self._run(group, [rebalance.session(group, committer.member_id)])
+            self._classic.run(group, [rebalance.session(group, committer.member_id)])
 
     async def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> int:
         """Return the error code for an OffsetFetch of a group, with or without a member id and epoch."""
-        error = await self.ready(group_id, is_written=False) if group_id else 0
-        group = self.groups.get(group_id)
+        error = await self._table.ready(group_id, is_written=False) if group_id else 0
+        group = self._table.groups.get(group_id)
         if error or (member_id is None and epoch < 0):
             return error
         if isinstance(group, OtherGroup):
@@ -224,9 +234,9 @@ class OffsetPart(GroupBase):
 
         Return `UNSTABLE` if `requires_stable` and an open transaction has an offset for the partition.
         """
-        if requires_stable and self.offsets.is_pending(group_id, place):
+        if requires_stable and self._table.offsets.is_pending(group_id, place):
             return UNSTABLE
-        one = self.offsets.get(group_id, place)
+        one = self._table.offsets.get(group_id, place)
         return None if one is None or self._is_of_another(place[0], one) else one
 
     def _is_of_another(self, name: str, one: CommittedOffset) -> bool:
@@ -242,10 +252,10 @@ class OffsetPart(GroupBase):
 
         Offsets of topics that members are subscribed to are not deleted, nor those of share and streams groups.
         """
-        error = await self.ready(group_id, is_written=False)
+        error = await self._table.ready(group_id, is_written=False)
         if error:
             return error, {}
-        group = self.groups.get(group_id)
+        group = self._table.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
         if isinstance(group, OtherGroup):
@@ -262,30 +272,32 @@ class OffsetPart(GroupBase):
             place: int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if read is None or place[0] in read else 0
             for place in places
         }
-        deleted = [place for place, code in codes.items() if not code and self.offsets.get(group_id, place) is not None]
+        known = self._table.offsets
+        deleted = [place for place, code in codes.items() if not code and known.get(group_id, place) is not None]
         try:
             for first in range(0, len(deleted), TURN_ROWS):
-                self._drop(group_id, deleted[first : first + TURN_ROWS])
+                self.drop(group_id, deleted[first : first + TURN_ROWS])
                 await asyncio.sleep(0)
         except (KafkalogError, OSError) as failure:
             return commit_error_code(failure), {}
-        error = await self.log.settled(group_id) if deleted else 0
+        error = await self._table.log.settled(group_id) if deleted else 0
         return (error, {}) if error else (0, codes)
 
-    def _drop(self, group_id: str, places: list[Place]) -> None:
-        self.log.append_many(group_id, [records.tombstone(records.OFFSET, group_id, *place) for place in places])
+    def drop(self, group_id: str, places: list[Place]) -> None:
+        """Write tombstones of offsets, then remove them. Raises the append's errors."""
+        self._table.log.append_many(group_id, [records.tombstone(records.OFFSET, group_id, *place) for place in places])
         for place in places:
-            self.offsets.remove(group_id, place)
+            self._table.offsets.remove(group_id, place)
 
     def forget_topic(self, topic: str) -> None:
         """Delete the offsets of a deleted topic, except those of share and streams groups."""
         by_group: dict[str, list[Place]] = {}
-        for group_id, place in self.offsets.of_topic(topic):
-            if not isinstance(self.groups.get(group_id), OtherGroup):
+        for group_id, place in self._table.offsets.of_topic(topic):
+            if not isinstance(self._table.groups.get(group_id), OtherGroup):
                 by_group.setdefault(group_id, []).append(place)
         for group_id, places in by_group.items():
             try:
-                self._drop(group_id, places)
+                self.drop(group_id, places)
             except (KafkalogError, OSError) as error:
                 _LOG.error("offsets of topic %s in group %s cannot be deleted: %s", topic, group_id, error)
 
@@ -297,19 +309,19 @@ class OffsetPart(GroupBase):
         skipped: set[str] = set()
         for one in positions:
             topic = self._node.topics.get(one.topic)
-            if topic is None or one.partition >= topic.partitions or await self.ready(one.group_id):
+            if topic is None or one.partition >= topic.partitions or await self._table.ready(one.group_id):
                 continue
-            if isinstance(self.groups.get(one.group_id), OtherGroup):
+            if isinstance(self._table.groups.get(one.group_id), OtherGroup):
                 skipped.add(one.group_id)
                 continue
             place = (one.topic, one.partition)
-            known = self.offsets.get(one.group_id, place)
+            known = self._table.offsets.get(one.group_id, place)
             if known is not None and known.commit_ms >= one.committed_ms:
                 continue
             new = CommittedOffset(one.offset, -1, "", self._node.clock(), None, topic.id)
-            record_offset = self.log.append(one.group_id, [records.offset_record(one.group_id, *place, new)])
-            self.offsets.put(one.group_id, place, new, record_offset)
-            self.groups.setdefault(one.group_id, ClassicGroup(one.group_id, self._node.clock()))
+            record_offset = self._table.log.append(one.group_id, [records.offset_record(one.group_id, *place, new)])
+            self._table.offsets.put(one.group_id, place, new, record_offset)
+            self._table.groups.setdefault(one.group_id, ClassicGroup(one.group_id, self._node.clock()))
             imported += 1
         if imported:
             _LOG.info("imported %d positions of named readers as group offsets", imported)
@@ -318,77 +330,16 @@ class OffsetPart(GroupBase):
             _LOG.warning("positions of named readers were not imported: a broker has groups named %s", names)
         return imported
 
-    # Expiry
-
-    def _expire_later(self) -> None:
-        period_ms = self._node.config["offsets.retention.check.interval.ms"]
-        self._expiry = self._node.later(period_ms, self._expire_periodically)
-
-    def _expire_periodically(self) -> None:
-        self._expiring = asyncio.get_running_loop().create_task(self.expire())
-        self._expire_later()
-
-    async def expire(self) -> int:
-        """Delete the offsets that expired after `offsets.retention.minutes`; return their number."""
-        if self._node.topics.get(OFFSETS_TOPIC) is None or self._node.is_read_only:
-            return 0
-        retention_ms = self._node.config["offsets.retention.minutes"] * 60_000
-        dropped = 0
-        turns = CooperativeYield()
-        for group in list(self.groups.values()):
-            await turns.row()
-            if isinstance(group, OtherGroup):
-                continue
-            if self.groups.get(group.id) is not group or self.log.partition_for(group.id) in self._unloaded:
-                continue  # replaced meanwhile, or not loaded
-            try:
-                dropped += self._expire_group(group, retention_ms)
-            except (KafkalogError, OSError) as error:
-                _LOG.error("expired offsets of group %s cannot be deleted: %s", group.id, error)
-        if dropped:
-            _LOG.info("deleted %d offsets that expired after %d minutes", dropped, retention_ms // 60_000)
-        return dropped
-
-    def _expire_group(self, group: ServedGroup, retention_ms: int) -> int:
-        offsets = {
-            place: one
-            for place, one in self.offsets.all_of(group.id).items()
-            if not self.offsets.is_pending(group.id, place)
-        }
-        places = self._old_places(group, offsets, retention_ms)
-        self._drop(group.id, places)
-        is_gone = len(places) == len(offsets) and not self.offsets.has_pending(group.id)
-        if is_gone and group.is_empty and not (isinstance(group, ClassicGroup) and group.pending):
-            self.forget(group)
-        return len(places)
-
-    def _old_places(
-        self, group: ServedGroup, offsets: Mapping[Place, CommittedOffset], retention_ms: int
-    ) -> list[Place]:
-        now_ms = self._node.clock()
-        if isinstance(group, ConsumerGroup):
-            return expired(offsets, now_ms, retention_ms, None, group.subscribed_topics())
-        if group.protocol_type is None:
-            return expired(offsets, now_ms, retention_ms)
-        if group.state is State.EMPTY:
-            return expired(offsets, now_ms, retention_ms, group.state_ms)
-        read = group.subscribed_topics()
-        return [] if read is None or group.state is not State.STABLE else expired(
-            offsets, now_ms, retention_ms, None, read
-        )  # fmt: skip
-
     def forget(self, group: ServedGroup) -> None:
         """Write tombstones for everything recorded for a group without members, offsets first, and remove it."""
-        tombstones = [records.tombstone(records.OFFSET, group.id, *place) for place in self.offsets.places_of(group.id)]
+        places = self._table.offsets.places_of(group.id)
+        tombstones = [records.tombstone(records.OFFSET, group.id, *place) for place in places]
         if isinstance(group, ConsumerGroup):
             tombstones += consumer_heartbeat.delete(group)
         else:
             tombstones.append(records.tombstone(records.CLASSIC_GROUP, group.id))
-        self.log.append_many(group.id, tombstones)
-        self.offsets.drop_group(group.id)
-        self.timers.cancel(group.id)
-        self.memory.put(group.id, 0)
-        del self.groups[group.id]
+        self._table.remove(group.id, tombstones)
+        self._table.offsets.drop_group(group.id)
 
 
 UNSTABLE: Final = CommittedOffset(-1, -1, "", -1)

@@ -1,4 +1,4 @@
-"""The share group part of the coordinator (KIP-932): heartbeats, session timeouts, deletion, and states by offset."""
+"""The share groups of a coordinator (KIP-932): heartbeats, session timeouts, deletion, and states by offset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from kafkalog.server.groups import share_heartbeat as heartbeats
 from kafkalog.server.groups.consumer_group import LEFT
 from kafkalog.server.groups.consumer_heartbeat import Refused
 from kafkalog.server.groups.effects import MEMBER_TIMER
-from kafkalog.server.groups.group_base import GroupBase
 from kafkalog.server.groups.group_log import group_error_code
 from kafkalog.server.groups.share_group import FIRST_EPOCH, SharedTopic, ShareGroup
 from kafkalog.server.groups.share_heartbeat import ShareHeartbeat, ShareResult, ShareRules
@@ -21,40 +20,46 @@ from kafkalog.server.settings.groups import group_setting
 from kafkalog.server.share.state import UNKNOWN_START, ShareKey
 
 if TYPE_CHECKING:
+    from kafkalog.server.groups.group_table import GroupTable
+    from kafkalog.server.node.node import Node
     from kafkalog.server.node.topics import Topic
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-class SharePart(GroupBase):
-    """Share group operations, mixed into `GroupCoordinator`."""
+class ShareGroups:
+    """Operations of share groups; the states of their partitions are those of `node.shares`."""
 
-    async def share_heartbeat(self, group_id: str, event: ShareHeartbeat) -> ShareResult:
+    def __init__(self, node: Node, table: GroupTable) -> None:
+        self._node = node
+        self._table = table
+
+    async def heartbeat(self, group_id: str, event: ShareHeartbeat) -> ShareResult:
         """Handle a heartbeat and return its result. Refused with the code for the client."""
         await self._check_ready(group_id)
-        if event.epoch == LEFT and group_id not in self.groups:
+        if event.epoch == LEFT and group_id not in self._table.groups:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        group = self.share_group(group_id, is_new=event.epoch == 0)
+        group = self.group(group_id, is_new=event.epoch == 0)
         if event.epoch == LEFT:
-            return await self._share_settled(self._store_share(heartbeats.leave(group, event)), event.member_id)
+            return await self._settled(self._store(heartbeats.leave(group, event)), event.member_id)
         rules = ShareRules(self._node.config["group.share.max.size"], self._node.clock())
         member = heartbeats.subscribed(heartbeats.check_member(group, event, rules), event)
         await self._initialize(group, group.subscribed_topics() | member.topics)
-        group = self.share_group(group_id, is_new=event.epoch == 0)  # another member may have changed it meanwhile
+        group = self.group(group_id, is_new=event.epoch == 0)  # another member may have changed it meanwhile
         topics = self._shared(group.subscribed_topics() | member.topics)
         done = heartbeats.share_heartbeat(group, event, topics, rules)
-        if not self.memory.has_room(done.group.held_bytes - self.memory.of(group_id)):
+        if not self._table.memory.has_room(done.group.held_bytes - self._table.memory.of(group_id)):
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The memory limit for group members is reached.")
-        return await self._share_settled(self._store_share(done), event.member_id)
+        return await self._settled(self._store(done), event.member_id)
 
     async def _check_ready(self, group_id: str) -> None:
-        error = await self.ready(group_id)
+        error = await self._table.ready(group_id)
         if error:
             raise Refused(error, ErrorCode(error).message or "")
 
-    def share_group(self, group_id: str, *, is_new: bool = False) -> ShareGroup:
+    def group(self, group_id: str, *, is_new: bool = False) -> ShareGroup:
         """Return a share group, or a new one if `is_new` and there is none. Refused if none, or of another kind."""
-        group = self.groups.get(group_id)
+        group = self._table.groups.get(group_id)
         if isinstance(group, ShareGroup):
             return group
         if group is not None:
@@ -74,7 +79,7 @@ class SharePart(GroupBase):
         if not self._missing(group, names):
             return
         async with self._node.shares.initializing:
-            group = self.share_group(group.id, is_new=True)  # another member may have changed it meanwhile
+            group = self.group(group.id, is_new=True)  # another member may have changed it meanwhile
             missing = self._missing(group, names)
             starts = {
                 ShareKey(group.id, topic_id, number): UNKNOWN_START
@@ -82,8 +87,8 @@ class SharePart(GroupBase):
             }  # fmt: skip
             if starts:
                 await self._store_states(starts, (group.epoch or FIRST_EPOCH) + 1)
-                group = self.share_group(group.id, is_new=True)
-                self._store_share(heartbeats.initialized(group, missing))
+                group = self.group(group.id, is_new=True)
+                self._store(heartbeats.initialized(group, missing))
 
     def _missing(self, group: ShareGroup, names: frozenset[str]) -> dict[UUID, SharedTopic]:
         log = self._node.shares.log
@@ -99,88 +104,88 @@ class SharePart(GroupBase):
         if error:
             raise Refused(error, ErrorCode(error).message or "")
 
-    def _store_share(self, done: ShareResult) -> ShareResult:
+    def _store(self, done: ShareResult) -> ShareResult:
         """Write the records, then store the group. Refused, without a change, if they cannot be written."""
         group_id = done.group.id
         if done.records:
             try:
-                self.log.append(group_id, done.records)
+                self._table.log.append(group_id, done.records)
             except (KafkalogError, OSError) as error:
                 _LOG.error("group %s cannot be written: %s", group_id, error)
                 code = ErrorCode(group_error_code(error))
                 raise Refused(code, code.message or str(error)) from error
-        self.groups[group_id] = done.group
-        self.memory.put(group_id, done.group.held_bytes)
+        self._table.groups[group_id] = done.group
+        self._table.memory.put(group_id, done.group.held_bytes)
         return done
 
-    async def _share_settled(self, done: ShareResult, member_id: str) -> ShareResult:
+    async def _settled(self, done: ShareResult, member_id: str) -> ShareResult:
         """Watch the sender, or end its session if it left; then wait until the records are replicated."""
         if done.member is None:
             self._end_session(done.group.id, member_id)
         else:
-            self._watch_share_session(done.group.id, member_id)
-        error = await self.log.settled(done.group.id) if done.records else 0
+            self._watch_session(done.group.id, member_id)
+        error = await self._table.log.settled(done.group.id) if done.records else 0
         if error:
             raise Refused(ErrorCode(error), ErrorCode(error).message or "")
         return done
 
-    def _watch_share_session(self, group_id: str, member_id: str) -> None:
+    def _watch_session(self, group_id: str, member_id: str) -> None:
         delay_ms = group_setting(self._node, group_id, "share.session.timeout.ms")
-        self.timers.set(group_id, MEMBER_TIMER + member_id, int(delay_ms))
+        self._table.timers.set(group_id, MEMBER_TIMER + member_id, int(delay_ms))
 
     def _end_session(self, group_id: str, member_id: str) -> None:
-        self.timers.set(group_id, MEMBER_TIMER + member_id, None)
+        self._table.timers.set(group_id, MEMBER_TIMER + member_id, None)
         self._node.shares.member_left(group_id, member_id)
 
-    def watch_share_members(self, group: ShareGroup) -> None:
+    def watch_all(self, group: ShareGroup) -> None:
         """Start the timers of a loaded group."""
         for member_id in group.members:
-            self._watch_share_session(group.id, member_id)
+            self._watch_session(group.id, member_id)
 
-    def on_share_timer(self, group: ShareGroup, name: str) -> None:
+    def on_timer(self, group: ShareGroup, name: str) -> None:
         """Remove a member whose session timed out."""
         member_id = name.removeprefix(MEMBER_TIMER)
         if member_id not in group.members:
             return
         _LOG.info("group %s: removing member %s: its session timed out", group.id, member_id)
         try:
-            self._store_share(heartbeats.left(group, member_id))
+            self._store(heartbeats.left(group, member_id))
         except Refused:
-            self._watch_share_session(group.id, member_id)  # retry after another session timeout
+            self._watch_session(group.id, member_id)  # retry after another session timeout
         else:
             self._end_session(group.id, member_id)
 
     # States
 
-    async def empty_share_group(self, group_id: str, *, is_new: bool = False) -> ShareGroup:
+    async def empty_group(self, group_id: str, *, is_new: bool = False) -> ShareGroup:
         """Return a share group without members; one that does not exist if `is_new`. Refused."""
         await self._check_ready(group_id)
-        if not is_new and group_id not in self.groups:
+        if not is_new and group_id not in self._table.groups:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        group = self.share_group(group_id, is_new=is_new)
+        group = self.group(group_id, is_new=is_new)
         if not group.is_empty:
             raise Refused(ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.message or "")
         return group
 
-    async def alter_share_offsets(self, group_id: str, offsets: Mapping[tuple[Topic, int], int]) -> None:
+    async def alter_offsets(self, group_id: str, offsets: Mapping[tuple[Topic, int], int]) -> None:
         """Let a group without members, which may be new, begin at these offsets. Refused."""
-        group = await self.empty_share_group(group_id, is_new=True)
+        group = await self.empty_group(group_id, is_new=True)
         starts = {ShareKey(group_id, topic.id, number): offset for (topic, number), offset in offsets.items()}
         if not starts:
             return
         await self._store_states(starts, (group.epoch or FIRST_EPOCH) + 1)
-        group = await self.empty_share_group(group_id, is_new=True)
+        group = await self.empty_group(group_id, is_new=True)
         added: dict[UUID, SharedTopic] = {}
         for topic, number in offsets:
             known = added.get(topic.id, SharedTopic(topic.name, frozenset()))
             added[topic.id] = known._replace(partitions=known.partitions | {number})
-        self._store_share(heartbeats.initialized(group, added))
+        self._store(heartbeats.initialized(group, added))
         await self._settled_states(group_id)
 
-    async def delete_share_offsets(self, group_id: str, topic_ids: frozenset[UUID]) -> None:
+    async def delete_offsets(self, group_id: str, topic_ids: frozenset[UUID]) -> None:
         """Delete the states of topics of a group without members. Refused."""
-        group = await self.empty_share_group(group_id)
-        self._store_share(heartbeats.without_topics(group, topic_ids))
+        group = await self.empty_group(group_id)
+        self._store(heartbeats.without_topics(group, topic_ids))
         await self._delete_states(group, topic_ids)
         await self._settled_states(group_id)
 
@@ -198,33 +203,30 @@ class SharePart(GroupBase):
             raise Refused(error, ErrorCode(error).message or "")
 
     async def _settled_states(self, group_id: str) -> None:
-        error = await self.log.settled(group_id)
+        error = await self._table.log.settled(group_id)
         if error:
             raise Refused(ErrorCode(error), ErrorCode(error).message or "")
 
-    async def delete_share_group(self, group: ShareGroup) -> int:
+    async def delete(self, group: ShareGroup) -> int:
         """Delete a group without members, with its states. Return the error code."""
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         try:
-            self.log.append_many(group.id, heartbeats.tombstones(group))
+            self._table.remove(group.id, heartbeats.tombstones(group))
         except (KafkalogError, OSError) as failure:
             _LOG.error("group %s cannot be deleted: %s", group.id, failure)
             return group_error_code(failure)
-        self.timers.cancel(group.id)
-        self.memory.put(group.id, 0)
-        self.groups.pop(group.id, None)
         try:
             await self._delete_states(group, frozenset(group.topics))
         except Refused as refusal:
             return refusal.code
-        return await self.log.settled(group.id)
+        return await self._table.log.settled(group.id)
 
-    def forget_shared_topic(self, topic: Topic) -> None:
+    def forget_topic(self, topic: Topic) -> None:
         """Remove a deleted topic from all share groups; its states are deleted by `shares`."""
-        for group in list(self.groups.values()):
+        for group in list(self._table.groups.values()):
             if isinstance(group, ShareGroup) and topic.id in group.topics:
                 try:
-                    self._store_share(heartbeats.without_topics(group, frozenset({topic.id})))
+                    self._store(heartbeats.without_topics(group, frozenset({topic.id})))
                 except Refused as error:
                     _LOG.error("topic %s cannot be removed from share group %s: %s", topic.name, group.id, error)
