@@ -17,8 +17,8 @@ from kafkalog.backup.copying import Tell
 from kafkalog.backup.damage import damage_notes, damage_of, known_damage, logs_by_directory
 from kafkalog.backup.directory import METADATA, DirectoryCopy
 from kafkalog.backup.in_progress import BackupInProgress
+from kafkalog.backup.log_ends import Ending, Key, one_moment
 from kafkalog.backup.manifest import LACKS_GROUPS, Manifest, Offsets, StoredPartition
-from kafkalog.backup.moment import Ending, Key, one_moment
 from kafkalog.backup.partition import Copied, PartitionCopy
 from kafkalog.backup.remote.backups import RemoteBackups, located
 from kafkalog.backup.store import BackupStore, StoreLock

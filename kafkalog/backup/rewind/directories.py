@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafkalog.backup.damage import logs_by_directory
+from kafkalog.backup.log_ends import COORDINATOR
 from kafkalog.backup.manifest import Manifest, StoredPartition
-from kafkalog.backup.moment import COORDINATOR
 from kafkalog.backup.rewind.groups import OFFSETS_TOPIC, GroupsRewind, restored_offsets
 from kafkalog.backup.rewind.partition import rewind_partition
 from kafkalog.backup.rewind.plan import Moment, PartitionPlan, check_has_records, notes_of, plan_partitions
