@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from kafkalog.backup.manifest import Manifest, encode_manifest, parse_manifest
-from kafkalog.backup.rewind.plan import Moment
+from kafkalog.backup.restore_at.plan import Moment
 from kafkalog.backup.store import MARKER, BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, DirectoryLocked, IllegalArgument, KafkalogError, StorageError
 from kafkalog.util.fileio import FileSystem, atomic_write

@@ -9,9 +9,9 @@ from typing import Final
 from kafkalog.backup.damage import logs_by_directory
 from kafkalog.backup.log_ends import COORDINATOR
 from kafkalog.backup.manifest import Manifest, StoredPartition
-from kafkalog.backup.rewind.groups import OFFSETS_TOPIC, GroupsRewind, restored_offsets
-from kafkalog.backup.rewind.partition import rewind_partition
-from kafkalog.backup.rewind.plan import Moment, PartitionPlan, check_has_records, notes_of, plan_partitions
+from kafkalog.backup.restore_at.groups import OFFSETS_TOPIC, GroupsRewind, restored_offsets
+from kafkalog.backup.restore_at.partition import rewind_partition
+from kafkalog.backup.restore_at.plan import Moment, PartitionPlan, check_has_records, notes_of, plan_partitions
 from kafkalog.config.topic import LogConfig
 from kafkalog.reading.chunks import records
 from kafkalog.records.internal import coordinator_record
