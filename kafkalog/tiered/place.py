@@ -24,7 +24,7 @@ from kafkalog.storage.names import base_name
 from kafkalog.tiered.metadata_topic import MetadataTopic
 from kafkalog.tiered.objects import EPOCHS, LOG, MANIFEST, ObjectStore, PluginSegment, SegmentContent, TieredPartition
 from kafkalog.tiered.plan import Span
-from kafkalog.tiered.segments import Copies, RemoteSegment, checked_segment
+from kafkalog.tiered.segment_metadata import Copies, RemoteSegment, checked_segment
 from kafkalog.tiered.span_files import GapFile, SpanFiles, VirtualFile, end_of, named_files, spans_files
 from kafkalog.tiered.topics import spans_before
 from kafkalog.tiered.virtual_files import VirtualDirectory
