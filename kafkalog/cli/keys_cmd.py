@@ -69,7 +69,6 @@ def build(
 
     Exit status: 0 built, 1 damage or another failure, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     for one in common.find_partitions(dirs, topic, partitions):
         with _opened(one, store, writes=True) as log:
             infos = log.build_key_index(rebuild=rebuild)
@@ -124,7 +123,6 @@ def drop(
 
     Exit status: 0 removed, 1 a failure, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     for one in common.find_partitions(dirs, topic, partitions):
         with _opened(one, store, writes=True) as log:
             print(f"{one.topic_partition}: {common.plural(log.drop_key_index(), 'file')} removed")
