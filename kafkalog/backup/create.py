@@ -2,8 +2,8 @@
 
 Nothing there is locked or written. First come the segments that are no longer appended to, which take most of the time.
 Then comes the end of each partition: if there is a transaction coordinator, the ends of all partitions at one moment
-(moment.py). Group offsets come first, so that no group is ahead of the records that it reads; a controller's log comes
-last, so that it knows all topics that were copied.
+(log_ends.py). Group offsets come first, so that no group is ahead of the records that it reads; a controller's log
+comes last, so that it knows all topics that were copied.
 """
 
 from __future__ import annotations

@@ -29,9 +29,10 @@ store_option = click.option(
 def command() -> None:
     """Build, list and drop key indexes, and get records by key.
 
-    A key index is a file for a closed segment that tells where the records of a key are; without it, a look-up searches
-    the segment. A broker ignores the files beside its segments, and what no longer fits is never used. With --store
-    the indexes lie in a directory of their own, and the data directories are only read, even beside a running broker.
+    A key index is a file that locates the records of each key in a closed segment; without it, a look-up searches the
+    segment. A broker ignores the files beside its segments, and an index that no longer fits is never used. With
+    --store the indexes lie in a separate directory, and the data directories are only read, even beside a running
+    broker.
     See docs/keys.md.
     """
 

@@ -48,8 +48,7 @@ class Rewind:
         return f"at {self._moment.at_ms} by {self._moment.by}"
 
     def whole_segments(self) -> frozenset[str]:
-        """Return the paths in the backup of segment files that the restored logs have unchanged, but for the last ones.
-        """
+        """Return the backup's paths of segment files that are restored unchanged, except the last of each log."""
         begins = {self._name(plan): plan.begin for plan in self._plans}
         found: set[str] = set()
         for name, logs in logs_by_directory(self._manifest.files):

@@ -190,7 +190,7 @@ class WaitingRequests:
     ) -> T:  # fmt: skip
         """Wait for the answer of the operation that `delay` creates from a function which takes the answer.
 
-        `on_wait` is called if the answer is not there at once.
+        `on_wait` is called if the operation does not complete at once.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         operation = delay(lambda result: None if future.done() else future.set_result(result))
