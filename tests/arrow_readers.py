@@ -11,7 +11,6 @@ from kafkalog._core.arrow.columns import KIND_NAMES, Columns, gathered
 from kafkalog._core.batch.scan import scan
 
 ALL = bytes(range(len(KIND_NAMES)))
-BATCH_KINDS = bytes(KIND_NAMES.index(n) for n in ("key", "value", "offset", "timestamp", "timestampType", "headers"))
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),

@@ -113,11 +113,6 @@ def partitions(kind: str) -> list[Case]:
     return [case for case in listed if _has(case.archive) and _has(case.expected_archive)]
 
 
-def vector_names() -> list[str]:
-    """The vector files the capture has."""
-    return [case.name for case in cases(VECTORS)]
-
-
 def vector_document(name: str) -> dict[str, Any]:
     """A vector file whole: `cases`, perhaps `note` and others; {} where the capture has no such vector."""
     for case in cases(VECTORS):
@@ -135,11 +130,6 @@ def vector(name: str, key: str = "cases") -> Vector:
     entries = vector_document(name).get(key, [])
     prefix = "" if key == "cases" else f"{key}-"
     return [(f"{prefix}{position}", entry) for position, entry in enumerate(entries)]
-
-
-def side_folder(folder: str) -> Path:
-    """A folder that lies beside the vector files without being listed."""
-    return GOLDEN / VECTORS / folder
 
 
 def each_entry(

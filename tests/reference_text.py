@@ -1,7 +1,6 @@
 """The dump tool's text and the text of records, by plain slow Python from format.md sections 12 and 13: the oracle."""
 
 import base64
-import json
 import re
 import struct
 import zlib
@@ -131,10 +130,3 @@ def json_object(r: R, offset: int, *, topic: str, partition: int) -> dict[str, A
         if encoded:
             found[f"{name}_encoding"] = "base64"
     return found
-
-
-def json_line(r: R, offset: int, *, topic: str, partition: int) -> str:
-    return (
-        json.dumps(json_object(r, offset, topic=topic, partition=partition), ensure_ascii=False, separators=(",", ":"))
-        + "\n"
-    )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import IllegalArgument, IllegalState, StorageError
-from kafkalog.storage.durability import BackgroundFlush, again, check_sync
+from kafkalog.storage.group_commit import BackgroundFlush, again, check_sync
 
 
 @pytest.mark.parametrize("sync", [True, False, 1, 0.5, 10_000])

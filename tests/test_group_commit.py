@@ -16,7 +16,7 @@ import kafkalog
 from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.log.open_writable import open_for_append
-from kafkalog.storage.durability import Gathering, GroupSync
+from kafkalog.storage.group_commit import Gathering, GroupSync
 from kafkalog.types import LogAppendInfo
 from tests.gates import SyncGate, Threads, wait_until
 

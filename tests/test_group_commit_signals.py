@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.storage import durability
-from kafkalog.storage.durability import GroupSync
+from kafkalog.storage import group_commit
+from kafkalog.storage.group_commit import GroupSync
 from tests.gates import wait_until
 
 PATIENCE_S = 10
@@ -57,10 +57,10 @@ class Commit:
             pass
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename != durability.__file__ or frame.f_code.co_name == "waiting":
+        if frame.f_code.co_filename != group_commit.__file__ or frame.f_code.co_name == "waiting":
             return None
         # a tracer may raise between the block of a `with` and its end, where Python runs no handler
-        if event == "line" and not getline(durability.__file__, frame.f_lineno).lstrip().startswith("with "):
+        if event == "line" and not getline(group_commit.__file__, frame.f_lineno).lstrip().startswith("with "):
             self.left -= 1
             if self.left == 0:
                 self.was_stopped = True

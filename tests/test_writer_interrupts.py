@@ -10,10 +10,10 @@ import pytest
 
 import kafkalog
 import kafkalog.log.accumulator
-import kafkalog.storage.durability
+import kafkalog.storage.group_commit
 from tests.interruptions import interrupted_at
 
-PLACES = (kafkalog.log.accumulator.__file__, kafkalog.storage.durability.__file__, threading.__file__)
+PLACES = (kafkalog.log.accumulator.__file__, kafkalog.storage.group_commit.__file__, threading.__file__)
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ APPENDING = (
     Plant("append an Arrow table", "log/arrow_append.py",
           "info = _combine(info, opened.append_batches(part.batches, check_records=False))",
           "sum(bytes(part.batches))"),
-    Plant("append one record, sync=True", "storage/durability.py", "me = shut_gate()", "sum(bytes(1000))"),
+    Plant("append one record, sync=True", "storage/group_commit.py", "me = shut_gate()", "sum(bytes(1000))"),
     Plant("append one record, flush.messages=1", "storage/log_parts/flusher.py",
           "if state.log_end_offset - state.recovery_point >= self._core.flush_messages:", "sum(bytes(500))"),
     Plant("put records into a writer", "log/writer.py", "if timestamp is None:",

@@ -1,1 +1,1 @@
-"""What every compiled module needs of Cython: function objects, keyword arguments, imports. Made by Cython; no names."""
+"""Parts of Cython that every compiled module uses: function objects, keyword arguments, imports. No names."""

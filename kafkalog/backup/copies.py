@@ -7,13 +7,12 @@ moves its record beside the copies before it removes them: what a kill leaves sa
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from kafkalog.backup.manifest import Manifest, encode_manifest, parse_manifest
-from kafkalog.backup.rewind.plan import Moment
+from kafkalog.backup.restore_at.plan import Moment
 from kafkalog.backup.store import MARKER, BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, DirectoryLocked, IllegalArgument, KafkalogError, StorageError
 from kafkalog.util.fileio import FileSystem, atomic_write
@@ -129,18 +128,8 @@ class Copies:
         if not self.exists:  # it is empty
             self._fs.rmdir(self.path)
             return
-        with StoreLock(self.path, fs=self._fs):
-            self._remove_all()
-
-    def _remove_all(self) -> None:
-        for name in sorted({*self._fs.names(self.path)} - {MARKER}):
-            path = os.path.join(self.path, name)
-            if self._fs.is_directory(path):
-                shutil.rmtree(path)
-            else:
-                self._fs.unlink_if_exists(path)
-        self._fs.unlink_if_exists(os.path.join(self.path, MARKER))
-        self._fs.rmdir(self.path)
+        with StoreLock(self.path, fs=self._fs) as store:
+            store.remove_all()
 
     def _check_record(self) -> bytes:
         """Return the record beside the copies, or nothing if there is none; IllegalArgument if it is not ours."""

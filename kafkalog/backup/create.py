@@ -2,8 +2,8 @@
 
 Nothing there is locked or written. First come the segments that are no longer appended to, which take most of the time.
 Then comes the end of each partition: if there is a transaction coordinator, the ends of all partitions at one moment
-(moment.py). Group offsets come first, so that no group is ahead of the records that it reads; a controller's log comes
-last, so that it knows all topics that were copied.
+(log_ends.py). Group offsets come first, so that no group is ahead of the records that it reads; a controller's log
+comes last, so that it knows all topics that were copied.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kafkalog.backup.copying import Tell
 from kafkalog.backup.damage import damage_notes, damage_of, known_damage, logs_by_directory
 from kafkalog.backup.directory import METADATA, DirectoryCopy
 from kafkalog.backup.in_progress import BackupInProgress
+from kafkalog.backup.log_ends import Ending, Key, one_moment
 from kafkalog.backup.manifest import LACKS_GROUPS, Manifest, Offsets, StoredPartition
-from kafkalog.backup.moment import Ending, Key, one_moment
 from kafkalog.backup.partition import Copied, PartitionCopy
 from kafkalog.backup.remote.backups import RemoteBackups, located
 from kafkalog.backup.store import BackupStore, StoreLock

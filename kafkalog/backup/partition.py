@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kafkalog.backup.cut import Cut, cut_segment, index_cut, is_unchanged, read_whole
 from kafkalog.backup.in_progress import BackupInProgress, Changed, open_listed
 from kafkalog.backup.listing import Listing, list_partition, names_of, status_of
-from kafkalog.backup.moment import Ending
+from kafkalog.backup.log_ends import Ending
 from kafkalog.errors import CorruptCheckpoint, CorruptSnapshot, StorageError
 from kafkalog.storage.leader_epoch import read_epochs
 from kafkalog.storage.names import (

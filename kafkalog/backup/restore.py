@@ -22,8 +22,8 @@ from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
 from kafkalog.backup.remote.backups import RemoteBackups, located
-from kafkalog.backup.rewind.directories import Rewind
-from kafkalog.backup.rewind.plan import Moment
+from kafkalog.backup.restore_at.directories import Rewind
+from kafkalog.backup.restore_at.plan import Moment
 from kafkalog.backup.store import LATEST, BackupStore
 from kafkalog.errors import CorruptBackup, DirectoryLocked, IllegalArgument, KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir

@@ -181,6 +181,22 @@ class BackupStore:
                 except OSError as error:
                     raise StorageError.from_os(error, "clean up", path=os.path.join(self.path, name)) from error
 
+    def remove_all(self, *last: str) -> None:
+        """Remove the directory, at the end its files `last` and the marker: they identify what a kill leaves.
+
+        The caller holds the lock. OSError.
+        """
+        ends = (*last, MARKER)
+        for name in sorted({*self._fs.names(self.path)} - {*ends}):
+            path = os.path.join(self.path, name)
+            if self._fs.is_directory(path):
+                shutil.rmtree(path)
+            else:
+                self._fs.unlink_if_exists(path)
+        for name in ends:
+            self._fs.unlink_if_exists(os.path.join(self.path, name))
+        self._fs.rmdir(self.path)
+
     def known(self) -> Known:
         """Return the files of the newest readable backup and of unfinished ones."""
         found: Known = {}

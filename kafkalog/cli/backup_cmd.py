@@ -73,7 +73,6 @@ def create(
     from kafkalog.server.groups.stored import whole_offsets
     from kafkalog.tools.verify.directories import total_bytes
 
-    common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     if keep is not None and recipients and not identities:
         raise click.UsageError("--keep reads the encrypted manifests of other backups: give --identity FILE as well")
@@ -151,7 +150,6 @@ def verify(
     from kafkalog.backup import verify_backup
     from kafkalog.backup.create import backups_of
 
-    common.set_verbosity(quiet, verbose)
     backups = backup_options.backups_at(target, identities=identities)
     ids = backups_of(backups).ids() if everything else [which]
     status = 0
@@ -207,7 +205,6 @@ def restore(
     """
     from kafkalog.backup import restore_backup, restore_directories
 
-    common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     if (target is None) == (not sources):
         raise click.UsageError("Give either TARGET, a directory of backups, or --from DIR.")

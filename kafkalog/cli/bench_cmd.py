@@ -77,7 +77,6 @@ def command(
     from kafkalog.bench.running import run
     from kafkalog.errors import UnsupportedCompression
 
-    common.set_verbosity(quiet, verbose)
     output = _Output(as_json=as_json, quiet=quiet)
     settings = {name: value for name, value in given.items() if value is not None}
     try:

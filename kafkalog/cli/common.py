@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 
 import click
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.util.fileio import FileSystem
 
     class Verbosity(TypedDict):
-        """Values of `quiet_options`."""
+        """Values of `verbosity_flags`."""
 
         quiet: bool
         verbose: int
@@ -251,6 +252,20 @@ def parse_time(text: str, flag: str) -> int:
 
 
 def quiet_options(command: Command) -> Command:
+    """Add `verbosity_flags`, and log warnings by default, everything with -vv, only errors with -q."""
+
+    @wraps(command)
+    def logging_command(*arguments: object, quiet: bool, verbose: int, **given: object) -> object:
+        import logging
+
+        level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+        logging.basicConfig(stream=sys.stderr, level=level, format="kafkalog: %(message)s")
+        return command(*arguments, quiet=quiet, verbose=verbose, **given)
+
+    return verbosity_flags(cast("Command", logging_command))
+
+
+def verbosity_flags(command: Command) -> Command:
     """Add -q and -v: `quiet` drops notes and progress, `verbose` adds detail."""
     command = click.option("-v", "verbose", count=True, help="Print more on stderr.")(command)
     return click.option("-q", "quiet", is_flag=True, help="Print no notes and no progress on stderr.")(command)
@@ -318,14 +333,6 @@ def note(text: str, *, quiet: bool = False) -> None:
     """Print a line on stderr, unless `quiet`."""
     if not quiet:
         print(one_message(text), file=sys.stderr, flush=True)
-
-
-def set_verbosity(quiet: bool, verbose: int) -> None:
-    """Log warnings by default, everything with -vv, only errors with -q."""
-    import logging
-
-    level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(stream=sys.stderr, level=level, format="kafkalog: %(message)s")
 
 
 def show_server_log(quiet: bool, verbose: int) -> None:

@@ -105,7 +105,6 @@ def command(
     """
     from kafkalog.tools.compact.directories import compact, plan_compact
 
-    common.set_verbosity(quiet, verbose)
     arguments = compaction_of(given)
     meter = Meter("compact", None, quiet=quiet)
     if meter.shown and sys.stderr.isatty():

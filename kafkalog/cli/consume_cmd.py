@@ -127,7 +127,6 @@ def command(**given: Unpack[_Given]) -> int:
 
     Exit status: 0 all was printed, 1 damage, or a named item is missing (also with --on-damage skip), 2 wrong usage.
     """
-    common.set_verbosity(given["quiet"], given["verbose"])
     reset = given["settings"].pop("auto.offset.reset", None) if given["group"] is not None else None
     given["isolation_level"] = common.isolation_level(given["isolation_level"], given["settings"])
     dirs = common.need_dirs(given["dirs"])

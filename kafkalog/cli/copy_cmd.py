@@ -92,7 +92,6 @@ def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[CopyOption
     Exit status: 0 copied, stopped, or nothing written without --apply; 1 not copied, or without the offsets of some
     groups; 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     if given["groups"] and given["no_groups"]:
         raise click.UsageError("--group and --no-groups contradict each other")
     if given["follow"] and given["dry_run"]:

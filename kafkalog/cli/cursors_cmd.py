@@ -63,7 +63,6 @@ def groups(
     """
     from kafkalog.server.groups.stored import read_groups
 
-    common.set_verbosity(given["quiet"], given["verbose"])
     given_dirs = common.need_dirs(dirs)
     found = read_groups(given_dirs)
     damage = found.damage
@@ -198,7 +197,6 @@ def reset(**given: Unpack[_Reset]) -> None:
     from kafkalog.storage.readonly.view import LogView
     from kafkalog.tools.directories import find
 
-    common.set_verbosity(given["quiet"], given["verbose"])
     targets = [target for target in _TARGETS if given[target] is not None and given[target] is not False]
     if len(targets) != 1:
         raise click.UsageError("give one of --to-earliest, --to-latest, --to-offset, --to-datetime and --shift-by")
@@ -298,7 +296,6 @@ def delete(
     from kafkalog.errors import UnknownTopicOrPartition
     from kafkalog.server.groups.stored import read_groups
 
-    common.set_verbosity(given["quiet"], given["verbose"])
     store = CursorStore(cursors)
     found = False
     for directory in common.need_dirs(dirs):

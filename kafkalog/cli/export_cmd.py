@@ -67,7 +67,6 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
 
     Exit status: 0 exported, 1 incomplete, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     dirs = common.need_dirs(given["dirs"])
     if format == "kafka-dir":
         return _export_directory(dirs, target, given, as_json, quiet)

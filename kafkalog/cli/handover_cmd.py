@@ -50,7 +50,6 @@ def command(
     """
     from kafkalog.tools.handover.directories import HandoverOptions, handover, undo_handover
 
-    common.set_verbosity(quiet, verbose)
     homes = common.need_dirs(dirs)
     if keep_records and let_expire:
         raise click.UsageError("--keep-records and --let-expire contradict each other: give one")

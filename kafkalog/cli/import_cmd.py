@@ -57,7 +57,6 @@ def command(
 
     Exit status: 0 written, 1 incomplete, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     if len(where) != 1:
         raise click.UsageError("an import writes to one data directory: give -d once")

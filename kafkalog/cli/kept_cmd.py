@@ -68,7 +68,6 @@ def restore(
     """
     from kafkalog.tools.kept import restore_kept
 
-    common.set_verbosity(quiet, verbose)
     done = restore_kept(paths, to, topics=topics, entries=entries)
     for one in done:
         print(json.dumps(one.as_json()) if as_json else one)
@@ -103,7 +102,6 @@ def remove(
     """
     from kafkalog.tools.kept import describe, remove_kept
 
-    common.set_verbosity(quiet, verbose)
     found = remove_kept(paths, apply=not dry_run, topics=topics, entries=entries)
     for one in found:
         removed = {**one.as_json(), "removed": not dry_run}

@@ -29,9 +29,10 @@ store_option = click.option(
 def command() -> None:
     """Build, list and drop key indexes, and get records by key.
 
-    A key index is a file for a closed segment that tells where the records of a key are; without it, a look-up searches
-    the segment. A broker ignores the files beside its segments, and what no longer fits is never used. With --store
-    the indexes lie in a directory of their own, and the data directories are only read, even beside a running broker.
+    A key index is a file that locates the records of each key in a closed segment; without it, a look-up searches the
+    segment. A broker ignores the files beside its segments, and an index that no longer fits is never used. With
+    --store the indexes lie in a separate directory, and the data directories are only read, even beside a running
+    broker.
     See docs/keys.md.
     """
 
@@ -69,7 +70,6 @@ def build(
 
     Exit status: 0 built, 1 damage or another failure, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     for one in common.find_partitions(dirs, topic, partitions):
         with _opened(one, store, writes=True) as log:
             infos = log.build_key_index(rebuild=rebuild)
@@ -124,7 +124,6 @@ def drop(
 
     Exit status: 0 removed, 1 a failure, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     for one in common.find_partitions(dirs, topic, partitions):
         with _opened(one, store, writes=True) as log:
             print(f"{one.topic_partition}: {common.plural(log.drop_key_index(), 'file')} removed")

@@ -40,7 +40,6 @@ def command(
     from kafkalog.tools.listing import list_files
     from kafkalog.util.filesystems import file_system_of
 
-    common.set_verbosity(quiet, verbose)
     fs, where = common.locate_dirs(common.need_dirs(dirs), tiered)
     found = common.find_partitions(where, topic, partitions, fs)
     for directory in dirs:

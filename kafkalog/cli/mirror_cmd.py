@@ -13,7 +13,7 @@ from kafkalog.cli import common
 @click.option("-t", "--topic", "topics", multiple=True, required=True, metavar="TOPIC", help="Topic; repeatable.")
 @click.option("--once", is_flag=True, help="Exit once all existing records are copied.")
 @common.settings_option("Client setting, such as security.protocol=SASL_SSL")
-@common.quiet_options
+@common.verbosity_flags
 def command(
     source: str, dirs: tuple[str, ...], topics: tuple[str, ...], once: bool, settings: dict[str, str], quiet: bool,
     verbose: int,

@@ -60,7 +60,6 @@ def get(
     from kafkalog.reading.source import isolation_of
     from kafkalog.storage.readonly.view import LogView
 
-    common.set_verbosity(quiet, verbose)
     time = _time_or_code(time_text)
     isolation = isolation_of(common.isolation_level(isolation_level, settings))
     for topic_partition, path in common.find_partitions(dirs, topic, partitions):

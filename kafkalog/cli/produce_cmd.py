@@ -105,7 +105,6 @@ class _Request:
         self.headers = [_header(text) for text in given["headers"]]
         if self.as_json and (self.key_delimiter or self.key or self.headers or self.null is not None):
             raise click.UsageError("-J takes keys, headers and nulls from the lines: omit -K, -k, -H and -Z")
-        common.set_verbosity(self.quiet, given["verbose"])
 
     def _number(self, name: str) -> int:
         text = self.settings.pop(name, None)

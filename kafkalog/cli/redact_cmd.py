@@ -112,7 +112,6 @@ def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[RedactOpti
     from kafkalog.redact.wanted import parse_offsets
     from kafkalog.where import parse
 
-    common.set_verbosity(quiet, verbose)
     keys = _keys_of(given["keys"], given["key_files"], given["key_encoding"])
     offsets: dict[int, list[int]] = {}
     for one in given["offsets"]:

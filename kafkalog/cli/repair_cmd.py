@@ -57,7 +57,6 @@ def command(
     from kafkalog.tools.repair.directories import repair
     from kafkalog.tools.verify.directories import total_bytes
 
-    common.set_verbosity(quiet, verbose)
     for name in settings:
         if name != _INTERVAL:
             raise click.BadParameter(f"{name} does not affect a repair; only {_INTERVAL} does", param_hint="-X")

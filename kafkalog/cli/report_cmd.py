@@ -54,7 +54,6 @@ def command(
     from kafkalog.inspect.report import page
     from kafkalog.tools.report import REPORT_BYTES, make_report, total_bytes, write_report
 
-    common.set_verbosity(quiet, verbose)
     counting = parse_counting(by)
     selected = list(paths) if paths else common.need_dirs(dirs)
     with Meter("report", total_bytes(selected, topics) if sys.stderr.isatty() else None, quiet=quiet) as meter:

@@ -81,7 +81,6 @@ def command(
     """
     from kafkalog.tools.retain.directories import retain
 
-    common.set_verbosity(quiet, verbose)
     report = retain(paths, **retention_of(given))
     for line in report.json_lines() if as_json else report.lines():
         print(line)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     help="File whose first line is the password. Default: KAFKALOG_PASSWORD, or a prompt.",
 )
 @common.cursors_option
-@common.quiet_options
+@common.verbosity_flags
 def command(
     dirs: tuple[str, ...],
     listeners: tuple[str, ...],

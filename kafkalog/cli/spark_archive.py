@@ -23,7 +23,6 @@ def command(target: str, bare: bool, quiet: bool, verbose: int) -> int:
 
     Exit status: 0 written, 1 not written, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     from kafkalog.spark.archive import write_archive
 
     archive = write_archive(target, dependencies=not bare)

@@ -38,7 +38,6 @@ def command(
 
     Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     options = compaction_of(given)
     spark_options.need_paths(paths)
     with spark_options.session(master, conf, "compact", quiet=quiet, verbose=verbose) as (spark, tell):

@@ -53,7 +53,6 @@ def command(
 
     Exit status: 0 exported, 1 incomplete, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     options = dict(settings)
     if topics:
         options["subscribe"] = ",".join(topics)

@@ -47,7 +47,6 @@ def command(
 
     Exit status: 0 written, 1 nothing written, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     spark_options.need_paths(files)
     with spark_options.session(master, conf, "import", quiet=quiet, verbose=verbose) as (spark, tell):
         from kafkalog.spark.jobs.import_ import import_

@@ -42,7 +42,6 @@ def command(
 
     Exit status: 0 built, 1 damage, or a named thing is absent, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     spark_options.need_paths(paths)
     with spark_options.session(master, conf, "index", quiet=quiet, verbose=verbose) as (spark, tell):
         from kafkalog.spark.jobs.index import index

@@ -43,7 +43,6 @@ def command(
 
     Exit status: 0 written, 1 nothing written, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     spark_options.need_paths(files)
     columns = {name: given.pop(name) for name in ("value", "key", "timestamp")}
     columns |= {name: given.pop(f"{name}_column") for name in ("topic", "partition")}

@@ -43,7 +43,6 @@ def command(
 
     Exit status: 0 nothing is left to do, 1 something is (a dry run that found work, damage in a log), 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     for name in settings:
         if name != _INTERVAL:
             raise click.BadParameter(f"{name} does not change an index; {_INTERVAL} does", param_hint="-X")

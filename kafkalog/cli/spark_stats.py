@@ -38,7 +38,6 @@ def command(
 
     Exit status: 0 fine, 1 something could not be read, or a named thing is absent, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     spark_options.need_paths(paths)
     with spark_options.session(master, conf, "stats", quiet=quiet, verbose=verbose) as (spark, tell):
         from kafkalog.spark.jobs.stats import stats

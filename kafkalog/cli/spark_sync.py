@@ -34,7 +34,6 @@ def command(**given: Unpack[_Given]) -> int:
 
     Exit status: 0 the table has all, 1 damage, a conflict or another failure, 2 wrong usage.
     """
-    common.set_verbosity(given["quiet"], given["verbose"])
     skipped: list[Any] = []
     options = sync_keywords(given, skipped)
     dirs = common.need_dirs(given["dirs"])

@@ -31,7 +31,6 @@ def command(
 
     Exit status: 0 no problem found, 1 repairable, damaged or unreadable, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     if deep and indexes:
         raise click.UsageError("--deep reads records, --indexes skips them: give one of them")
     return run(paths, master, conf, deep=deep, indexes=indexes, as_json=as_json, quiet=quiet, verbose=verbose)

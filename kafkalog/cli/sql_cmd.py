@@ -95,7 +95,6 @@ def command(**given: Unpack[_Given]) -> int:
     Exit status: 0 all was printed, 1 damage, or the query failed (also with --on-damage skip), 2 wrong usage, or SQL
     that is not valid.
     """
-    common.set_verbosity(given["quiet"], given["verbose"])
     isolation = common.isolation_level(given["isolation_level"])
     if given["as_json"] and given["as_csv"]:
         raise click.UsageError("-J and --csv are two formats: give only one")

@@ -74,7 +74,6 @@ def command(
     """
     from kafkalog.inspect.stats import checked
 
-    common.set_verbosity(quiet, verbose)
     counting = parse_counting(by)
     fs, where = _located(paths, dirs, tiered)
     found = _select_partitions(*where, topic, partitions, fs)

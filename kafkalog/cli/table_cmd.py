@@ -54,7 +54,6 @@ def sync(**given: Unpack[_Given]) -> int:
 
     Exit status: 0 the table has all, 1 damage, a conflict or another failure, 2 wrong usage.
     """
-    common.set_verbosity(given["quiet"], given["verbose"])
     from kafkalog.lake.sync import follow_topic, sync_topic
 
     skipped: list[Any] = []
@@ -87,7 +86,6 @@ def compact(
 
     Exit status: 0 done, also if there was nothing to do, 1 a conflict or another failure, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     from kafkalog.cli.spark_export import parse_size
     from kafkalog.lake.compact import compact_table
 

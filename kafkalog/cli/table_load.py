@@ -44,7 +44,6 @@ def load(
 
     Exit status: 0 the topic has all, 1 a failure, 2 wrong usage.
     """
-    common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     if len(where) != 1:
         raise click.UsageError("a load writes to one data directory: give -d once")

@@ -30,7 +30,6 @@ def list_topics(dirs: tuple[str, ...], as_json: bool, quiet: bool, verbose: int)
     """
     from kafkalog.tools.catalog import topics
 
-    common.set_verbosity(quiet, verbose)
     for topic in topics(common.need_dirs(dirs)):
         if as_json:
             print(json.dumps({"topic": topic.name, "partitions": len(topic.partitions), "bytes": topic.size}))
@@ -55,7 +54,6 @@ def describe(dirs: tuple[str, ...], topics: tuple[str, ...], as_json: bool, quie
     from kafkalog.tools.catalog import describe_topic
     from kafkalog.tools.directories import partitions
 
-    common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     for topic in topics or dict.fromkeys(one.topic_partition.topic for one in partitions(where)):
         found = describe_topic(where, topic)
@@ -104,7 +102,6 @@ def create(
     from kafkalog.dirs.create import create_topic
     from kafkalog.errors import InvalidReplicationFactor, TopicExists
 
-    common.set_verbosity(quiet, verbose)
     if replication_factor != 1:
         raise InvalidReplicationFactor(
             f"replication factor {replication_factor} is not supported: kafkalog writes one copy on this machine",
@@ -147,7 +144,6 @@ def alter(
     from kafkalog.dirs.create import add_partitions
     from kafkalog.tools.topic_changes import alter_topic
 
-    common.set_verbosity(quiet, verbose)
     both = [name for name in deleted if name in settings]
     if both:
         raise click.UsageError(f"{both[0]} is both set and deleted")
@@ -177,7 +173,6 @@ def delete(dirs: tuple[str, ...], topic: str, if_exists: bool, quiet: bool, verb
     from kafkalog.errors import UnknownTopicOrPartition
     from kafkalog.tools.topic_changes import delete_topic, is_in_broker_metadata
 
-    common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     try:
         deleted_partitions = delete_topic(where, topic)

@@ -36,7 +36,6 @@ def command(
     from kafkalog.tools.open_transactions import STATE_TOPIC, open_transactions, transactions_table
     from kafkalog.util.fileio import OS
 
-    common.set_verbosity(quiet, verbose)
     found = common.find_partitions(dirs, topic, partitions)
     states = [one for one in all_partitions(common.need_dirs(dirs)) if one.topic_partition.topic == STATE_TOPIC]
     open_ones, problems = open_transactions(found, states, OS)

@@ -42,7 +42,6 @@ def command(
     """
     from kafkalog.tools.verify.directories import total_bytes, verify
 
-    common.set_verbosity(quiet, verbose)
     if deep and indexes:
         raise click.UsageError("--deep reads records, --indexes skips them: give one of them")
     if master is not None:

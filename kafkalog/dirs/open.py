@@ -11,7 +11,7 @@ from kafkalog.config.broker import BROKER_TABLE
 from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.dirs.sidecars import Sidecars
 from kafkalog.errors import IllegalArgument, UnknownConfig
-from kafkalog.storage.durability import Sync, check_sync
+from kafkalog.storage.group_commit import Sync, check_sync
 from kafkalog.tools.directories import path_list, refuse_partition
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.keywords import closest_match, not_for_reading

@@ -31,7 +31,7 @@ from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.opening import open_logs
 from kafkalog.manager.retention import each_log
 from kafkalog.manager.topics import check_partitions
-from kafkalog.storage.durability import Sync
+from kafkalog.storage.group_commit import Sync
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import collides_with, validate_topic
 from kafkalog.storage.partition_metadata import read_partition_metadata

@@ -14,7 +14,7 @@ from kafkalog.errors import IllegalState, InvalidRecord, InvalidTimestamp, LogCl
 from kafkalog.log.pending import Gates, PendingBatch
 from kafkalog.records.packing import Compression, choose, most_plain_bytes
 from kafkalog.records.ratio import RatioEstimate
-from kafkalog.storage.durability import BackgroundFlush, Gathering, Sync, again, open_gate, shut_gate
+from kafkalog.storage.group_commit import BackgroundFlush, Gathering, Sync, again, open_gate, shut_gate
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.times import record_ms
 

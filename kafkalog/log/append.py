@@ -15,7 +15,7 @@ from kafkalog.log import arrow_append
 from kafkalog.log.writer import BATCH_BYTES, BUFFER_MEMORY, Writer, encoding_error
 from kafkalog.records.packing import choose, parse_compression
 from kafkalog.records.placer import BATCH_BYTES as ARROW_BATCH_BYTES
-from kafkalog.storage.durability import Sync
+from kafkalog.storage.group_commit import Sync
 from kafkalog.types import LogAppendInfo
 from kafkalog.util.keywords import unknown_keyword
 

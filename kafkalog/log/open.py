@@ -15,7 +15,7 @@ from kafkalog.util.keywords import closest_match, not_for_reading
 
 if TYPE_CHECKING:
     from kafkalog.log.open_writable import OnDamage
-    from kafkalog.storage.durability import Sync
+    from kafkalog.storage.group_commit import Sync
     from kafkalog.storage.recovery.recover_log import RecoveryProgress
 
 _READING: Final = ("path", "mode", "key_index", "key_memory_bytes", "time_ranges", "tiered")

@@ -25,7 +25,7 @@ from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir, remove_empty_directory
 from kafkalog.manager.partition import NEW, Found, ensure_topic, holds_segments, make_directory, open_partition
 from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore
-from kafkalog.storage.durability import Sync, check_sync
+from kafkalog.storage.group_commit import Sync, check_sync
 from kafkalog.storage.names import parse_dir, partition_dir_name
 from kafkalog.storage.recovery.recover_log import Progress, RecoveryProgress
 from kafkalog.tools.directories import partitions_of

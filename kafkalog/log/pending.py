@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kafkalog._core.batch.encode import BatchBuilder
-from kafkalog.storage.durability import again, open_gate, shut_gate
+from kafkalog.storage.group_commit import again, open_gate, shut_gate
 
 if TYPE_CHECKING:
     from kafkalog._core.bytes.store import Block

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _OF_ONE_TYPE: Final = ("schema", "subject", "message", "framing")
 _SIZES: Final = {"key": "key_size", "value": "size"}
 Projection = str | Iterable[str] | Mapping[str, str]
-Paths = tuple[tuple[str, ...], ...]
 
 
 class ColumnDecoder(Protocol):

@@ -23,7 +23,7 @@ from kafkalog.manager.checkpoints import (
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.records.packing import Compression, pack
 from kafkalog.records.validate import ValidationRules, check_batches
-from kafkalog.storage.durability import BackgroundFlush, GroupSync, Sync
+from kafkalog.storage.group_commit import BackgroundFlush, GroupSync, Sync
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import LogAppendInfo, TopicPartition
 from kafkalog.util.clock import Clock

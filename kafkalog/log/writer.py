@@ -12,7 +12,7 @@ from kafkalog.errors import IllegalArgument, InvalidRecord, InvalidTimestamp, Ka
 from kafkalog.log.accumulator import Accumulator, Headers
 from kafkalog.log.pending import Pending
 from kafkalog.records.packing import parse_compression
-from kafkalog.storage.durability import Sync, again, check_sync
+from kafkalog.storage.group_commit import Sync, again, check_sync
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.tiered.description import read_description
 from kafkalog.tiered.metadata_topic import MetadataTopic
-from kafkalog.tiered.objects import LOG, ObjectStore, SegmentContent, TieredPartition
 from kafkalog.tiered.open import located
 from kafkalog.tiered.place import SegmentFileSystem
+from kafkalog.tiered.segment_bytes import LOG, ObjectStore, SegmentContent, TieredPartition
 from kafkalog.tools.directories import PartitionPath, Path
 from kafkalog.util.fileio import FileSystem
 

@@ -44,8 +44,8 @@ class TopicTable:
 
     `options` are keywords of `Log.scan`. `lateness_ms` is the most by which a record may be older than any record
     before it in its partition; None is any: an upper bound of time then spares only what is known to have other times.
-    `window` gives the range of a cursor. The error of the last reading is in `failure`, since an engine reports it as
-    an error of its own. Threads: any number may read.
+    `window` gives the range of a cursor. The error of the last reading is in `failure`, since an engine replaces it
+    by another. Threads: any number may read.
     """
 
     def __init__(

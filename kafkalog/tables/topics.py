@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def table_names(topics: Iterable[str], wanted: Iterable[str] | Mapping[str, str] | None) -> dict[str, str]:
     """Return the tables' names by topic: of all topics, or those wanted, a mapping of topics to names.
 
-    Raises IllegalArgument for an unknown topic, and for names that differ only in case: SQL does not tell them apart.
+    Raises IllegalArgument for an unknown topic, and for names that differ only in case: SQL does not distinguish them.
 
     >>> table_names(["orders", "users"], {"orders": "o"})
     {'orders': 'o'}

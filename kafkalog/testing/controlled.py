@@ -233,7 +233,7 @@ class Controlled(ABC):
         if self._own_home is not None:
             self._own_home.cleanup()
 
-    # Looking on
+    # Requests, contents and snapshots
 
     def record(self, *, peers: bool = False) -> Recorder:
         """Record the requests of clients until the end of the recorder's `with` block; `peers`: those of nodes, too."""

@@ -12,8 +12,8 @@ from kafkalog.reading.chunks import records
 from kafkalog.records.internal import MetadataRecord, metadata_record
 from kafkalog.records.schemas.remote_log import RECORDS
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.tiered.objects import TieredPartition
-from kafkalog.tiered.segments import PARTITION_DELETE, SEGMENT, UPDATE, Copies, RemoteLog
+from kafkalog.tiered.segment_bytes import TieredPartition
+from kafkalog.tiered.segment_metadata import PARTITION_DELETE, SEGMENT, UPDATE, Copies, RemoteLog
 from kafkalog.util.fileio import FileSystem
 
 TOPIC: Final = "__remote_log_metadata"

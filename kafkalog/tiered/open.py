@@ -9,8 +9,8 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.remote import is_url, locate, locate_directories
 from kafkalog.tiered.description import Description, read_description
 from kafkalog.tiered.metadata_topic import MetadataTopic
-from kafkalog.tiered.objects import ObjectStore
 from kafkalog.tiered.place import PlaceFileSystem, tiered_place
+from kafkalog.tiered.segment_bytes import ObjectStore
 from kafkalog.tiered.topics import TieredTopics, partition_in
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.paths import real_path

@@ -22,9 +22,17 @@ from kafkalog.errors import InvalidRecord, StorageError
 from kafkalog.storage.leader_epoch import EpochEntry
 from kafkalog.storage.names import base_name
 from kafkalog.tiered.metadata_topic import MetadataTopic
-from kafkalog.tiered.objects import EPOCHS, LOG, MANIFEST, ObjectStore, PluginSegment, SegmentContent, TieredPartition
 from kafkalog.tiered.plan import Span
-from kafkalog.tiered.segments import Copies, RemoteSegment, checked_segment
+from kafkalog.tiered.segment_bytes import (
+    EPOCHS,
+    LOG,
+    MANIFEST,
+    ObjectStore,
+    PluginSegment,
+    SegmentContent,
+    TieredPartition,
+)
+from kafkalog.tiered.segment_metadata import Copies, RemoteSegment, checked_segment
 from kafkalog.tiered.span_files import GapFile, SpanFiles, VirtualFile, end_of, named_files, spans_files
 from kafkalog.tiered.topics import spans_before
 from kafkalog.tiered.virtual_files import VirtualDirectory

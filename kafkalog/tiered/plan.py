@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafkalog.storage.leader_epoch import EpochEntry
-from kafkalog.tiered.segments import RemoteSegment
+from kafkalog.tiered.segment_metadata import RemoteSegment
 
 
 class Span(NamedTuple):

@@ -20,9 +20,9 @@ from kafkalog.storage.damage import first_offset
 from kafkalog.storage.file_slice import HEADER_BYTES, claimed_size
 from kafkalog.storage.index.aborted_txns import ENTRY_BYTES
 from kafkalog.storage.names import base_name, snapshot_file_name
-from kafkalog.tiered.objects import LOG, SegmentContent
 from kafkalog.tiered.plan import Span
-from kafkalog.tiered.segments import RemoteSegment
+from kafkalog.tiered.segment_bytes import LOG, SegmentContent
+from kafkalog.tiered.segment_metadata import RemoteSegment
 
 _WINDOW_BYTES: Final = 64 << 10
 _MOST_BATCH_BYTES: Final = 2**31 - 1

@@ -14,9 +14,9 @@ from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, parse_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.listing import list_segments
 from kafkalog.tiered.metadata_topic import MetadataTopic
-from kafkalog.tiered.objects import ObjectStore, TieredPartition
 from kafkalog.tiered.plan import Span, lineage_of, plan_spans, without_deleted_start
-from kafkalog.tiered.segments import Copies
+from kafkalog.tiered.segment_bytes import ObjectStore, TieredPartition
+from kafkalog.tiered.segment_metadata import Copies
 from kafkalog.tiered.span_files import SpanFiles, VirtualFile, named_files, spans_files
 from kafkalog.tiered.virtual_files import VirtualFileSystem
 from kafkalog.types import TopicPartition

@@ -122,7 +122,7 @@ def _least_and_largest(chunk: Chunk) -> tuple[int, int]:
 def fitting(times: SegmentTimes, segment: Segment) -> SegmentTimes | None:
     """Return the times if they were made of exactly this segment, with its present stamp; None if they do not fit.
 
-    The headers of the batches are read if the stamp does not tell. Raises CorruptRecord, StorageError.
+    The headers of the batches are read if the stamp does not decide it. Raises CorruptRecord, StorageError.
     """
     if times.base_offset != segment.base_offset or times.segment_bytes != segment.size:
         return None

@@ -148,7 +148,7 @@ def _check_target(target: str, name: str, found: Sequence[Kept], fs: FileSystem)
 def _plan(found: Sequence[Kept], fs: FileSystem) -> tuple[list[_Part], int]:
     """Return the runs to write, by offset, and the number of duplicate batches left out.
 
-    Runs that overlap are cut where the other one begins: a batch at the wrong place begins a run of its own.
+    Runs that overlap are cut where the other one begins: a batch at the wrong place begins a new run.
     """
     pending = [(part.run.first_offset, number, part) for number, part in enumerate(_parts(found, fs))]
     heapify(pending)

@@ -65,9 +65,9 @@ class deferred_interrupts:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Make SIGTERM, SIGINT and SIGHUP end nothing in the block; the function that it gets is True after one of them.
+    """Hold back SIGTERM, SIGINT and SIGHUP in the block; the function that it gets returns True after one of them.
 
-    For a command that ends its work at a place of its own. Signals that are ignored stay so. Main thread only.
+    For a command that chooses where it ends its work. Signals that are ignored stay so. Main thread only.
     """
     received: list[int] = []
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -219,7 +219,7 @@ class _Compiler:
         return self.set(at, "SKIP_ARRAY" if kind.kind == "array" else "SKIP_MAP", extra=least, parts=parts, path=path)
 
     def least(self, kind: AvroType) -> int:
-        """Return the bytes that a value of a type has at least; a type that contains itself adds none of its own."""
+        """Return the least number of bytes of a value of a type; inside itself, a recursive type counts as 0."""
         if id(kind) not in self.sizes:
             self.sizes[id(kind)] = 0
             if kind.kind == "record":

@@ -13,7 +13,7 @@ import pytest
 import kafkalog
 from kafkalog.backup import create_backup, restore_backup, restore_directories
 from kafkalog.backup.copies import Copies
-from kafkalog.backup.rewind.plan import Moment
+from kafkalog.backup.restore_at.plan import Moment
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, CorruptRecord, DirectoryLocked, IllegalArgument, StorageError
 from kafkalog.util.clock import MockClock

@@ -9,7 +9,7 @@ import pytest
 
 import kafkalog
 from kafkalog.backup import create_backup, restore_backup, restore_directories
-from kafkalog.backup.rewind.groups import Commit
+from kafkalog.backup.restore_at.groups import Commit
 from kafkalog.records.encoder import encoded
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.schemas.groups import KEYS, VALUES

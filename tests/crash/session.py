@@ -153,11 +153,6 @@ class Session:
         assert answer == (self.model.start, self.model.end), (operation, answer, self.model)
         self._report("done", operation, answer)
 
-    def is_flush(self, operation: Operation) -> bool:
-        """True when all that is in the log is on disk once such an operation is done."""
-        face = operation["do"] in ("append", "produce", "transact", "group", "follow")
-        return operation["do"] in ("flush", "reopen") or face and self.sync
-
     def close(self) -> None:
         """Closes the log."""
         self.log.close()

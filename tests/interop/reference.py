@@ -180,13 +180,6 @@ class ReferenceLog:
         """For each offset: [segment base, position, size of the batch], or {"error": class}."""
         return list(self.ask("offsets", at=list(offsets)))
 
-    def index_lookups(
-        self, base: int, offsets: Iterable[int] = (), times: Iterable[int] = ()
-    ) -> tuple[list[list[int]], list[list[int]]]:
-        """What the two indexes of one segment give: [offset, position] rows and [timestamp, offset] rows."""
-        answer = self.ask("index_lookups", base=base, offsets=list(offsets), times=list(times))
-        return answer["offsets"], answer["times"]
-
     def read(self, offset: int | None = None, limit: int = 2**31 - 1) -> list[RecordTuple]:
         """At most limit records from offset (default: the log start) on."""
         start = {} if offset is None else {"offset": offset}

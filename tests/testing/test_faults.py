@@ -14,8 +14,8 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.wire.versions import APIS
 from kafkalog.testing import FaultNeverMatched, FaultNeverMatchedWarning, KafkaServer, kafka_server
-from kafkalog.testing.inside.faults import Rule, fires
 from kafkalog.testing.inside.requests import produce_target_end
+from kafkalog.testing.inside.rules import Rule, fires
 from tests.raw_batches import batches
 from tests.server.nodes import request_bytes
 from tests.testing.calls import Link
@@ -406,7 +406,7 @@ def test_matching_faults_do_not_disturb_other_clients(server: KafkaServer) -> No
 
 
 def test_network_calls_the_server_itself_without_rules() -> None:
-    from kafkalog.testing.inside.faults import Faults
+    from kafkalog.testing.inside.rules import NodeRules
 
     class Network:
         dispatch: Any = object()
@@ -415,7 +415,7 @@ def test_network_calls_the_server_itself_without_rules() -> None:
         network = Network()
 
     own = Server.network.dispatch
-    faults = Faults(Server, None, None)  # type: ignore[arg-type]
+    faults = NodeRules(Server, None, None)  # type: ignore[arg-type]
     faults.recorders[1] = None  # type: ignore[assignment]
     faults.update()
     assert Server.network.dispatch != own

@@ -9,7 +9,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, StorageError
-from kafkalog.tiered import objects
+from kafkalog.tiered import segment_bytes
 from kafkalog.tiered.manifest import Manifest, parse_manifest
 from tests.tiered.test_whole_topics import cut_segments, make_history
 from tests.tiered_store import (
@@ -129,7 +129,7 @@ def test_each_manifest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         parsed.append(content)
         return parse_manifest(content)
 
-    monkeypatch.setattr(objects, "parse_manifest", counted)
+    monkeypatch.setattr(segment_bytes, "parse_manifest", counted)
     with kafkalog.open(f"file://{tmp_path}/store/orders-{TOPIC_ID}/0") as log:
         assert len(list(log)) == 20
         store.put(Copy(make_id(4), log_batches[4:]))

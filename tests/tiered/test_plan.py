@@ -4,7 +4,7 @@ import pytest
 
 from kafkalog.storage.leader_epoch import EpochEntry
 from kafkalog.tiered.plan import Span, lineage_of, plan_spans, without_deleted_start
-from kafkalog.tiered.segments import RemoteSegment
+from kafkalog.tiered.segment_metadata import RemoteSegment
 
 
 def copy(name: str, start: int, end: int, **epochs: int) -> RemoteSegment:

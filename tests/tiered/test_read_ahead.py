@@ -8,8 +8,8 @@ from kafkalog.errors import StorageError
 from kafkalog.tiered import read_ahead
 from kafkalog.tiered.description import read_description
 from kafkalog.tiered.manifest import Chunk, ChunkIndex
-from kafkalog.tiered.objects import ObjectStore
 from kafkalog.tiered.read_ahead import ReadAhead, RunReader, run_of
+from kafkalog.tiered.segment_bytes import ObjectStore
 from tests.tiered.test_damaged_stores import KEYS, make_place
 from tests.tiered_store import values_of
 

@@ -16,8 +16,8 @@ from kafkalog.reading.chunks import records
 from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.options import SourceOptions
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.tiered.objects import ChunkCache
 from kafkalog.tiered.open import located
+from kafkalog.tiered.segment_bytes import ChunkCache
 from kafkalog.util.remote_files import RemoteFileSystem
 from tests import commands
 from tests.documents import ROOT, run_document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import kafkalog
-from kafkalog.cli import common, ls_cmd
+from kafkalog.cli import ls_cmd
 from kafkalog.errors import UnsafeFileSystem
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.util import filesystems
@@ -176,7 +177,7 @@ def test_a_store_of_directories_warns_as_well(tmp_path: Path, mounts: Path) -> N
 def test_ls_notes_what_is_doubtful_and_all_with_v(
     tmp_path: Path, mounts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(common, "set_verbosity", lambda quiet, verbose: None)
+    monkeypatch.setattr(logging, "basicConfig", lambda **given: None)
     kafkalog.open(tmp_path / "d" / "t-0", "a").close()
 
     def run_ls(*more: str) -> str:

@@ -239,7 +239,7 @@ cdef inline int64_t sweep_records(Sweep* s, Cursor* c, Lane* key_lane, Lane* val
 
 
 cdef inline int64_t sweep_heads(Sweep* s, Cursor* c) noexcept nogil:
-    """The same of times and offsets alone: what lies behind them in a record is passed over, and not looked at."""
+    """As `sweep_records`, for times and offsets alone: the rest of each record is skipped unread."""
     cdef const uint8_t* p
     cdef const uint8_t* end
     cdef const uint8_t* start = c.p

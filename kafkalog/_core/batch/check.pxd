@@ -67,7 +67,7 @@ cdef inline int peek_batch(
 
 
 cdef inline void read_legacy_row(const uint8_t* p, int64_t size, int magic, bint check, BatchRow* row) noexcept nogil:
-    """Fills a row from a whole v0 or v1 message: each message counts as a batch of its own."""
+    """Fill a row from a whole v0 or v1 message; each message counts as a batch."""
     cdef bint enough = size >= (V0_MIN_MESSAGE if magic <= 0 else V1_MIN_MESSAGE)
     row.base_offset = load64(p)
     row.last_offset = row.base_offset

@@ -209,7 +209,7 @@ cdef class RecordTable:
         return -1
 
     cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept nogil:
-        """The batch of a record that is there.
+        """The batch of an existing record.
 
         By place, not by offset: a damaged batch may hold offsets outside its own range; the value's place is always
         inside the record, since a header count follows, or inside the message.

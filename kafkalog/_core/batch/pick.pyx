@@ -129,9 +129,9 @@ cdef Record copied_out(const uint8_t* start, const BatchRow* row, const Fields* 
 
 
 def pick(buf, int64_t offset, bint at_end=False) -> Record | None:
-    """The record with this offset among the batches of `buf`, of which the first begins at byte 0.
+    """The record with this offset among the batches of `buf`, the first of which begins at byte 0.
 
-    `at_end` says that `buf` ends where the log does. None where it is not there, or its batch is cut off, damaged,
+    `at_end` says that `buf` ends where the log does. None if it is missing, or its batch is cut off, damaged,
     compressed, a control batch or not of format v2: headers are walked up to the batch, whose checksum is then
     compared; also where neither the batch before it nor the one behind it in `buf` bears its base offset out. The
     record holds a copy of its own bytes.

@@ -1,4 +1,4 @@
-"""Record: one row of a table, or values of its own; keys, values and headers become Python objects on first touch."""
+"""Record: one row of a table, or separate values; keys, values and headers become Python objects on first touch."""
 cimport cython
 from libc.stdint cimport int64_t
 

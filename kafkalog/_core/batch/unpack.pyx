@@ -107,7 +107,7 @@ cdef class Piece:
 
 @cython.final
 cdef class Unpacker:
-    """Decompresses what batches hold; a thread's own, since packages keep their contexts for it.
+    """Decompresses the contents of batches. One for each thread, since packages keep contexts for a thread.
 
     `find(codec)` gives the Tool of a codec id, asked for once each; also of GZIP_FASTER, a package that is faster than that
     of gzip but says less of damage, which the other one is then asked about, and of GZIP_WHOLE, one that needs to know

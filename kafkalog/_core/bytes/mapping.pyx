@@ -31,12 +31,12 @@ cdef enum:
 
 @cython.final
 cdef class WritebackErrorProbe:
-    """An open file without its descriptor: one page that is mapped and never touched keeps the system's record of it.
+    """An open file without a descriptor: one page, mapped and never touched, keeps the system's record of the file.
 
-    A failed write-back is told to the open files there were at that time, and else once to whoever comes first. What
-    was written through `fd` is therefore asked after through this object, once `fd` is closed: `sync` fails where a
-    write-back of the file failed since `fd` was opened, or last synced, whoever has heard of it meanwhile.
-    Only Linux keeps that with the file: elsewhere OSError (EOPNOTSUPP), and what was written has to stay open.
+    The system reports a failed write-back to the files that were open at that time, or else once, to the next that
+    asks. This object asks for the writes through `fd` after that is closed: `sync` fails if a write-back of the file
+    failed since `fd` was opened or last synced, even if it was reported to others meanwhile. Only Linux keeps that
+    with the file: elsewhere OSError (EOPNOTSUPP), and files that were written to have to stay open.
     """
     cdef void* data
 

@@ -58,8 +58,8 @@ cdef int ask(int fd, int64_t position, int64_t length, uint8_t* pages) noexcept 
 def absent_runs(int fd, int64_t length, Py_ssize_t most=4096) -> list[tuple[int, int]]:
     """(position, bytes) of each run of pages among the first `length` bytes that is not in memory, at most `most` runs.
 
-    The pages are mapped without access, so a file that is cut meanwhile is no SIGBUS. Where the system does not tell
-    (a file of another user), all pages count as in memory. OSError from the system.
+    The pages are mapped without access, so a file that is cut meanwhile is no SIGBUS. If the system does not say it
+    (for a file of another user), all pages count as in memory. OSError from the system.
     """
     cdef int64_t page = sysconf(_SC_PAGESIZE)
     cdef int64_t position = 0

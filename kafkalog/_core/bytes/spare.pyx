@@ -1,4 +1,4 @@
-"""Memory of some size that is wanted again and again: kept for the next one instead of being given back to the system.
+"""Pieces of memory of similar sizes, kept for the next use instead of being returned to the system.
 
 The C library returns large pieces to the system at once, and touching new ones costs more than to decompress into
 them. A few pieces are kept, each with the length it was made with. The GIL guards them, or `guard` where there is none;
@@ -32,9 +32,9 @@ MOST_KEPT_BYTES = SLOTS * LARGEST
 
 
 cdef char* take_memory(size_t wanted, size_t* capacity) noexcept:
-    """At least `wanted` bytes, `capacity` of them, for give_memory later; NULL where there are none. Needs the GIL.
+    """Return `capacity` bytes, at least `wanted`, to be returned by give_memory; NULL without memory. Needs the GIL.
 
-    The piece given back last goes first: what is of it in the processor's cache is written over, and not fetched.
+    The piece that was returned last is reused first, since the processor's cache may still hold it.
     """
     global kept
     cdef int i
@@ -55,7 +55,7 @@ cdef char* take_memory(size_t wanted, size_t* capacity) noexcept:
 
 
 cdef void give_memory(char* data, size_t capacity) noexcept:
-    """Takes back what take_memory gave; NULL is no memory. Needs the GIL.
+    """Return a piece of take_memory; NULL does nothing. Needs the GIL.
 
     Where SLOTS are kept already it takes the place of one of them: the sizes that are wanted change with the work.
     """

@@ -22,10 +22,10 @@ cdef enum:
 
 @cython.final
 cdef class LiveOffsets:
-    """A bit for each offset of [first_offset, end_offset), as far as they find room in `most_bytes`.
+    """A bit for each offset of [first_offset, end_offset), as far as they fit in `most_bytes`.
 
-    While the map is filled, each batch of which a key may be put is told, with all of its records. `settle` then says
-    what is known: nothing, where offsets did not rise from record to record, so that one offset may mean two of them.
+    While the map is filled, each batch that may put a key is reported with all its records. `settle` then returns
+    what is known: nothing if offsets did not rise from record to record, so that one offset may mean two of them.
     Threads: belongs to one clean. ValueError for a negative size, MemoryError.
     """
 

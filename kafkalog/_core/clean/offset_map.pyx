@@ -67,7 +67,7 @@ cdef class SkimpyOffsetMap:
 
     hash: "siphash", or "md5" for slots and collision rate as the reference has them. secret: 16 bytes, the hash's key;
     drawn at random when not given. Memory is taken from the system as slots are used, at most `memory_bytes`. `size`
-    counts keys, `latest_offset` (-1: none) is the last offset put, or told with `update_latest_offset`. A map belongs
+    counts keys, `latest_offset` (-1: none) is the last offset put, or that of `update_latest_offset`. A map belongs
     to one thread. ValueError for arguments that can never be right, MemoryError when the system gives no memory.
     """
 
@@ -193,7 +193,7 @@ cdef class SkimpyOffsetMap:
         return self.insert(&hashed)
 
     cdef void get_many(self, const KeyOffset* keys, Py_ssize_t count, int64_t* found) noexcept nogil:
-        """Writes the last offset of each key to `found`, MAP_ABSENT for those that are not there."""
+        """Write the last offset of each key to `found`, MAP_ABSENT for missing keys."""
         cdef Slot hashed[KEY_GROUP]
         cdef Py_ssize_t i
         cdef Py_ssize_t n

@@ -93,7 +93,7 @@ cdef class Entries:
 
     cdef int _read(self, const uint8_t* data, Py_ssize_t room, Py_ssize_t count, Py_buffer* view, object own,
                    uint8_t* mine) except -1:
-        """Reads `room` bytes at `data` from now on, those of `view` or `mine`; the old memory is given back."""
+        """Read `room` bytes at `data` from now on, those of `view` or `mine`, and free the old memory."""
         cdef Py_buffer old = self.view
         cdef bint had = self.held
         cdef uint8_t* was_mine = self.mine
@@ -127,7 +127,7 @@ cdef class Entries:
         self.used += more // self.size
 
     def fit(self):
-        """Give back the memory behind the last entry."""
+        """Free the memory after the last entry."""
         self.check()
         if self.room > self.used * self.size + LEAST_ROOM:
             self._copy(self.used * self.size)

@@ -57,7 +57,7 @@ def plan_append(
     bint whole,
     bint fresh,
 ) -> AppendPlan:
-    """The plan of the next write, from batch `row` of `table` on; the batches have their final offsets and times.
+    """Return the plan of the next write, from batch `row` of `table` on, whose offsets and times are final.
 
     `now` is the wall clock in ms. `whole` takes all batches as one append with one decision to roll, otherwise each
     batch is an append of its own and the write ends before the first one that needs a new segment. `fresh` says that

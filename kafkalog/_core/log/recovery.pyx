@@ -77,7 +77,7 @@ cdef class RecoveryPass(BatchWalk):
 
     @property
     def time_index(self) -> bytes:
-        """The content of the time index file, the final entry with it where the largest time is not there yet."""
+        """The content of the time index file, with a final entry if the largest time has none yet."""
         cdef SegmentTail tail = self.tail
         cdef Py_ssize_t count
         self.refuse_a_second()

@@ -1,4 +1,4 @@
-"""When a segment is rolled: the end of the active one, the limits, and the decision (SEG-1, SEG-16, SEG-17)."""
+"""Decision to roll a segment: the end of the active one, the limits, the reason (SEG-1, SEG-16, SEG-17)."""
 cimport cython
 from libc.stdint cimport int64_t
 

@@ -11,7 +11,7 @@ class CompletedTxn:
     def __init__(self, producer_id: int, first_offset: int, last_offset: int, is_aborted: bool) -> None: ...
 
 class Staged:
-    """What the batches of one append would change, or the rule that batch `row` breaks."""
+    """The changes that the batches of one append would make, or the rule that batch `row` breaks."""
 
     fault: int
     row: int

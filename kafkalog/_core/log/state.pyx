@@ -12,12 +12,12 @@ cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF      # an end after it cannot be s
 @cython.final
 @cython.freelist(8)
 cdef class LogState:
-    """All offsets of a log and its segments at one moment; made only through checked ways.
+    """All offsets of a log and its segments at one moment; every constructor checks it.
 
     Always: 0 <= log start <= log end, high watermark <= log end, recovery point <= log end. (A high watermark that
     was resolved to the batch that holds it may lie below a log start inside that batch, LOG-29.) `segments` is the
     owner's immutable segment map; this class does not look into it. What was appended is counted here, where it costs
-    nothing: a state and its successors tell it, and two states that differ in it alone are equal.
+    nothing: a state and its successors have the counts, and two states that differ in them alone are equal.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ FAULTS = (
     "ends", "ends in id", "null", "beyond", "text too long", "too few bytes", "too many elements", "long varint",
     "tag beyond", "tag size", "behind", "negative", "newer",
 )
-"""What may be wrong with a message: a dialect has words for each, with {name} of the field and up to three numbers."""
+"""Faults of a message: a dialect has words for each, with {name} of the field and up to three numbers."""
 
 
 @cython.final

@@ -143,10 +143,10 @@ cdef class LineEncoder:
         return 0
 
     def feed(self, buf, Py_ssize_t size, int64_t timestamp, *, bint final=False) -> int:
-        """Encodes the lines in the first `size` bytes of `buf`; returns how many bytes are used up.
+        """Encode the lines in the first `size` bytes of `buf` and return the number of bytes consumed.
 
-        What is left is the beginning of a line whose end has not come, to be given again with more behind it; with
-        `final` it counts as a line of its own. `timestamp` (ms) stamps the batches opened here.
+        The rest is the beginning of an incomplete line, to be passed again with more bytes after it; with `final` it
+        counts as a line. `timestamp` (ms) stamps the batches opened here.
         """
         cdef Held held = hold(buf)
         cdef int64_t at = 0

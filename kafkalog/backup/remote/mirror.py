@@ -216,17 +216,8 @@ class Mirror:
 
     def remove(self) -> None:
         """Remove the directory, unless another run uses it. After a kill, what is left is still a mirror."""
-        with suppress(KafkalogError, OSError), StoreLock(self.path, fs=self._fs):
-            names = {*self._fs.names(self.path)}
-            for name in sorted(names - {NOTE, MARKER}):
-                path = os.path.join(self.path, name)
-                if self._fs.is_directory(path):
-                    shutil.rmtree(path)
-                else:
-                    self._fs.unlink_if_exists(path)
-            for name in (NOTE, MARKER):
-                self._fs.unlink_if_exists(os.path.join(self.path, name))
-            self._fs.rmdir(self.path)
+        with suppress(KafkalogError, OSError), StoreLock(self.path, fs=self._fs) as store:
+            store.remove_all(NOTE)
 
 
 class _Target:

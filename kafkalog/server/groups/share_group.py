@@ -71,7 +71,7 @@ class ShareGroup(OtherGroup):
     id: str
     kind: Kind = Kind.SHARE
     metadata_hash: int = 0
-    members: dict[str, ShareMember] = field(default_factory=dict)  # type: ignore[assignment]  # a member of its own kind
+    members: dict[str, ShareMember] = field(default_factory=dict)  # type: ignore[assignment]  # members of another kind
     targets: dict[str, Partitions] = field(default_factory=dict)
     topics: SharedTopics = field(default_factory=dict)
 

@@ -29,7 +29,6 @@ COPY_BYTES: Final = 1 << 17
 JOIN_BYTES: Final = 1 << 16
 """A response up to this size whose file ranges are in memory is sent in one call."""
 _MAX_BUFFERS: Final = 64
-_PAGE: Final = 4096
 _NOT_SENDFILE: Final = CANNOT | {errno.ENOTSOCK, errno.EBADF}
 
 

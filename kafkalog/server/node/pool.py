@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -10,7 +11,6 @@ from time import monotonic
 from typing import ParamSpec, Protocol, TypeVar
 
 from kafkalog.server.status.metrics import QueueCounts
-from kafkalog.util.tracebacks import clear_frames
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,3 +93,18 @@ async def _result(future: asyncio.Future[tuple[T, float]]) -> T:
         return (await future)[0]
     finally:
         del future  # else the future, its error and this frame keep each other alive
+
+
+def clear_frames(error: BaseException) -> None:
+    """Clear the variables of all frames in the tracebacks of `error` and its causes; its text is unchanged.
+
+    An error keeps the frames of its traceback, and these keep their buffers as long as the error exists.
+    """
+    pending: list[BaseException] = [error]
+    seen: set[int] = set()
+    while pending:
+        one = pending.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            pending += [other for other in (one.__cause__, one.__context__) if other is not None]

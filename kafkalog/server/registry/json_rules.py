@@ -145,7 +145,7 @@ def _refs(schema: Any) -> Iterator[str]:
 
 
 def json_incompatibilities(reader: Document, writer: Document) -> list[str]:
-    """Return the reasons why documents of the writer's schema may be none of the reader's; none if all are.
+    """Return the reasons why a document of the writer's schema may be invalid in the reader's; none if all are valid.
 
     >>> json_incompatibilities(Document({"type": "number"}), Document({"type": "integer"}))
     []

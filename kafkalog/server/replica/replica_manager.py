@@ -20,16 +20,17 @@ from kafkalog.errors import (
 )
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.replica.append_results import appended, refused
-from kafkalog.server.replica.delayed_requests import DelayedDelete, DelayedFetch, DelayedProduce, Deletion
+from kafkalog.server.replica.delayed_delete import DelayedDelete, Deletion
+from kafkalog.server.replica.delayed_fetch import DelayedFetch
+from kafkalog.server.replica.delayed_produce import DelayedProduce
 from kafkalog.server.replica.fetch_session import FetchSessions
 from kafkalog.server.replica.partition import Partition
-from kafkalog.server.replica.purgatory import Later
+from kafkalog.server.replica.purgatory import Later, WaitingRequests
 from kafkalog.server.replica.reading import held_back_by, must_wait, read_partitions
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role, majority_of
 from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
 from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
-from kafkalog.server.replica.waiting import WaitingRequests
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.storage.append import Origin
 from kafkalog.storage.producer_state import VerificationGuard

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.node.topics import SHARE_GROUP_STATE
+from kafkalog.server.replica.purgatory import DelayedOperation
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.share.partition import Fetched, SharePartition
 from kafkalog.server.share.releasing import Releases
 from kafkalog.server.share.sessions import Place, ShareSession, ShareSessions
 from kafkalog.server.share.state import ShareKey
 from kafkalog.server.share.state_log import ShareStateLog
-from kafkalog.server.share.waiting import DelayedShareFetch
 from kafkalog.server.share.window import AcknowledgedRange
 from kafkalog.types import TopicPartition
 
@@ -271,3 +271,26 @@ async def _have_records(partitions: Iterable[SharePartition]) -> bool:
 def make(node: Node) -> Shares:
     """Return the share partitions of a node that has `topics`, `replicas` and `dynamic`."""
     return Shares(node)
+
+
+class DelayedShareFetch(DelayedOperation):
+    """A share fetch that waits for a change of any of its partitions, from the time when it is put under their keys.
+
+    The fetch itself finds out if there are records, in turns with other work: its partitions may be very many.
+    """
+
+    __slots__ = ("_is_watched", "_respond")
+
+    def __init__(self, delay_ms: int, respond: Callable[[], object]) -> None:
+        super().__init__(delay_ms)
+        self._is_watched = False
+        self._respond = respond
+
+    def try_complete(self) -> bool:
+        if self._is_watched:
+            return self.force_complete()
+        self._is_watched = True
+        return False
+
+    def on_complete(self) -> None:
+        self._respond()

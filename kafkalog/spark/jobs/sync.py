@@ -204,7 +204,7 @@ class _TaskShares:
             kept = [one.path for one in files.finished]
             reached = {one.number: one.stop for ranges in tasks for one in ranges}
             yield Share(files, sum(one.records for one in done), reached)
-            files.delete_but(kept)  # committed: nothing that was written beside them can be committed any more
+            files.delete_but(kept)  # the commit is made: other files beside them can never be committed
         finally:
             if not files.is_taken:
                 files.delete_but((), run)

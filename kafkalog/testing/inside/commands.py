@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.errors import IllegalArgument, KafkalogError, TopicExists
 from kafkalog.server.groups.offsets import Place
 from kafkalog.server.quorum.poll import Peers
-from kafkalog.testing.inside.faults import Faults, rule_of
 from kafkalog.testing.inside.recorder import Recorder
 from kafkalog.testing.inside.reopening import Reopening
+from kafkalog.testing.inside.rules import NodeRules, rule_of
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Commands:
         self._timers = timers
         self._disk = disk
         self._directory = directory
-        self._faults = Faults(server, counts, timers)
-        self._reopening = Reopening(server, self._faults, clock, timers, disk, directory)
+        self._rules = NodeRules(server, counts, timers)
+        self._reopening = Reopening(server, self._rules, clock, timers, disk, directory)
 
     async def run(self, name: str, given: dict[str, Any]) -> Any:
         """Run the command of this name and return its result. Raises KafkalogError, OSError."""
@@ -58,23 +58,23 @@ class Commands:
 
     async def do_add_rule(self, **rule: Any) -> None:
         """Apply a rule."""
-        self._faults.add(rule_of(rule))
+        self._rules.add(rule_of(rule))
 
     async def do_remove_rule(self, number: int) -> None:
         """End a rule."""
-        self._faults.remove(number)
+        self._rules.remove(number)
 
     async def do_record(self, number: int, path: str, peers: bool) -> None:
         """Start a recorder."""
-        self._faults.recorders[number] = Recorder(path, self._server.node.node_id, peers=peers)
-        self._faults.update()
+        self._rules.recorders[number] = Recorder(path, self._server.node.node_id, peers=peers)
+        self._rules.update()
 
     async def do_end_record(self, number: int) -> None:
         """End a recorder."""
-        recorder = self._faults.recorders.pop(number, None)
+        recorder = self._rules.recorders.pop(number, None)
         if recorder is not None:
             recorder.close()
-        self._faults.update()
+        self._rules.update()
 
     async def do_full_disk(self, is_full: bool) -> None:
         """Let calls that need space fail, or no more."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.server.serving import Server
     from kafkalog.testing.inside.clock import MovableTimers, MovedClock
     from kafkalog.testing.inside.disk import TestDisk
-    from kafkalog.testing.inside.faults import Faults
+    from kafkalog.testing.inside.rules import NodeRules
 
 _FINISH_S: Final = 5.0
 _POLL_S: Final = 0.001
@@ -38,10 +38,10 @@ class Reopening:
     """The closed state between `close` and `open`. Used only in the loop's thread."""
 
     def __init__(
-        self, server: Server, faults: Faults, clock: MovedClock, timers: MovableTimers, disk: TestDisk, directory: str
+        self, server: Server, rules: NodeRules, clock: MovedClock, timers: MovableTimers, disk: TestDisk, directory: str
     ) -> None:
         self._server = server
-        self._faults = faults
+        self._rules = rules
         self._clock = clock
         self._timers = timers
         self._disk = disk
@@ -56,13 +56,13 @@ class Reopening:
         if self._opened is not None:
             raise IllegalState("the logs are closed already")
         self._opened = asyncio.get_running_loop().create_future()
-        self._faults.rebind(self._wait)
+        self._rules.rebind(self._wait)
         node, network = self._server.node, self._server.network
         node.is_ready = False
         try:
             await node.stop_parts()
             deadline = network.loop.time() + _FINISH_S
-            while network.counts.working > self._waiting + self._faults.holding and network.loop.time() < deadline:
+            while network.counts.working > self._waiting + self._rules.holding and network.loop.time() < deadline:
                 await asyncio.sleep(_POLL_S)
         finally:
             await node.close()
@@ -95,7 +95,7 @@ class Reopening:
         network.takes_connection = node.quotas.takes_connection
         node.on_config_change.append(network.apply_config)
         server.node = node
-        self._faults.rebind(partial(dispatch, node))
+        self._rules.rebind(partial(dispatch, node))
         await node.start()
         node.is_ready = True
         opened, self._opened = self._opened, None

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.node import Node
-from kafkalog.server.replica.delayed_requests import Deletion
+from kafkalog.server.replica.delayed_delete import Deletion
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
 from tests.server.nodes import call, node_for

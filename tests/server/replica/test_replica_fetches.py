@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.control import ControlType
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.replica.delayed_requests import DelayedFetch
+from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.results import FetchResult
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import LogOffsetMetadata, TopicPartition

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog.errors import StorageError
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.replica.delayed_requests import DelayedFetch
+from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.results import AppendParams
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition

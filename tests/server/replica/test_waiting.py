@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.replica.delayed_requests import Deletion
+from kafkalog.server.replica.delayed_delete import Deletion
 from tests.server.replica.partitions import (
     T0,
     T1,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -282,11 +281,6 @@ def _checkpoint(path: Path, topic: str, index: int) -> int:
         return 0
     rows = [line.rsplit(" ", 2) for line in path.read_text(encoding="utf-8").splitlines()[2:]]
     return next((int(row[2]) for row in rows if row[:2] == [topic, str(index)]), 0)
-
-
-def kept_term(directory: Path) -> Any:
-    """What a node keeps of its set's term."""
-    return json.loads((directory / "kafkalog.quorum.json").read_text(encoding="utf-8"))
 
 
 def complaints(path: Path) -> list[str]:

@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.File;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -17,11 +16,7 @@ import org.apache.kafka.storage.internals.log.FetchDataInfo;
 import org.apache.kafka.storage.internals.log.LogAppendInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
-import org.apache.kafka.storage.internals.log.LogSegment;
-import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
-import org.apache.kafka.storage.internals.log.OffsetPosition;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
-import org.apache.kafka.storage.internals.log.TimestampOffset;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
@@ -81,30 +76,6 @@ final class Partition {
         return found;
     }
 
-    /** In the segment with base "base": the entries that its two indexes give for "offsets" and "times". */
-    Map<String, Object> indexLookups(JsonNode command) throws Exception {
-        LogSegment segment = segment(command.get("base").asLong());
-        List<Object> offsets = new ArrayList<>();
-        List<Object> times = new ArrayList<>();
-        for (JsonNode offset : command.path("offsets")) {
-            OffsetPosition entry = segment.offsetIndex().lookup(offset.asLong());
-            offsets.add(Describe.row(entry.offset(), entry.position()));
-        }
-        for (JsonNode time : command.path("times")) {
-            TimestampOffset entry = segment.timeIndex().lookup(time.asLong());
-            times.add(Describe.row(entry.timestamp(), entry.offset()));
-        }
-        Map<String, Object> answer = new LinkedHashMap<>();
-        answer.put("offsets", offsets);
-        answer.put("times", times);
-        return answer;
-    }
-
-    private LogSegment segment(long base) {
-        return log.logSegments().stream().filter(s -> s.baseOffset() == base).findFirst()
-            .orElseThrow(() -> new IllegalArgumentException("no segment " + base));
-    }
-
     /** At most "limit" records from "offset" on. */
     List<Object> read(JsonNode command) throws Exception {
         List<Object> records = new ArrayList<>();
@@ -155,11 +126,6 @@ final class Partition {
         boolean done = log.truncateTo(offset);
         scheduler.drain();
         return done;
-    }
-
-    boolean deleteBefore(long offset) throws Exception {
-        log.updateHighWatermark(log.logEndOffset());
-        return log.maybeIncrementLogStartOffset(offset, LogStartOffsetIncrementReason.ClientRecordDeletion);
     }
 
     /** What Kafka's Cleaner counted in one clean; see {@link Cleaning}. All of the log counts as replicated. */

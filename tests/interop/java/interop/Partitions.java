@@ -31,14 +31,12 @@ final class Partitions {
             case "deep_state": return partition.deepState();
             case "times": return partition.times(command);
             case "offsets": return partition.offsets(command);
-            case "index_lookups": return partition.indexLookups(command);
             case "read": return partition.read(command);
             case "digest": return partition.digest();
             case "append": return partition.append(command);
             case "fill": return partition.fill(command);
             case "roll": return partition.roll();
             case "truncate_to": return partition.truncateTo(command.get("offset").asLong());
-            case "delete_before": return partition.deleteBefore(command.get("offset").asLong());
             case "compact": return partition.compact(command);
             case "choose": return partition.chosen(command);
             case "close":

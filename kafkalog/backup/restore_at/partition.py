@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from kafkalog._core.log.producer_state import ProducerState
-from kafkalog.backup.rewind.batches import LateMarker, kept_batches
-from kafkalog.backup.rewind.plan import PartitionPlan
+from kafkalog.backup.restore_at.batches import LateMarker, kept_batches
+from kafkalog.backup.restore_at.plan import PartitionPlan
 from kafkalog.config.topic import LogConfig
 from kafkalog.manager.checkpoints import (
     high_watermark_of,

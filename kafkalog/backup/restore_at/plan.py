@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from kafkalog.backup.create import COPIED_FIRST
 from kafkalog.backup.manifest import Manifest, StoredPartition
-from kafkalog.backup.rewind.batches import first_batch
+from kafkalog.backup.restore_at.batches import first_batch
 from kafkalog.errors import IllegalArgument
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import FileSystem

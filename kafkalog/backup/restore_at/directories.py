@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafkalog.backup.damage import logs_by_directory
+from kafkalog.backup.log_ends import COORDINATOR
 from kafkalog.backup.manifest import Manifest, StoredPartition
-from kafkalog.backup.moment import COORDINATOR
-from kafkalog.backup.rewind.groups import OFFSETS_TOPIC, GroupsRewind, restored_offsets
-from kafkalog.backup.rewind.partition import rewind_partition
-from kafkalog.backup.rewind.plan import Moment, PartitionPlan, check_has_records, notes_of, plan_partitions
+from kafkalog.backup.restore_at.groups import OFFSETS_TOPIC, GroupsRewind, restored_offsets
+from kafkalog.backup.restore_at.partition import rewind_partition
+from kafkalog.backup.restore_at.plan import Moment, PartitionPlan, check_has_records, notes_of, plan_partitions
 from kafkalog.config.topic import LogConfig
 from kafkalog.reading.chunks import records
 from kafkalog.records.internal import coordinator_record
@@ -48,8 +48,7 @@ class Rewind:
         return f"at {self._moment.at_ms} by {self._moment.by}"
 
     def whole_segments(self) -> frozenset[str]:
-        """Return the paths in the backup of segment files that the restored logs have unchanged, but for the last ones.
-        """
+        """Return the backup's paths of segment files that are restored unchanged, except the last of each log."""
         begins = {self._name(plan): plan.begin for plan in self._plans}
         found: set[str] = set()
         for name, logs in logs_by_directory(self._manifest.files):

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kafkalog.backup.manifest import Manifest, Offsets
-from kafkalog.backup.rewind.partition import epoch_for_append, open_staged
-from kafkalog.backup.rewind.plan import PartitionPlan
+from kafkalog.backup.restore_at.partition import epoch_for_append, open_staged
+from kafkalog.backup.restore_at.plan import PartitionPlan
 from kafkalog.config.topic import LogConfig
 from kafkalog.reading.chunks import records
 from kafkalog.records.builder import RecordsBuilder

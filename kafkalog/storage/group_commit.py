@@ -1,4 +1,4 @@
-"""Syncing of appended data to disk: `sync=False`, `True` or a number of milliseconds."""
+"""Group commit and background flushes, which sync appended data: `sync=True` and `sync=` milliseconds."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from kafkalog.tiered.description import Description
 from kafkalog.tiered.keys import Decrypt, KeyRing
 from kafkalog.tiered.manifest import MOST_MANIFEST_BYTES, Chunk, Manifest, parse_custom, parse_manifest
 from kafkalog.tiered.read_ahead import ReadAhead, RunReader
-from kafkalog.tiered.segments import RemoteSegment
+from kafkalog.tiered.segment_metadata import RemoteSegment
 from kafkalog.util.fileio import File
 from kafkalog.util.remote_files import RemoteFileSystem
 

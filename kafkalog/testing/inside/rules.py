@@ -129,7 +129,7 @@ class ActiveRule:
         return rule.partition in (None, partition) and (rule.topic is None or fnmatchcase(topic, rule.topic))
 
 
-class Faults:
+class NodeRules:
     """The active rules and recorders of one node. Used only in the loop's thread."""
 
     def __init__(self, server: Server, counts: RuleCounts, timers: MovableTimers) -> None:

@@ -1,0 +1,71 @@
+"""A fetch that waits for data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.purgatory import DelayedOperation
+from kafkalog.server.replica.results import FetchParams, FetchPartition
+from kafkalog.types import LogOffsetMetadata, TopicPartition
+
+Waiting = tuple[FetchPartition, LogOffsetMetadata]
+"""Request for a partition, and the place where its read began; offset -1 means that the place is unknown."""
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch waiting until `min_bytes` have arrived since its request (FLOW-13); `respond` then reads again."""
+
+    __slots__ = ("_find", "_params", "_respond", "_waiting")
+
+    def __init__(
+        self,
+        params: FetchParams,
+        waiting: Sequence[Waiting],
+        find: Callable[[TopicPartition], Partition],
+        respond: Callable[[None], object],
+    ) -> None:
+        super().__init__(params.max_wait_ms)
+        self._params = params
+        self._waiting = waiting
+        self._find = find
+        self._respond = respond
+
+    def try_complete(self) -> bool:
+        available_bytes = 0
+        for request, place in self._waiting:
+            if place.message_offset < 0:
+                continue
+            try:
+                available = self._available(request, place)
+            except KafkalogError:  # deleted, offline, led by another node, or of another epoch
+                available = None
+            if available is None:
+                return self.force_complete()
+            available_bytes += available
+            if available_bytes >= self._params.min_bytes:
+                return self.force_complete()
+        return False
+
+    def on_complete(self) -> None:
+        self._respond(None)
+
+    def release(self) -> None:
+        self._waiting = ()
+
+    def _available(self, request: FetchPartition, place: LogOffsetMetadata) -> int | None:
+        """Return the bytes that can be read from `place` on, or None if the fetch must be answered now."""
+        partition = self._find(request.topic_partition)
+        partition.check_topic_id(request.topic_id)
+        partition.check_epoch(request.current_leader_epoch, self._params.only_leader)
+        end = partition.log.readable_end(self._params.isolation)
+        available = 0
+        if place.message_offset > end.message_offset:  # the log was truncated
+            return None
+        if place.message_offset < end.message_offset and not (place.message_offset_only or end.message_offset_only):
+            if place.on_older_segment(end):
+                return None
+            if place.on_same_segment(end):
+                available = min(end.position_diff(place), request.max_bytes)
+        return None if partition.diverges(request) else available
