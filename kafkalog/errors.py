@@ -224,6 +224,12 @@ class InvalidRequest(ApiError, ValueError):
     code = 42
 
 
+class InvalidRecordState(ApiError):
+    """A record of a queue is no longer the caller's: its lock has expired, its session ended, or it is finished."""
+
+    code = 121
+
+
 class UnsupportedForFormat(ApiError, ValueError):
     """The message format (magic) does not support the request."""
 
