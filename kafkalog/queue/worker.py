@@ -1,4 +1,4 @@
-"""What a queue needs of whoever runs it: acquire records, acknowledge them, end."""
+"""The interface of what runs a queue: acquire records, acknowledge them, end."""
 
 from __future__ import annotations
 

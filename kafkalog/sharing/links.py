@@ -1,4 +1,4 @@
-"""How a queue reaches its share partitions: by calls of Kafka's protocol, in this process or over sockets."""
+"""Connections of a queue to its share partitions: calls of Kafka's protocol, in this process or over sockets."""
 
 from __future__ import annotations
 
