@@ -109,6 +109,15 @@ def test_the_tool_changes_and_shows_subscriptions(tmp_path: Path) -> None:
         assert any("slow" in line for line in shown) and "  interval.ms=5000" in shown
 
 
+def test_the_client_learns_the_versions_in_one_round_trip() -> None:
+    with kafka_server() as server, server.record() as seen:
+        command = toolchain.java_44_command("Unregister", server.bootstrap, "5")
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
+        asked = [one for one in seen.requests if one.api == "ApiVersions"]
+    assert {one.version for one in asked} == {5}
+    assert len(asked) == len({one.connection for one in seen.requests}) > 0, "once for each connection"
+
+
 def batches(seen: Seen, name: str) -> list[MemoryRecords]:
     (path,) = [one / name for one in seen.directories if (one / name).is_dir()]
     with LogView(path) as view:
