@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog import hooks as hooks
     from kafkalog import metrics as metrics
     from kafkalog import polars as polars
+    from kafkalog import queue as queue
     from kafkalog import values as values
     from kafkalog import where as where
     from kafkalog._core.batch.record import Record as Record
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from kafkalog.types import TopicPartition as TopicPartition
     from kafkalog.util.descriptors import DESCRIPTORS as open_files
 
-_MODULES = ("aio", "control", "decoders", "duckdb", "errors", "hooks", "metrics", "polars", "values", "where")
+_MODULES = ("aio", "control", "decoders", "duckdb", "errors", "hooks", "metrics", "polars", "queue", "values", "where")
 _NAMES = {
     "BrokerConfig": ("config.broker", "BrokerConfig"),
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
@@ -64,7 +65,7 @@ _NAMES = {
 __all__ = [
     "EARLIEST", "LATEST", "BrokerConfig", "Log", "LogDirs", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch",
     "TopicPartition", "__version__", "aio", "control", "convert", "decoders", "duckdb", "errors", "hooks", "metrics",
-    "open", "open_dirs", "open_files", "polars", "repair", "values", "verify", "where",
+    "open", "open_dirs", "open_files", "polars", "queue", "repair", "values", "verify", "where",
 ]  # fmt: skip
 
 

@@ -115,8 +115,7 @@ class CorruptRecord(ApiError, ValueError):
 class UnknownTopicOrPartition(ApiError, LookupError):
     """There is no such topic or partition."""
 
-    code = 3
-    retriable = True
+    code, retriable = 3, True
 
 
 class PartitionNotFound(UnknownTopicOrPartition, FileNotFoundError):
@@ -126,8 +125,7 @@ class PartitionNotFound(UnknownTopicOrPartition, FileNotFoundError):
 class NotLeaderOrFollower(ApiError):
     """This node does not serve the partition."""
 
-    code = 6
-    retriable = True
+    code, retriable = 6, True
 
 
 class RecordTooLarge(ApiError, ValueError):
@@ -151,15 +149,13 @@ class RecordBatchTooLarge(ApiError, ValueError):
 class NotEnoughReplicas(ApiError):
     """Fewer in-sync replicas than min.insync.replicas; nothing was written."""
 
-    code = 19
-    retriable = True
+    code, retriable = 19, True
 
 
 class NotEnoughReplicasAfterAppend(ApiError):
     """Written, but to fewer in-sync replicas than min.insync.replicas."""
 
-    code = 20
-    retriable = True
+    code, retriable = 20, True
 
 
 class Unauthorized(ApiError, PermissionError):
@@ -224,6 +220,12 @@ class InvalidRequest(ApiError, ValueError):
     code = 42
 
 
+class InvalidRecordState(ApiError):
+    """A record of a queue is no longer the caller's: its lock has expired, its session ended, or it is finished."""
+
+    code = 121
+
+
 class UnsupportedForFormat(ApiError, ValueError):
     """The message format (magic) does not support the request."""
 
@@ -273,8 +275,7 @@ class CoordinatorFenced(ApiError):
 class StorageError(ApiError, OSError):
     """The file system failed; `errno` is its code and `path` the file."""
 
-    code = 56
-    retriable = True
+    code, retriable = 56, True
 
     def __init__(self, message: str = "", *, errno: int | None = None, **where: Any) -> None:
         super().__init__(message, **where)
@@ -303,15 +304,13 @@ class StorageError(ApiError, OSError):
 class FencedLeaderEpoch(ApiError):
     """The leader epoch given is older than the partition's."""
 
-    code = 74
-    retriable = True
+    code, retriable = 74, True
 
 
 class UnknownLeaderEpoch(ApiError):
     """The leader epoch given is newer than the partition's."""
 
-    code = 75
-    retriable = True
+    code, retriable = 75, True
 
 
 class UnsupportedCompression(ApiError, ValueError):
@@ -323,8 +322,7 @@ class UnsupportedCompression(ApiError, ValueError):
 class OffsetNotAvailable(ApiError):
     """A new leader does not yet know its high watermark."""
 
-    code = 78
-    retriable = True
+    code, retriable = 78, True
 
 
 class InvalidRecord(RecordRefused):
@@ -336,15 +334,13 @@ class InvalidRecord(RecordRefused):
 class ThrottlingQuotaExceeded(ApiError):
     """A client creates or deletes partitions faster than its quota allows."""
 
-    code = 89
-    retriable = True
+    code, retriable = 89, True
 
 
 class InconsistentTopicId(ApiError):
     """The directory belongs to a topic of the same name with another id."""
 
-    code = 103
-    retriable = True
+    code, retriable = 103, True
 
 
 class MalformedRequest(KafkalogError, ValueError):
@@ -394,8 +390,7 @@ class CleaningAborted(IllegalState):
 class LogClosed(KafkalogError, ValueError):
     """The log (or writer, or view) is closed. On the wire it is KAFKA_STORAGE_ERROR."""
 
-    code = 56
-    retriable = True
+    code, retriable = 56, True
 
 
 class NotAPartition(KafkalogError, ValueError):

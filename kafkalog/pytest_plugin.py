@@ -5,8 +5,10 @@ pytest finds them if kafkalog is installed: a test with an argument `kafka_serve
 `async_kafka_cluster` the same for asyncio. A project configures them with its own session fixtures named
 `kafka_server_settings` and `kafka_cluster_settings` (a dict), `kafka_server_topics` and `kafka_cluster_topics` (names,
 or names and numbers of partitions), `kafka_server_users` (a dict of passwords), `kafka_cluster_nodes` (a number) and
-`kafka_cluster_unmatched` ("warn", "error" or "ignore"). Under pytest-xdist each worker has its own server and cluster;
-`kafka_prefix` begins names that no other test uses. `-p no:kafkalog.pytest_plugin` disables them.
+`kafka_cluster_unmatched` ("warn", "error" or "ignore"). `schema_registry` is the address of the schema registry of
+`kafka_server`, which has one if any test asks for it, or if `kafka_server_registry` is True; that of the cluster is
+`kafka_cluster.registry_url` if `kafka_cluster_registry` is True. Under pytest-xdist each worker has its own server and
+cluster; `kafka_prefix` begins names that no other test uses. `-p no:kafkalog.pytest_plugin` disables them.
 """
 
 from __future__ import annotations
@@ -45,16 +47,32 @@ def kafka_server_users() -> Mapping[str, str]:
 
 
 @pytest.fixture(scope="session")
+def kafka_server_registry(request: pytest.FixtureRequest) -> bool:
+    """True for a server with a schema registry: by default if a test of the session has `schema_registry`."""
+    return any("schema_registry" in getattr(one, "fixturenames", ()) for one in request.session.items)
+
+
+@pytest.fixture(scope="session")
 def kafka_server(
     kafka_server_settings: Mapping[str, Any],
     kafka_server_topics: Mapping[str, int] | Iterable[str],
     kafka_server_users: Mapping[str, str],
+    kafka_server_registry: bool,
 ) -> Iterator[KafkaServer]:
     """Server that all tests of the session share."""
     from kafkalog.testing import kafka_server as running
 
-    with running(topics=kafka_server_topics, settings=kafka_server_settings, users=kafka_server_users) as server:
+    with running(
+        topics=kafka_server_topics, settings=kafka_server_settings, users=kafka_server_users,
+        registry=kafka_server_registry,
+    ) as server:  # fmt: skip
         yield server
+
+
+@pytest.fixture(scope="session")
+def schema_registry(kafka_server: KafkaServer) -> str:
+    """Address of the schema registry of `kafka_server`, "http://HOST:PORT"."""
+    return kafka_server.registry_url
 
 
 @pytest.fixture(scope="session")
@@ -82,17 +100,24 @@ def kafka_cluster_unmatched() -> Unmatched:
 
 
 @pytest.fixture(scope="session")
+def kafka_cluster_registry() -> bool:
+    """True for a cluster with a schema registry; False."""
+    return False
+
+
+@pytest.fixture(scope="session")
 def _kafka_cluster_of_session(
     kafka_cluster_nodes: int,
     kafka_cluster_settings: Mapping[str, Any],
     kafka_cluster_topics: Mapping[str, int] | Iterable[str],
     kafka_cluster_unmatched: Unmatched,
+    kafka_cluster_registry: bool,
 ) -> Iterator[tuple[KafkaCluster, Snapshot]]:
     from kafkalog.testing import kafka_cluster as running
 
     with running(
         kafka_cluster_nodes, topics=kafka_cluster_topics, settings=kafka_cluster_settings,
-        unmatched=kafka_cluster_unmatched,
+        unmatched=kafka_cluster_unmatched, registry=kafka_cluster_registry,
     ) as cluster:  # fmt: skip
         yield cluster, cluster.snapshot()
 

@@ -29,6 +29,7 @@ CODES = {
     47: "InvalidProducerEpoch", 48: "InvalidTxnState", 52: "CoordinatorFenced", 56: "StorageError",
     74: "FencedLeaderEpoch", 75: "UnknownLeaderEpoch", 76: "UnsupportedCompression",
     78: "OffsetNotAvailable", 87: "InvalidRecord", 89: "ThrottlingQuotaExceeded", 103: "InconsistentTopicId",
+    121: "InvalidRecordState",
 }  # fmt: skip
 
 BUILTINS = {

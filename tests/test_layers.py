@@ -122,8 +122,8 @@ def slow_imports(path: Path) -> set[str]:
     names = {name.split(".")[0] for name in imported_at_start(path)}
     if PACKAGE / "spark" in path.parents or path.relative_to(PACKAGE).as_posix() in OF_ARROW:
         return set()
-    if {PACKAGE / "server", PACKAGE / "copy", PACKAGE / "testing" / "inside"} & {*path.parents}:
-        names -= {"asyncio"}  # its loop is what a server is, and a copy asks servers
+    if {PACKAGE / "server", PACKAGE / "copy", PACKAGE / "sharing", PACKAGE / "testing" / "inside"} & {*path.parents}:
+        names -= {"asyncio"}  # its loop is what a server is, and a copy or a queue asks servers
     late = set() if path in (PACKAGE / "aio/log.py", PACKAGE / "aio/cursor.py") else LATE
     return names & (late | SPARK)
 

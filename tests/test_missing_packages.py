@@ -93,6 +93,7 @@ FEATURES = {
     "testing": (["kio"], SERVED, "server"),
     "mirror": (["kio"], MIRROR, "server"),
     "copy": (["kio"], 'from kafkalog.copy import copy_topics\ncopy_topics("kafka://127.0.0.1:1", "data")', "server"),
+    "queue": (["kio"], TOPIC + 'dirs["t"].queue("workers")', "server"),
     "topics by time": (["pyarrow"], TOPIC + 'dirs.scan("t", order="time")', "arrow"),
     "to_polars": (["polars"], TOPIC + 'dirs["t"].to_polars()', "polars"),
     "topics for DuckDB": (["pyarrow"], TOPIC + "kafkalog.duckdb.register(None, dirs)", "sql"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+from kafkalog.log.writable import StoreLog
+from kafkalog.queue.opening import open_queue
 
 if TYPE_CHECKING:
     import pandas
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from kafkalog.dirs.scan import ArrowTopicScan, Order, TopicScan
     from kafkalog.inspect.counts import PathCounts
     from kafkalog.log.log import Log
+    from kafkalog.queue.queue import WorkQueue
     from kafkalog.records.table import Table
     from kafkalog.where import Expression
 
@@ -43,6 +47,31 @@ class TopicLogs:
     def partitions(self) -> tuple[int, ...]:
         """Numbers of the partitions."""
         return tuple(log.partition for log in self)
+
+    def queue(
+        self, name: str, *, start: str | None = "earliest", settings: Mapping[str, object] | None = None
+    ) -> WorkQueue:
+        """Open the queue called `name` on all partitions: a share group of this process, whose state is kept.
+
+        The directories are open in mode "a". Each record goes to one of the queues of this name, until it is
+        acknowledged. `start` is where a new queue begins, "earliest", "latest" or "by_duration:..."; None leaves it to
+        the settings. `settings` are settings of the group by Kafka's names (docs/queues.md); they are kept.
+
+        Raises ReadOnlyLog, ConfigError, MissingPackage without the extra `server`, IllegalState for a group of another
+        kind.
+
+        >>> topic = dirs.create_topic("tasks", 2)
+        >>> info = dirs["tasks", 1].append([b"resize 1", b"resize 2"])
+        >>> with dirs["tasks"].queue("workers") as queue:
+        ...     for item in queue.acquire(max_records=10):
+        ...         print(item.topic_partition, item.value)
+        ...         item.ack()
+        tasks-1 b'resize 1'
+        tasks-1 b'resize 2'
+        """
+        opened = self[self.partitions[0]].opened_for_append()
+        assert isinstance(opened, StoreLog)
+        return open_queue(opened.manager, self.name, name, start=start, settings=settings)
 
     def scan(
         self, columns: Iterable[str] | None = None, *, order: Order = "partition", **options: Any

@@ -176,7 +176,7 @@ class LogStore:
         log_dir = manager.directory_of(log).online_log_dir
         opened = StoreLog(
             log, log_dir, log.path, log.topic_partition, sync=self._sync, fs=manager.fs, clock=manager.clock,
-            cleaner=manager.cleaner,
+            cleaner=manager.cleaner, manager=manager,
         )  # fmt: skip
         return self._sidecars.given_to(Log(log, opened))
 

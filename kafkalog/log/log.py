@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, SupportsIndex, overl
 from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument, LogClosed, ReadOnlyLog
 from kafkalog.log import append as writing
-from kafkalog.log import columns, inspection, keyed
+from kafkalog.log import columns, inspection, keyed, queues
 from kafkalog.log import compact as compacting
 from kafkalog.log import cursors as positions
 from kafkalog.log import cut as cutting
@@ -159,6 +159,7 @@ class Log:
     offset_for_time = reading.offset_for_time
     cursor = positions.cursor
     cursors = positions.cursors
+    queue = queues.queue
 
     get = keyed.get
     get_many = keyed.get_many

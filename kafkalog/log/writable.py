@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.log.accumulator import Accumulator
     from kafkalog.log.background import LogTasks
     from kafkalog.log.compact import CompactOptions
+    from kafkalog.manager.log_manager import LogManager
 
 
 class WritableLog:
@@ -246,14 +247,15 @@ class StoreLog(WritableLog):
     """A partition of a store, which flushes it in a job and closes it.
 
     `close` does nothing, so that `with store["orders", 0] as log:` leaves the store's log open. `cleaner` is the
-    store's cleaner.
+    store's cleaner, `manager` has the store's logs.
     """
 
-    __slots__ = ("cleaner",)
+    __slots__ = ("cleaner", "manager")
     belongs_to_store = True
 
-    def __init__(self, *args: Any, cleaner: LogCleaner, **more: Any) -> None:
+    def __init__(self, *args: Any, cleaner: LogCleaner, manager: LogManager, **more: Any) -> None:
         self.cleaner = cleaner
+        self.manager = manager
         super().__init__(*args, **more)
 
     def cleaning_paused(self) -> AbstractContextManager[None]:

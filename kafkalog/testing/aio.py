@@ -29,13 +29,14 @@ async def _in_thread(function: Callable[P, T], /, *args: P.args, **given: P.kwar
 class AsyncCluster:
     """A `KafkaCluster` with the same calls as coroutines; `cluster` is the one that they call.
 
-    What needs no server is not a coroutine: `bootstrap`, and `matched`, `fired` and `requests` of what calls return.
+    What needs no server is not a coroutine: `bootstrap`, `registry_url`, and `matched`, `fired` and `requests` of
+    what calls return.
 
     >>> import asyncio
     >>> async def test() -> tuple[int, int, int]:
-    ...     async with async_kafka_cluster(nodes=1, topics="orders", unmatched="ignore") as cluster:
+    ...     async with async_kafka_cluster(nodes=1, topics="orders", registry=True, unmatched="ignore") as cluster:
     ...         fault, seen = await cluster.fault("Produce", error="REQUEST_TIMED_OUT"), await cluster.record()
-    ...         assert cluster.bootstrap == cluster.cluster.bootstrap
+    ...         assert cluster.bootstrap and cluster.registry_url.startswith("http://127.0.0.1:")
     ...         count = await cluster.call("record_count", "orders")
     ...         await cluster.end(seen)
     ...         await cluster.end(fault)
@@ -51,6 +52,11 @@ class AsyncCluster:
     def bootstrap(self) -> str:
         """Addresses of all nodes."""
         return self.cluster.bootstrap
+
+    @property
+    def registry_url(self) -> str:
+        """Addresses of all nodes' schema registries. IllegalState without `registry=True`."""
+        return self.cluster.registry_url
 
     async def leader(self) -> int:
         """Return the node that leads."""
@@ -86,6 +92,7 @@ async def async_kafka_cluster(
     directory: str | os.PathLike[str] | None = None,
     unmatched: Unmatched = "warn",
     seed: object = 0,
+    registry: bool = False,
 ) -> AsyncIterator[AsyncCluster]:
     """Run a cluster for the duration of an `async with` block. Arguments and errors are those of `kafka_cluster`.
 
@@ -97,7 +104,7 @@ async def async_kafka_cluster(
     0
     """
     block = kafka_cluster(
-        nodes, topics=topics, settings=settings, directory=directory, unmatched=unmatched, seed=seed
+        nodes, topics=topics, settings=settings, directory=directory, unmatched=unmatched, seed=seed, registry=registry
     )
     cluster = await _in_thread(block.__enter__)
     try:

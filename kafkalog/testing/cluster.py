@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -57,6 +57,9 @@ class KafkaCluster(Controlled):
     (True, False, True)
     (True, True, False)
     True
+    >>> with kafka_cluster(nodes=1, registry=True) as cluster:
+    ...     cluster.registry_url == cluster.registry_url_of(1)
+    True
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class KafkaCluster(Controlled):
         is_temporary: bool = False,
         unmatched: Unmatched = "warn",
         seed: object = 0,
+        registry: bool = False,
     ) -> None:
         check_packages()
         if not 1 <= nodes <= MAX_NODES:
@@ -83,9 +87,10 @@ class KafkaCluster(Controlled):
         self._last_leader = 0
         self._cut: set[int] = set()  # silent to the other nodes
         super().__init__(directory if is_temporary else None, unmatched=unmatched, seed=seed)
-        self._ports = Ports(nodes)
-        numbered = enumerate(self._ports.numbers, 1)
+        self._ports = Ports(2 * nodes if registry else nodes)
+        numbered = enumerate(self._ports.numbers[:nodes], 1)
         self._nodes = {number: Node(number, port, directory / f"node-{number}") for number, port in numbered}
+        self._registry_ports = dict(enumerate(self._ports.numbers[nodes:], 1))
         self._host_log = tempfile.TemporaryFile()
         self._host: HostProcess | None = None
 
@@ -93,6 +98,17 @@ class KafkaCluster(Controlled):
     def bootstrap(self) -> str:
         """Addresses of all nodes, "HOST:PORT,...", in the order of their numbers."""
         return ",".join(f"{HOST}:{node.port}" for node in self._nodes.values())
+
+    @property
+    def registry_url(self) -> str:
+        """Addresses of all nodes' schema registries, "http://HOST:PORT,...". IllegalState without `registry=True`."""
+        return ",".join(self.registry_url_of(node) for node in self._nodes)
+
+    def registry_url_of(self, node: int) -> str:
+        """Return the address of the schema registry of one node. IllegalState without `registry=True`."""
+        if not self._registry_ports:
+            raise IllegalState("the cluster has no schema registry", hint="use kafka_cluster(registry=True)")
+        return f"http://{HOST}:{self._registry_ports[self._node(node).node_id]}"
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -378,6 +394,7 @@ class KafkaCluster(Controlled):
             "directory": str(node.directory), "settings": settings, "topics": {}, "users": {},
             "home": "", "syncs": not self._is_temporary, "counts": self._rules.path,
             "commands": self._commands_for(node.node_id), "ahead_ms": self._ahead_ms,
+            "registry_port": self._registry_ports.get(node.node_id), "registry_ports": self._registry_ports,
         }  # fmt: skip
 
     def _stop(self, node: Node) -> None:
@@ -451,25 +468,27 @@ def kafka_cluster(
     directory: str | os.PathLike[str] | None = None,
     unmatched: Unmatched = "warn",
     seed: object = 0,
+    registry: bool = False,
 ) -> Iterator[KafkaCluster]:
     """Run a cluster for the duration of a `with` block.
 
     topics: a name, names, or names and numbers of partitions, created before the block begins; settings: as in a
     broker's `server.properties`, for all nodes; directory: where each node has its own one, by default a temporary
     directory, which is never synced; unmatched: "warn", "error" or "ignore", for faults that never matched; seed: of
-    faults for a share of calls. Raises ServerDidNotStart with the cause in one line; no process is left then.
+    faults for a share of calls; registry: with a schema registry at each node, which has one content. Raises
+    ServerDidNotStart with the cause in one line; no process is left then.
 
     >>> with kafka_cluster(nodes=3, topics={"orders": 3}) as cluster:
     ...     cluster.nodes, cluster.record_count("orders")
     ((1, 2, 3), 0)
     """
-    counts = counts_of(topics)
-    if directory is not None:
-        with KafkaCluster(nodes, Path(directory), settings or {}, counts, unmatched=unmatched, seed=seed) as cluster:
-            yield cluster
-        return
-    with tempfile.TemporaryDirectory(prefix="kafkalog-cluster-", ignore_cleanup_errors=True) as path:
-        with KafkaCluster(
-            nodes, Path(path), settings or {}, counts, is_temporary=True, unmatched=unmatched, seed=seed
-        ) as cluster:
-            yield cluster
+    is_temporary = directory is None
+    with ExitStack() as stack:
+        if directory is None:
+            temporary = tempfile.TemporaryDirectory(prefix="kafkalog-cluster-", ignore_cleanup_errors=True)
+            directory = stack.enter_context(temporary)
+        cluster = KafkaCluster(
+            nodes, Path(directory), settings or {}, counts_of(topics), is_temporary=is_temporary, unmatched=unmatched,
+            seed=seed, registry=registry,
+        )  # fmt: skip
+        yield stack.enter_context(cluster)

@@ -137,7 +137,7 @@ class KafkaServer(Controlled):
             "directory": str(self.directory), "settings": self._settings, **self._initial_content,
             "home": str(self._home), "syncs": not self._is_temporary, "counts": self._rules.path,
             "commands": self._commands_for(NODE), "ahead_ms": self._ahead_ms,
-            "registry_port": self._registry_port,
+            "registry_port": self._registry_port, "registry_ports": {},
         }  # fmt: skip
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -16,18 +16,21 @@ from kafkalog.records.internal import coordinator_record
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.records.schemas.transactions import KEYS, VALUES
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.testing import kafka_server
 from tests.interop import toolchain
 from tests.interop.broker import Broker
+from tests.interop.client_metrics_conversation import conversation
 from tests.interop.ours import PLAIN, served_on
 
 SETTINGS = PLAIN | {"node.id": "1", "transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
 
 
 class Seen(NamedTuple):
-    """What the client said, and the directories that it left."""
+    """What the client said, the directories that it left, and what was answered about metrics of clients."""
 
     said: list[str]
     directories: list[Path]
+    subscriptions: list[tuple[Any, ...]]
 
 
 def run_client(bootstrap: str, directories: list[Path]) -> list[str]:
@@ -47,7 +50,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     one, two = directories_in(path)
     settings = {"log.initial.task.delay.ms": "3600000", "transaction.partition.verification.enable": "true"}
     with Broker(None, path / "work", one, settings, others=[two], version="4.4", has_voters=True) as broker:
-        return Seen(run_client(broker.bootstrap, [one, two]), [one, two])
+        return Seen(run_client(broker.bootstrap, [one, two]), [one, two], list(conversation(broker.bootstrap)))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +60,8 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     with served_on(path, one, two, settings=SETTINGS) as server:
         said = run_client(server.bootstrap, [one, two])
         with_librdkafka(server.bootstrap)
-    return Seen(said, [one, two])
+        subscriptions = list(conversation(server.bootstrap))
+    return Seen(said, [one, two], subscriptions)
 
 
 def with_librdkafka(bootstrap: str) -> None:
@@ -83,6 +87,35 @@ def test_the_client_is_told_the_same(theirs: Seen, ours: Seen) -> None:
     assert ours.said == theirs.said
     assert any(line.startswith("committed [v0, v2, v4, second]") for line in ours.said)
     assert any("transaction.version=2" in line for line in ours.said)
+
+
+def test_subscriptions_to_metrics_of_clients_are_answered_as_by_the_broker(theirs: Seen, ours: Seen) -> None:
+    assert [one for one in zip(theirs.subscriptions, ours.subscriptions, strict=True) if one[0] != one[1]] == []
+
+
+def test_the_tool_changes_and_shows_subscriptions(tmp_path: Path) -> None:
+    with kafka_server() as server:
+        def tool(*arguments: str) -> list[str]:
+            name = "org.apache.kafka.tools.ClientMetricsCommand"
+            command = toolchain.java_command(
+                name, "--bootstrap-server", server.bootstrap, *arguments, options=toolchain.quick_start()
+            )
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout.splitlines()
+
+        tool("--alter", "--name", "slow", "--metrics", "org.apache.kafka.", "--interval", "5000")
+        shown = tool("--describe")
+        assert any("slow" in line for line in shown) and "  interval.ms=5000" in shown
+
+
+def test_the_client_learns_the_versions_in_one_round_trip() -> None:
+    with kafka_server() as server, server.record() as seen:
+        command = toolchain.java_44_command("Unregister", server.bootstrap, "5")
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
+        asked = [one for one in seen.requests if one.api == "ApiVersions"]
+    assert {one.version for one in asked} == {5}
+    assert len(asked) == len({one.connection for one in seen.requests}) > 0, "once for each connection"
 
 
 def batches(seen: Seen, name: str) -> list[MemoryRecords]:

@@ -16,6 +16,7 @@ from tests.interop.broker import Broker, quick_start
 from tests.interop.group_members import LIMIT_S, SHARE
 from tests.interop.share_calls import Talker
 from tests.interop.share_conversation import conversation
+from tests.queue.steps import steps
 
 HERE: Final = Path(__file__).parent
 QUICK: Final = {"group.share.min.heartbeat.interval.ms": "200", "group.share.heartbeat.interval.ms": "200"}
@@ -85,6 +86,13 @@ def begin(talker: Talker, group_id: str = GROUP) -> None:
     talker.set_group(group_id, share_auto_offset_reset="earliest")
 
 
+def queued(talker: Talker) -> list[Any]:
+    """What the workers of a queue get."""
+    talker.make_topic("jobs")
+    talker.produce(6, topic="jobs")
+    return list(steps(talker.bootstrap, "jobs", "workers"))
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a broker of 4.4 told, and the directory that it left."""
@@ -100,6 +108,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         found["tool"] = [tool(running.bootstrap, *arguments) for arguments in TOOL_CALLS]
         with Taker(running.bootstrap) as taker:
             taker.take(21, _3=AcknowledgeType.RELEASE, _4=AcknowledgeType.REJECT)
+        found["queue"] = queued(talker)
     return {**found, "data": path / "data"}
 
 
@@ -144,3 +153,8 @@ def test_a_share_group_goes_from_a_broker_to_us_and_back(broker: dict[str, Any],
             assert taker.take(1) == [(25, 1)]
         row = Talker(server.bootstrap).offsets(GROUP).groups[0].topics[0].partitions[0]
         assert (row.start_offset, row.lag) == (25, 0)
+
+
+def test_a_queue_gets_what_it_gets_from_the_broker(broker: dict[str, Any]) -> None:
+    with kafka_server(settings=QUICK) as server:
+        assert queued(Talker(server.bootstrap)) == broker["queue"]

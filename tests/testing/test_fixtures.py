@@ -22,10 +22,15 @@ def kafka_cluster_nodes():
 @pytest.fixture(scope="session")
 def kafka_cluster_unmatched():
     return "error"
+
+@pytest.fixture(scope="session")
+def kafka_cluster_registry():
+    return True
 """
 TESTS = """
 import asyncio
 import pytest
+from urllib.request import urlopen
 from confluent_kafka import Producer
 
 def produce(cluster, topic="orders"):
@@ -52,6 +57,17 @@ def test_uses_it_from_asyncio(async_kafka_cluster):
         assert await async_kafka_cluster.call("record_count", "orders") == 0
         async_kafka_cluster.cluster.data.stat()
     asyncio.run(use())
+
+def subjects(url):
+    with urlopen(url + "/subjects", timeout=30) as answer:
+        return answer.read()
+
+def test_schema_registry_of_the_server(schema_registry, kafka_server):
+    assert schema_registry == kafka_server.registry_url
+    assert subjects(schema_registry) == b"[]"
+
+def test_schema_registry_of_the_cluster(kafka_cluster):
+    assert [subjects(url) for url in kafka_cluster.registry_url.split(",")] == [b"[]"] * 3
 """
 
 
@@ -63,7 +79,7 @@ def test_each_test_gets_a_whole_cluster_and_unmatched_faults_are_failures(tmp_pa
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = own | {"PYTHONPATH": f"{PACKAGE.parent}{os.pathsep}{tmp_path}"}
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
-    assert "4 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
+    assert "6 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
     assert "FaultNeverMatched: no call matched: <Fault Produce: matched 0, fired 0" in ended.stdout
 
 

@@ -78,7 +78,7 @@ def _configs(node: Node, request: DescribeConfigsRequest, resource: DescribeConf
     if kind == GROUP:
         return group_rows(node, name, names, synonyms=synonyms, documented=documented)
     if kind == CLIENT_METRICS:
-        return client_metrics_rows(names, documented=documented)
+        return client_metrics_rows(node, name, names, synonyms=synonyms, documented=documented)
     if name != str(node.node_id):
         if name.isdecimal():
             raise InvalidRequest(f"Unexpected broker id, expected {node.node_id} but received {name}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
-from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, KINDS, TOPIC
+from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, KEPT, KINDS, TOPIC
 
 if TYPE_CHECKING:
     from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
@@ -19,7 +19,7 @@ _FIRST_WITH_TYPES: Final = 1
 
 
 async def handle(node: Node, context: RequestContext, request: ListConfigResourcesRequest) -> Answer:
-    """Return topics, groups with settings, and the node. There are no client metrics, all that version 0 asks for."""
+    """Return topics, the node, and the groups and client metrics with settings; version 0 asks for the last alone."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE_CONFIGS):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     requested = frozenset({CLIENT_METRICS})
@@ -36,8 +36,9 @@ def _resources(node: Node) -> Iterator[tuple[int, str]]:
     yield BROKER, str(node.node_id)
     for name in node.topics.names():
         yield TOPIC, name
-    for name in node.dynamic.groups():
-        yield GROUP, name
+    for kind in KEPT:
+        for name in node.dynamic.names_of(kind):
+            yield kind, name
 
 
 def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:

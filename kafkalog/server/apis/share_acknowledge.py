@@ -42,7 +42,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     if isinstance(session, ErrorCode):
         return refused(node, context, request, session, None)
     given = await acknowledgements(node, context, request.topics, may_renew=getattr(request, "is_renew_ack", False))
-    outcomes = given.refused | await node.shares.acknowledge(group_id, member_id, given.ranges)
+    outcomes = given.refused | await node.shares.acknowledge(session, given.ranges)
     if epoch == FINAL:
         await node.shares.close_session(session)
     return await _answer(node, context, group_id, outcomes)

@@ -64,7 +64,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
             return refused(node, context, request, session, None)
     if epoch > INITIAL and not await shares.sessions.add(session, asked):
         return refused(node, context, request, ErrorCode.SHARE_SESSION_LIMIT_REACHED, None)
-    acknowledged = given.refused | await shares.acknowledge(group_id, member_id, given.ranges)
+    acknowledged = given.refused | await shares.acknowledge(session, given.ranges)
     if epoch == FINAL:
         await shares.close_session(session)
         return await _answer(node, context, group_id, {}, acknowledged)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict, TypeVar, TypeVarTuple
 
 from kafkalog.errors import ConfigError, IllegalArgument, KafkalogError
@@ -157,7 +157,7 @@ class Node:
         changed = self.config.with_(changes)
         of_store = {name: value for name, value in changes.items() if name in STORE_NAMES}
         if of_store:
-            self.store.alter_config(of_store)
+            self.opened.alter_config(of_store)
         self.config = changed
         for callback in self.on_config_change:
             callback(changed)
@@ -165,9 +165,11 @@ class Node:
     def _resize_pool(self, config: ServerConfig) -> None:
         self.pool.resize(config["num.io.threads"])
 
-    async def start(self) -> None:
-        """Start the parts in order."""
+    async def start(self, names: Container[str] | None = None) -> None:
+        """Start the parts in order: all of them, or those with these names."""
         for name, part in tuple(self.parts.items()):
+            if names is not None and name not in names:
+                continue
             if self.quorum.replica_set is not None and name in OF_THE_LEADER:
                 continue  # `leading` starts them while this node leads
             await part.start()

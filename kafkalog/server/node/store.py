@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint
-from kafkalog.manager.known_topics import KnownTopics
+from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.meta_properties import read_meta_properties
 from kafkalog.manager.opening import OpenedLogs, open_logs
@@ -45,9 +45,33 @@ class Store(NamedTuple):
     known: KnownTopics
     identity: Identity
 
+    def alter_config(self, changes: Mapping[str, object]) -> None:
+        """Change settings of the logs. ConfigError."""
+        self.manager.alter_config(changes)
+
     def close(self) -> None:
         """Close all logs, then end the threads of the jobs. Raises as `LogManager.close`."""
         OpenedLogs(self.manager, self.scheduler, self.known).close()
+
+
+class BorrowedStore(Store):
+    """A store whose logs another part of the process opened: it closes them, and their settings are its own."""
+
+    __slots__ = ()
+
+    def alter_config(self, changes: Mapping[str, object]) -> None:
+        """Change nothing."""
+
+    def close(self) -> None:
+        """Leave the logs open."""
+
+
+def borrowed_store(manager: LogManager) -> BorrowedStore:
+    """Return a store of logs that are open already. StorageError, CorruptCheckpoint."""
+    online = [one.path for one in manager.directories if one.is_online]
+    identity = _identity(online, manager.config.node_id, manager.fs, creates_id=True)
+    assert manager.scheduler is not None
+    return BorrowedStore(manager, manager.scheduler, read_known_topics(online, fs=manager.fs), identity)
 
 
 def open_store(

@@ -1,5 +1,4 @@
-"""The shared metadata of a set besides topics, as one snapshot: ACLs, quotas, users, node and group settings,
-features.
+"""The shared metadata of a set besides topics, as one snapshot: ACLs, quotas, users, settings, features.
 
 Nodes fetch it with FetchSnapshot, in parts. It contains password verifiers and goes only to nodes of the set: if there
 are users, over TLS or within one machine. Its id is the number of changes and the leader's term. If it changes
@@ -9,7 +8,7 @@ meanwhile, the fetch restarts. It includes the version that the node has on disk
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from kafkalog.errors import from_code
 from kafkalog.server.client.errors import PeerRefused
@@ -17,6 +16,7 @@ from kafkalog.server.quorum.messages import WHOLE
 from kafkalog.server.quorum.version_file import VersionFile, Versions
 from kafkalog.server.security.state import SecurityState, format_state, parse_state
 from kafkalog.server.settings.features import Features, features_tree, parse_features
+from kafkalog.server.settings.kinds import GROUP, KEPT
 
 if TYPE_CHECKING:
     from kafkalog.server.client.connection import PeerConnection
@@ -41,7 +41,8 @@ class SharedMetadata(NamedTuple):
 
     security: SecurityState
     settings: dict[str, str]
-    groups: dict[str, dict[str, str]]
+    kept: dict[int, dict[str, dict[str, str]]]
+    """Settings by type, without types that a node of an earlier version does not send."""
     versions: Versions
     features: Features | None  # None from a node of an earlier version
 
@@ -54,7 +55,7 @@ def content_of(node: Node) -> bytes:
         "metadata": json.loads(VersionFile.format(Versions(version.versions.begun, version.stored))),
         "security": json.loads(format_state(node.credentials.file.state)),
         "settings": dict(dynamic.everywhere),
-        "groups": {name: dict(dynamic.of_group(name)) for name in dynamic.groups()},
+        **{KEPT[kind]: values for kind, values in dynamic.all_kept().items()},
         "features": features_tree(node.features.current),
     }
     return json.dumps(tree).encode()
@@ -66,12 +67,18 @@ def read_content(content: bytes) -> SharedMetadata:
     if not isinstance(data, dict) or data.get("version") != VERSION:
         raise ValueError(f"the leader's settings are not an object of version {VERSION}")
     settings = data.get("settings")
-    groups = data.get("groups")
-    if not _is_text(settings) or not isinstance(groups, dict) or not all(_is_text(one) for one in groups.values()):
+    kept: dict[int, Any] = {
+        kind: data.get(section) for kind, section in KEPT.items() if section in data or kind == GROUP
+    }
+    if not _is_text(settings) or not all(_are_texts(one) for one in kept.values()):
         raise ValueError("the leader's settings are not pairs of strings")
     versions = VersionFile.parse(json.dumps(data.get("metadata")).encode())
     features = parse_features(data["features"]) if "features" in data else None
-    return SharedMetadata(parse_state(json.dumps(data.get("security")).encode()), settings, groups, versions, features)
+    return SharedMetadata(parse_state(json.dumps(data.get("security")).encode()), settings, kept, versions, features)
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, dict) and all(_is_text(one) for one in values.values())
 
 
 def _is_text(values: object) -> TypeGuard[dict[str, str]]:
@@ -135,6 +142,6 @@ async def take(node: Node, shared: SharedMetadata) -> None:
     file = node.credentials.file
     if format_state(shared.security) != format_state(file.state):
         await file.change(node.run, lambda _: shared.security)
-    await node.dynamic.take(shared.settings, shared.groups)
+    await node.dynamic.take(shared.settings, shared.kept)
     if shared.features is not None:
         await node.features.take(shared.features)

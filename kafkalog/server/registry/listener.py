@@ -51,7 +51,7 @@ class Registry:
     def __init__(self, node: Callable[[], Node]) -> None:
         self._node = node
         self._lock = asyncio.Lock()
-        self._log: UnifiedLog | None = None
+        self._source: tuple[UnifiedLog, int] | None = None  # the log that was read, and its leader's epoch
         self._next_offset = 0
         self._content = Content()
         self._problems = 0
@@ -95,9 +95,11 @@ class Registry:
                 pass
             else:
                 await self._append(node, [noop_record()])
-        log = node.replicas.find(_PLACE).log
-        if log is not self._log or log.log_end_offset < self._next_offset:
-            self._log, self._next_offset, self._content = log, log.log_start_offset, Content()
+        partition = node.replicas.find(_PLACE)
+        log, epoch = partition.log, partition.leader_epoch
+        # a node that leads again may have lost records that it had read before
+        if (log, epoch) != self._source or log.log_end_offset < self._next_offset:
+            self._source, self._next_offset, self._content = (log, epoch), log.log_start_offset, Content()
         stop = log.log_end_offset
         if self._next_offset < stop:
             content = self._content.copied()
@@ -144,8 +146,7 @@ class RegistryListener(HttpServer):
     ) -> Page:
         """Return the response to a request, errors included."""
         try:
-            body = await _body(head, reader, writer)
-            plan = await self.registry.answer(request_of(method, target, body))
+            return await self.respond(method, target, head, await _body(head, reader, writer))
         except (ConnectionError, asyncio.IncompleteReadError):  # the client is gone
             raise
         except RestError as error:
@@ -159,6 +160,10 @@ class RegistryListener(HttpServer):
         except Exception:
             _LOG.exception("cannot answer %s %s", method, target.partition("?")[0])
             return self.error_page(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def respond(self, method: str, target: str, head: bytes, body: bytes) -> Page:
+        """Return the response to a request with its body. RestError, ValueError, KafkalogError, OSError."""
+        plan = await self.registry.answer(request_of(method, target, body))
         return _page(plan.answer)
 
     def error_page(self, status: HTTPStatus) -> Page:
@@ -166,10 +171,15 @@ class RegistryListener(HttpServer):
         return _page({"error_code": status.value, "message": f"HTTP {status.value} {status.phrase}"}, status)
 
 
+def headers_of(head: bytes) -> dict[bytes, bytes]:
+    """Return the headers of a request; names are in lower case."""
+    lines = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    return {name.strip().lower(): value.strip() for name, _, value in lines}
+
+
 async def _body(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
     """Return the body of a request. RestError for one without a size, or with too large a one."""
-    lines = (line.partition(b":") for line in head.split(b"\r\n")[1:])
-    headers = {name.strip().lower(): value.strip() for name, _, value in lines}
+    headers = headers_of(head)
     if b"transfer-encoding" in headers:
         raise RestError(411, "A body needs a Content-Length")
     text = headers.get(b"content-length", b"0")

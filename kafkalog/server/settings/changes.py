@@ -12,8 +12,18 @@ from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.broker_checks import defined_key
 from kafkalog.server.settings.checks import check_together, check_value, topic_key
+from kafkalog.server.settings.client_metrics import check_subscription
 from kafkalog.server.settings.groups import check_group_settings, group_key
-from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, GROUP, TOPIC, Change, RequestedChange
+from kafkalog.server.settings.kinds import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    KEPT,
+    TOPIC,
+    Change,
+    RequestedChange,
+)
 from kafkalog.server.settings.loggers import set_levels
 
 if TYPE_CHECKING:
@@ -45,7 +55,7 @@ def check_resource(node: Node, kind: int, name: str) -> None:
     elif kind == GROUP:
         if not name:
             raise InvalidRequest("Default group resources are not allowed.")
-    else:
+    elif kind != CLIENT_METRICS:
         raise InvalidRequest(f"Unknown resource type {kind}")
 
 
@@ -76,7 +86,7 @@ def own_settings(node: Node, kind: int, name: str) -> Mapping[str, str]:
     if kind == TOPIC:
         own: Mapping[str, str] = node.topics.own_settings(name)
         return own
-    found: Mapping[str, str] = node.dynamic.of_group(name) if kind == GROUP else node.dynamic.of(name)
+    found: Mapping[str, str] = node.dynamic.kept(kind, name) if kind in KEPT else node.dynamic.of(name)
     return found
 
 
@@ -125,10 +135,13 @@ async def _set(
             await node.dynamic.change(name, changes)
         return
     remaining = {setting: value for setting, value in {**own, **changes}.items() if value is not None}
-    if kind == GROUP:
-        check_group_settings(node, remaining)
+    if kind in KEPT:
+        if kind == GROUP:
+            check_group_settings(node, remaining)
+        else:
+            check_subscription(name, remaining)
         if not validate_only:
-            await node.dynamic.change_group(name, changes)
+            await node.dynamic.change_kept(kind, name, changes)
         return
     for setting, value in changes.items():
         if value is not None:
@@ -174,6 +187,8 @@ def _key(node: Node, kind: int, name: str, operation_name: str) -> Key:
             raise _no_list(kind, name, operation_name) from None
     if kind == GROUP:
         return group_key(name)
+    if kind == CLIENT_METRICS:  # a broker takes none of them for a list here
+        raise _no_list(kind, name, operation_name)
     key = defined_key(node.config, name)
     if key is None:
         raise ConfigError(f"Unknown config name: {name}")

@@ -1,7 +1,7 @@
 """Dynamic settings: changed by clients at run time, kept in the first data directory and applied again at the start.
 
 `kafkalog.settings.json` has them by resource, as in the protocol: those of nodes, by the node's number or "" for every
-node, and those of groups.
+node, and those of groups and of subscriptions to metrics of clients.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kafkalog.errors import ConfigError, CorruptCheckpoint, InvalidRequest, Kafk
 from kafkalog.server.node.parts import Part
 from kafkalog.server.settings.broker_checks import LIVE, UNDEFINED, check_broker_changes
 from kafkalog.server.settings.config import STORE_NAMES
+from kafkalog.server.settings.kinds import GROUP, KEPT
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 from kafkalog.util.os_errors import os_errors, read_if_present
 
@@ -32,6 +33,8 @@ _THREADS: Final = "log.cleaner.threads"
 MIN_ISR: Final = "min.insync.replicas"
 Changed = dict[str, dict[str, str]]
 """By resource, then by name."""
+Kept = Mapping[int, Changed]
+"""By type, then as above."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -44,7 +47,7 @@ class DynamicSettings(Part):
         self._node = node
         self._fs = fs
         self._changed: Changed = {}
-        self._groups: Changed = {}
+        self._kept: Kept = {kind: {} for kind in KEPT}
         self.check_change: Callable[[], object] = lambda: None
         """Called before each change; raises if changes are not allowed."""
         self._changing = asyncio.Lock()
@@ -62,15 +65,27 @@ class DynamicSettings(Part):
 
     def of_group(self, group_id: str) -> Mapping[str, str]:
         """Return the settings of a group."""
-        return self._groups.get(group_id, {})
+        return self.kept(GROUP, group_id)
 
     def groups(self) -> list[str]:
         """Return the groups that have settings, sorted."""
-        return sorted(self._groups)
+        return self.names_of(GROUP)
+
+    def kept(self, kind: int, name: str) -> Mapping[str, str]:
+        """Return the settings of a resource of one of the types in `kinds.KEPT`."""
+        return self._kept[kind].get(name, {})
+
+    def names_of(self, kind: int) -> list[str]:
+        """Return the resources of such a type that have settings, sorted."""
+        return sorted(self._kept[kind])
+
+    def all_kept(self) -> Kept:
+        """Return the settings of all resources of such types."""
+        return self._kept
 
     async def start(self) -> None:
         """Apply the file's settings; log and skip those no longer valid. Raise CorruptCheckpoint, StorageError."""
-        self._changed, self._groups = await self._node.run(self._read)
+        self._changed, self._kept = await self._node.run(self._read)
         changed = {**self._changed.get("", {}), **self.of(str(self._node.node_id))}
         changed = {name: value for name, value in changed.items() if self._has_effect(name)}
         for name in [one for one in changed if one not in STORE_NAMES | LIVE]:
@@ -139,7 +154,7 @@ class DynamicSettings(Part):
             self.check_change()
             self.check(changes, resource)
             try:
-                await self._set(_with(self._changed, resource, changes), self._groups, changes)
+                await self._set(_with(self._changed, resource, changes), self._kept, changes)
             except ConfigError as error:
                 raise InvalidRequest(error.message) from None
 
@@ -148,37 +163,45 @@ class DynamicSettings(Part):
         """Settings changed for all nodes."""
         return self._changed.get("", {})
 
-    async def take(self, everywhere: Mapping[str, str], groups: Changed) -> None:
-        """Take over the leader's settings for all nodes and for groups. Raise ConfigError, StorageError."""
+    async def take(self, everywhere: Mapping[str, str], given: Kept) -> None:
+        """Take over the leader's settings for all nodes and those of `given` types. Raise ConfigError, StorageError."""
         async with self._changing:
             own = self.everywhere
             names = {name for name in (*own, *everywhere) if own.get(name) != everywhere.get(name)}
             changes = {name: everywhere.get(name) for name in sorted(names)}
-            if changes or groups != self._groups:
-                await self._set(_with(self._changed, "", changes), groups, changes)
+            kept = {**self._kept, **given}
+            if changes or kept != self._kept:
+                await self._set(_with(self._changed, "", changes), kept, changes)
 
-    async def _set(self, changed: Changed, groups: Changed, names: Iterable[str]) -> None:
+    async def _set(self, changed: Changed, kept: Kept, names: Iterable[str]) -> None:
         before = {name: self._effective(self._changed, name) for name in names if self._has_effect(name)}
         after = {name: self._effective(changed, name) for name in before}
         before = {name: value for name, value in before.items() if value != after[name]}
         if before:
             self._node.alter_config({name: after[name] for name in before})
         try:
-            await self._node.run(self._write, changed, groups)
+            await self._node.run(self._write, changed, kept)
         except (StorageError, PolicyViolation):
             if before:
                 self._node.alter_config(before)
             raise
-        self._changed, self._groups = changed, groups
+        self._changed, self._kept = changed, kept
         self.on_change()
 
     async def change_group(self, group_id: str, changes: Mapping[str, str | None]) -> None:
-        """Change checked settings of a group; None resets one. Raise StorageError, PolicyViolation."""
+        """Change checked settings of a group; errors as for `change_kept`."""
+        await self.change_kept(GROUP, group_id, changes)
+
+    async def change_kept(self, kind: int, name: str, changes: Mapping[str, str | None]) -> None:
+        """Change checked settings of a resource that `kept` returns; None resets one.
+
+        Raise StorageError, PolicyViolation.
+        """
         async with self._changing:
             self.check_change()
-            groups = _with(self._groups, group_id, changes)
-            await self._node.run(self._write, self._changed, groups)
-            self._groups = groups
+            kept = {**self._kept, kind: _with(self._kept[kind], name, changes)}
+            await self._node.run(self._write, self._changed, kept)
+            self._kept = kept
             self.on_change()
 
     def _effective(self, changed: Mapping[str, Mapping[str, str]], name: str) -> str | None:
@@ -187,18 +210,19 @@ class DynamicSettings(Part):
                 return value_text(values[name])
         return None
 
-    def _read(self) -> tuple[Changed, Changed]:
+    def _read(self) -> tuple[Changed, Kept]:
         content = read_if_present(self.path, MAX_FILE_BYTES, "read the changed settings", self._fs)
         if content is None:
-            return {}, {}
+            return {}, {kind: {} for kind in KEPT}
         try:
             return _parsed(content)
         except (ValueError, RecursionError) as error:
             hint = "repair it by hand, or move it away to use the settings given at startup"
             raise CorruptCheckpoint(f"the changed settings are damaged: {error}", path=self.path, hint=hint) from None
 
-    def _write(self, changed: Changed, groups: Changed) -> None:
-        tree = {"version": VERSION, "settings": changed, **({"groups": groups} if groups else {})}
+    def _write(self, changed: Changed, kept: Kept) -> None:
+        sections = {KEPT[kind]: values for kind, values in kept.items() if values}
+        tree = {"version": VERSION, "settings": changed, **sections}
         content = json.dumps(tree, indent=1, sort_keys=True) + "\n"
         if len(content) > MAX_FILE_BYTES:  # the next start would reject it
             raise PolicyViolation(f"the changed settings would exceed {MAX_FILE_BYTES} bytes")
@@ -214,17 +238,18 @@ def _with(changed: Changed, resource: str, changes: Mapping[str, str | None]) ->
     return {**others, resource: own} if own else others
 
 
-def _parsed(content: bytes) -> tuple[Changed, Changed]:
+def _parsed(content: bytes) -> tuple[Changed, Kept]:
     data = json.loads(content.decode())
     if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("settings"), dict):
         raise ValueError(f"it is not an object with version {VERSION} and settings")
-    found = (data["settings"], data.get("groups", {}))
-    if not isinstance(found[1], dict):
-        raise ValueError("'groups' is not an object")
-    for values in (*found[0].values(), *found[1].values()):
-        if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-            raise ValueError("the settings of a resource are not names with text")
-    return found
+    kept = {kind: data.get(section, {}) for kind, section in KEPT.items()}
+    for section, values in (("settings", data["settings"]), *((KEPT[kind], kept[kind]) for kind in KEPT)):
+        if not isinstance(values, dict):
+            raise ValueError(f"{section!r} is not an object")
+        for own in values.values():
+            if not isinstance(own, dict) or not all(isinstance(value, str) for value in own.values()):
+                raise ValueError("the settings of a resource are not names with text")
+    return data["settings"], kept
 
 
 def make(node: Node) -> DynamicSettings:

@@ -10,6 +10,8 @@ BROKER: Final = 4
 BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 GROUP: Final = 32
+KEPT: Final = {GROUP: "groups", CLIENT_METRICS: "client_metrics"}
+"""Types whose settings are only kept, for those who look them up, with their names in files."""
 KINDS: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.config.broker import SYNONYMS
-from kafkalog.config.keys import Key, at_least, value_text
+from kafkalog.config.keys import Key, value_text
 from kafkalog.config.topic import CONFIGS, LogConfig
+from kafkalog.server.settings import client_metrics, kinds
 from kafkalog.server.settings.groups import GROUP_SETTINGS, default_of
 from kafkalog.server.settings.loggers import logger_levels
 from kafkalog.server.settings.no_effect import CLASSES
@@ -22,6 +23,7 @@ DYNAMIC_DEFAULT: Final = 3
 STATIC: Final = 4
 DEFAULT: Final = 5
 LOGGER: Final = 6
+CLIENT_METRICS: Final = 7
 GROUP: Final = 8
 
 _TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
@@ -116,21 +118,20 @@ def logger_rows(names: Iterable[str] | None = None) -> list[Tree]:
     return rows
 
 
-_CLIENT_METRICS: Final = (
-    Key("interval.ms", "int", 300_000, at_least(100), "how often clients would push"),
-    Key("match", "list", (), None, "which clients would push"),
-    Key("metrics", "list", (), None, "what clients would push"),
-)
-
-
-def client_metrics_rows(names: Iterable[str] | None = None, *, documented: bool = False) -> list[Tree]:
-    """Return the defaults of a client metrics subscription, since there are no subscriptions."""
+def client_metrics_rows(
+    node: Node, subscription: str, names: Iterable[str] | None = None, *, synonyms: bool = False,
+    documented: bool = False,
+) -> list[Tree]:  # fmt: skip
+    """Return the settings of a subscription to metrics of clients, `names` of them or all."""
     selected = None if names is None else set(names)
-    return [
-        setting_row(key, value_text(key.default), [], False, documented)
-        for key in _CLIENT_METRICS
-        if selected is None or key.name in selected
-    ]
+    own = node.dynamic.kept(kinds.CLIENT_METRICS, subscription)
+    rows = []
+    for key in client_metrics.KEYS.values():
+        if selected is None or key.name in selected:
+            text = client_metrics.shown_value(key.name, own[key.name]) if key.name in own else value_text(key.default)
+            found = [Synonym(key.name, text, CLIENT_METRICS)] if key.name in own else []
+            rows.append(setting_row(key, text, found, synonyms, documented))
+    return rows
 
 
 def created_rows(node: Node, config: LogConfig) -> list[Tree]:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _MOST_BYTES: Final = 1 << 20
 """Limit of the bytes that one fetch looks through in a partition, if its first batch is not larger."""
+_LETTERS_S: Final = 30.0
+"""Limit of the time that a state waits for its dead letters before another one takes its place."""
 
 
 class Fetched(NamedTuple):
@@ -89,6 +91,11 @@ class SharePartition:
         """Start writing the dead letters that the loaded state lacks: once, and not for a partition to be dropped."""
         if self._window is not None and not self._node.is_read_only:
             self._bury(windows.unwritten(self._window, self.setting("share.delivery.count.limit")))
+
+    async def letters_written(self) -> None:
+        """Wait until the dead letters in progress are written, or given up; a limited time."""
+        if self._burials:
+            await asyncio.wait(tuple(self._burials), timeout=_LETTERS_S)
 
     async def _begun(self) -> ShareState | int:
         """Return the stored state with the offset at which the group begins, or the error code for the client.

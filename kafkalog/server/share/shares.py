@@ -22,7 +22,7 @@ from kafkalog.server.share.releasing import Releases
 from kafkalog.server.share.sessions import Place, ShareSession, ShareSessions
 from kafkalog.server.share.state import ShareKey
 from kafkalog.server.share.state_log import ShareStateLog
-from kafkalog.server.share.window import AcknowledgedRange
+from kafkalog.server.share.window import AcknowledgedRange, RecordState
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -171,13 +171,15 @@ class Shares:
     # Completing
 
     async def acknowledge(
-        self, group_id: str, member: str, wanted: Mapping[Place, Sequence[AcknowledgedRange]]
+        self, session: ShareSession, wanted: Mapping[Place, Sequence[AcknowledgedRange]]
     ) -> dict[Place, Outcome]:
-        """Apply acknowledgements, each partition independently, and return the outcomes.
+        """Apply acknowledgements of a session, each partition independently, and return the outcomes.
 
         The loop serves others between partitions: each is looked up and changed at once, and those whose locks ended
-        meanwhile are refused as if the request had come later.
+        meanwhile are refused as if the request had come later. So are all of a session that ended meanwhile: its member
+        may have the same records again, in another one.
         """
+        group_id, member = session.key
         found: dict[Place, Outcome] = {}
         turns = CooperativeYield()
         for place, ranges in wanted.items():
@@ -185,6 +187,8 @@ class Shares:
             one = self._partitions.get(ShareKey(group_id, *place))
             if one is None:
                 found[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+            elif self.sessions.get(session.key) is not session:
+                found[place] = ErrorCode.INVALID_RECORD_STATE, "The share session has ended."
             else:
                 found[place] = one.acknowledge(member, ranges)
         # wait for the replication of what was written; its error replaces success
@@ -220,6 +224,7 @@ class Shares:
 
     async def initialize(self, starts: Mapping[ShareKey, int], state_epoch: int) -> int:
         """Store new states that begin at these offsets. Return 0 or the error code. Raises the append's errors."""
+        await self._bury(starts)
         turns = CooperativeYield()
         for key, start in starts.items():
             await turns.row()
@@ -231,11 +236,22 @@ class Shares:
                 self._partitions.pop(key).close()
         return await self.log.settled(starts)
 
+    async def _bury(self, keys: Iterable[ShareKey]) -> None:
+        """Let the dead letters be written that only these states know of: they are about to be replaced."""
+        await self.log.loaded()
+        for key in keys:
+            state = self.log.get(key)
+            if state is None or not any(one.state == RecordState.ARCHIVING for one in state.batches):
+                continue
+            one = await self._partition(key.group_id, (key.topic_id, key.partition))
+            if isinstance(one, SharePartition):
+                await one.letters_written()
+
     async def delete(self, keys: Iterable[ShareKey]) -> int:
         """Delete states. Return 0 or the error code. Raises the append's errors."""
         gone = frozenset(keys)
+        await self._bury(gone)
         self.forget(lambda key: key in gone)
-        await self.log.loaded()
         known = self.log.keys(lambda key: key in gone)
         self.log.delete(known)
         return await self.log.settled(known)

@@ -9,8 +9,8 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError
@@ -25,12 +25,11 @@ from kafkalog.testing.inside.counts import RuleCounts
 from kafkalog.testing.inside.disk import TestDisk
 
 if TYPE_CHECKING:
-    from kafkalog.server.registry.listener import RegistryListener
     from kafkalog.server.serving import Server
+    from kafkalog.testing.inside.registry import NodeRegistry
 
 MAX_LINE_BYTES: Final = 64 << 20
 STOP: Final = "stop"
-LOOPBACK: Final = "127.0.0.1"
 _SAME_SIGNAL_S: Final = 0.5
 
 
@@ -71,7 +70,7 @@ async def _serve(control: socket.socket, home: list[str]) -> bool:
     counts = RuleCounts(given["counts"])
     async with (
         serving([given["directory"]], config, fs=disk, clock=clock, later=timers.later, log_metrics=_metrics) as server,
-        _registry(server, given.get("registry_port")) as registry,
+        _registry(server, given) as registry,
     ):
         for name, partitions in given["topics"].items():
             if server.node.topics.get(name) is None:
@@ -97,20 +96,13 @@ async def _serve(control: socket.socket, home: list[str]) -> bool:
     return is_orphaned
 
 
-@asynccontextmanager
-async def _registry(server: Server, port: int | None) -> AsyncIterator[RegistryListener | None]:
-    """Serve a schema registry at this port, any free one for 0, or none for None."""
+def _registry(server: Server, given: Mapping[str, Any]) -> AbstractAsyncContextManager[NodeRegistry | None]:
+    port = given["registry_port"]
     if port is None:
-        yield None
-        return
-    from kafkalog.server.registry.listener import RegistryListener
+        return nullcontext(None)
+    from kafkalog.testing.inside.registry import NodeRegistry  # few tests need it
 
-    listener = RegistryListener(LOOPBACK, port, lambda: server.node)
-    await listener.start()
-    try:
-        yield listener
-    finally:
-        await listener.stop()
+    return NodeRegistry.serving(port, server, {int(node): one for node, one in given["registry_ports"].items()})
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, commands: Commands) -> bool:

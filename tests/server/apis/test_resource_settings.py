@@ -212,7 +212,7 @@ def test_members_are_told_and_timed_by_the_settings_of_their_group(
 
 def test_settings_that_the_next_start_could_not_read_are_refused(tmp_path: Path) -> None:
     async def use(node: Node) -> None:
-        node.dynamic._groups = {"x" * 250: {SESSION: "5" * MAX_FILE_BYTES}}
+        node.dynamic._kept = {GROUP: {"x" * 250: {SESSION: "5" * MAX_FILE_BYTES}}, CLIENT_METRICS: {}}
         assert (await alter(node, GROUP, "g", (SESSION, SET, "50000")))[0] == 44
         assert (await alter(node, BROKER, "", ("log.retention.ms", SET, "5")))[0] == 44
         assert node.config["log.retention.ms"] is None and not node.dynamic.of_group("g")
@@ -308,18 +308,37 @@ def test_loggers_are_those_of_this_node(tmp_path: Path) -> None:
     with_node(tmp_path, use)
 
 
-def test_there_are_no_subscriptions_to_metrics_of_clients(tmp_path: Path) -> None:
-    async def use(node: Node) -> None:
+def test_subscriptions_to_metrics_of_clients_are_kept(tmp_path: Path) -> None:
+    """Who is answered what is in tests/interop/test_kafka44_interop.py, beside a broker."""
+
+    async def first(node: Node) -> None:
         row = await describe(node, CLIENT_METRICS, "m")
         defaults = {"interval.ms": ("300000", 5, []), "match": ("", 5, []), "metrics": ("", 5, [])}
         assert row.error_code == 0 and configs_by_name(row) == defaults
-        assert [one.config_type for one in row.configs] == [3, 7, 7]
-        assert [*configs_by_name(await describe(node, CLIENT_METRICS, "m", "match"))] == ["match"]
-        row = await describe(node, CLIENT_METRICS, "")
-        assert (row.error_code, row.error_message) == (42, "Client metrics subscription name must not be empty")
-        assert (await alter(node, CLIENT_METRICS, "m", ("interval.ms", SET, "1000")))[0] == 42
+        given = (("metrics", SET, " a, b,a"), ("interval.ms", SET, "1000"))
+        assert await alter(node, CLIENT_METRICS, "m", *given) == (0, None)
+        assert await alter(node, CLIENT_METRICS, "other", ("metrics", SET, "a"), validate_only=True) == (0, None)
+        for change, code in (
+            (("interval.ms", SET, "99"), 42), (("interval.ms", SET, "x"), 40), (("nope", SET, "1"), 42),
+            (("match", SET, "client_id=["), 40), (("match", SET, "client_id=="), 40), (("metrics", APPEND, "c"), 40),
+        ):  # fmt: skip
+            assert (await alter(node, CLIENT_METRICS, "m", change))[0] == code, change
+        assert await alter(node, CLIENT_METRICS, "m", ("match", SET, r"client_id=\p{L}(?<x>a)*+=")) == (0, None)
+        assert node.dynamic.names_of(CLIENT_METRICS) == ["m"] and not node.dynamic.groups()
 
-    with_node(tmp_path, use)
+    async def again(node: Node) -> None:
+        found = configs_by_name(await describe(node, CLIENT_METRICS, "m"))
+        assert found["metrics"] == ("a,b", 7, [("metrics", "a,b", 7)]) and found["interval.ms"][0] == "1000"
+        assert [*configs_by_name(await describe(node, CLIENT_METRICS, "m", "match"))] == ["match"]
+        for version, tree in ((0, {}), (1, {"resource_types": [CLIENT_METRICS]})):
+            listed = await call(node, "list_config_resources", version, tree)
+            assert [one.resource_name for one in listed.config_resources] == ["m"]
+        gone = [(name, DELETE, None) for name in found]
+        assert await alter(node, CLIENT_METRICS, "m", *gone) == (0, None)
+        assert node.dynamic.names_of(CLIENT_METRICS) == []
+
+    with_node(tmp_path, first)
+    with_node(tmp_path, again)
 
 
 @pytest.mark.parametrize("kind", [0, 1, 3, 64])

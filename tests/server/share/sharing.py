@@ -61,7 +61,12 @@ class Member:
 
     async def complete(self, *acks: Any, epoch: int | None = None) -> int:
         """Acknowledge in partition 0; return the partition's error code, or that of the request."""
-        rows = [{"partition_index": 0, "acknowledgement_batches": [ack(*one) for one in acks]}]
+        rows = await self.complete_many(*acks, epoch=epoch)
+        return rows if isinstance(rows, int) else int(rows[0].error_code)
+
+    async def complete_many(self, *acks: Any, epoch: int | None = None, places: Any = (0,)) -> Any:
+        """Acknowledge in partitions; the answer's rows by number, or the error code of the request."""
+        rows = [{"partition_index": at, "acknowledgement_batches": [ack(*one) for one in acks]} for at in places]
         topics = [{"topic_id": self.node.topics.get("t").id, "partitions": rows}] if acks else []
         answer = await call(self.node, "share_acknowledge", 2, {
             "group_id": self.group, "member_id": self.name, "topics": topics,
@@ -70,7 +75,7 @@ class Member:
         if answer.error_code or not answer.responses:
             return int(answer.error_code)
         self.epoch += 1
-        return int(answer.responses[0].partitions[0].error_code)
+        return {row.partition_index: row for row in answer.responses[0].partitions}
 
 
 def ack(first: int, last: int, *types: int) -> dict[str, Any]:

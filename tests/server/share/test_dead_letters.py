@@ -253,3 +253,63 @@ async def test_there_are_none_without_the_level_of_the_feature(tmp_path: Path) -
         assert await member.complete((0, 0, REJECT)) == 0
         assert (await offsets(node))[0] == (0, 0)
     assert letters(tmp_path) == []
+
+
+async def set_offsets(node: Any, name: str) -> int:
+    """Let group g begin at offset 1 of partition 0, or delete its offsets or the group; return the error code."""
+    topics = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 1}]}]
+    if name == "alter":
+        answer = await call(node, "alter_share_group_offsets", 0, {"group_id": "g", "topics": topics})
+        return int(answer.error_code)
+    if name == "delete":
+        tree = {"group_id": "g", "topics": [{"topic_name": "t"}]}
+        return int((await call(node, "delete_share_group_offsets", 0, tree)).error_code)
+    return int((await call(node, "delete_groups", 2, {"groups_names": ["g"]})).results[0].error_code)
+
+
+@pytest.mark.parametrize("name", ["alter", "delete", "delete the group"])
+@in_loop
+async def test_letters_in_progress_are_written_before_the_state_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.topics.create(LETTERS, 1, ENABLED)
+        member = await with_letters(node)
+        await produce(node, 2)
+        assert await member.acquired() == [(0, 1, 1)]
+        may_write, write = asyncio.Event(), dead_letters.write
+
+        async def waiting(*given: Any) -> None:
+            await may_write.wait()
+            await write(*given)
+
+        monkeypatch.setattr(dead_letters, "write", waiting)
+        assert await member.complete((0, 0, REJECT)) == 0
+        await member.fetch(epoch=-1)
+        await member.beat(-1, None)
+        changing = asyncio.create_task(set_offsets(node, name))
+        done, _ = await asyncio.wait([changing], timeout=0.02)
+        assert not done
+        may_write.set()
+        assert await changing == 0
+    assert letters(tmp_path) == [(0, "1", REJECTED)]
+
+
+@in_loop
+async def test_letters_that_a_stop_cut_short_are_written_before_offsets_are_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with letters_are_never_written(monkeypatch):
+        async with node_for(tmp_path, **SMALL) as node:
+            await node.topics.create(LETTERS, 1, ENABLED)
+            member = await with_letters(node)
+            await produce(node, 2)
+            assert await member.acquired() == [(0, 1, 1)]
+            assert await member.complete((0, 0, REJECT)) == 0
+            await member.fetch(epoch=-1)
+            await member.beat(-1, None)
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.groups.loaded()
+        assert await set_offsets(node, "alter") == 0
+        assert (await offsets(node))[0][0] == 1
+    assert letters(tmp_path) == [(0, "1", REJECTED)]

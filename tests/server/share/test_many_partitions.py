@@ -98,6 +98,29 @@ async def test_a_late_request_of_a_session_changes_nothing_of_the_next_one(tmp_p
         assert rows[LAST].acquired_records == ((1, 1, 1),)
 
 
+@pytest.mark.parametrize("is_fetch", [True, False])
+@in_loop
+async def test_late_acknowledgements_of_a_session_do_not_count_for_the_next_one(tmp_path: Path, is_fetch: bool) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await many(node)
+        await member.fetch(places=range(COUNT))
+        asked = member.fetch((0, 0, ACCEPT), places=range(COUNT)) if is_fetch else member.complete_many(
+            (0, 0, ACCEPT), places=range(COUNT)
+        )
+        late = asyncio.create_task(asked)
+        await asyncio.sleep(0)  # the request has begun
+        node.shares.disconnected(member.connection.id)
+        again = Member(node, number=6)
+        rows = await again.fetch(places=(LAST,))
+        assert rows[LAST].acquired_records == ((0, 0, 2),)
+        row = (await late)[LAST]
+        code = row.acknowledge_error_code if is_fetch else row.error_code
+        assert code == ErrorCode.INVALID_RECORD_STATE
+        rows = await again.fetch((0, 0, RELEASE), places=(LAST,))
+        assert rows[LAST].acknowledge_error_code == 0
+        assert rows[LAST].acquired_records == ((0, 0, 3),)
+
+
 @in_loop
 async def test_releases_meanwhile_change_nothing_of_new_offsets(tmp_path: Path) -> None:
     async with node_for(tmp_path, **SMALL) as node:

@@ -1,0 +1,252 @@
+"""A member of a share group that works on one topic: heartbeats, fetches, acknowledgements."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+from uuid import uuid4
+
+from kafkalog.copy.cluster import check
+from kafkalog.errors import InvalidRecordState, KafkalogError, from_code
+from kafkalog.queue.worker import GAP, REJECT, Acquired, Lease
+from kafkalog.server.client.errors import PeerError
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.sharing.fetched import Fetched, Range, ranges_of, read_fetched
+from kafkalog.sharing.links import SHARE_GROUP_HEARTBEAT, Link, Links, SharedTopic
+from kafkalog.sharing.session import NodeSession
+from kafkalog.types import TopicPartition
+
+_LOG: Final = logging.getLogger(__name__)
+_LEAVE: Final = -1
+_PAUSE_S: Final = 0.05
+_ENDED: Final = frozenset({
+    ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+})  # fmt: skip
+_MOVED: Final = frozenset({
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.LEADER_NOT_AVAILABLE,
+})  # fmt: skip
+_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+
+
+class Member:
+    """One member. Only for the event loop's thread; requests follow one another.
+
+    It works on the partitions that the group assigns it, on all of them if `takes_all`, or on one `partition`.
+    `slice_s` is the longest wait of one fetch, which holds back acknowledgements.
+    """
+
+    def __init__(
+        self, links: Links, group: str, topic: str, *, takes_all: bool = False, partition: int | None = None,
+        slice_s: float = 0.25,
+    ) -> None:  # fmt: skip
+        self.id = str(uuid4())
+        self._links = links
+        self._group = group
+        self._takes_all = takes_all
+        self._partition = partition
+        self._slice_s = slice_s
+        self._name = topic
+        self._topic: SharedTopic | None = None
+        self._epoch = 0
+        self._interval_s = 5.0
+        self._assigned: frozenset[int] = frozenset()
+        self._has_assignment = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+        self._failure: KafkalogError | None = None
+        self._turn = asyncio.Lock()  # one request of the sessions at a time
+        self._sessions: dict[int, NodeSession] = {}
+        self._ready: deque[Acquired] = deque()  # acquired beyond the limit, by a broker that does not keep it
+        self._first = 0
+
+    # Membership
+
+    async def join(self) -> None:
+        """Join the group. UnknownTopicOrPartition, PeerError, errors of the coordinator."""
+        self._topic = await self._links.topic(self._name)
+        await self._beat()
+        self._beating = asyncio.get_running_loop().create_task(self._beat_on())
+
+    async def leave(self) -> None:
+        """End the sessions, which releases what is acquired, and leave the group. PeerError."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        async with self._turn:
+            for node_id, session in self._sessions.items():
+                if session.is_begun:
+                    await session.close(await self._links.to_node(node_id))
+        self._epoch = _LEAVE
+        await self._links.ask_coordinator(self._group, self._heartbeat)
+
+    async def _beat_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            try:
+                await self._beat()
+            except KafkalogError as error:
+                _LOG.warning("queue %s of topic %s: no heartbeat: %s", self._group, self._name, error)
+                if not isinstance(error, PeerError):
+                    self._failure = error
+                    return
+
+    async def _beat(self) -> None:
+        answer = await self._links.ask_coordinator(self._group, self._heartbeat)
+        if answer.error_code in _FENCED:  # it was away for too long: what it had is others' now
+            self._epoch = 0
+            for session in self._sessions.values():
+                session.end()
+            answer = await self._links.ask_coordinator(self._group, self._heartbeat)
+        if answer.error_code:
+            raise from_code(answer.error_code, f"queue {self._group}: {answer.error_message or 'the group refuses it'}")
+        self._epoch = answer.member_epoch
+        self._interval_s = max(answer.heartbeat_interval, 100) / 1000
+        if answer.assignment is not None:
+            assert self._topic is not None
+            rows = [one for one in answer.assignment.topic_partitions if one.topic_id == self._topic.id]
+            self._assigned = frozenset(number for one in rows for number in one.partitions)
+            if self._assigned:
+                self._has_assignment.set()
+
+    async def _heartbeat(self, link: Link) -> Any:
+        tree = {
+            "group_id": self._group, "member_id": self.id, "member_epoch": self._epoch, "rack_id": None,
+            "subscribed_topic_names": None if self._epoch else [self._name],
+        }  # fmt: skip
+        answer = await link.request(SHARE_GROUP_HEARTBEAT, tree)
+        if answer.error_code not in _FENCED:
+            check(answer.error_code, f"queue {self._group}", answer.error_message)
+        return answer
+
+    # Acquiring
+
+    async def acquire(self, max_records: int, timeout_s: float | None) -> list[Acquired]:
+        """Return at most `max_records` acquired records; wait up to `timeout_s` (None: forever) for the first one."""
+        loop = asyncio.get_running_loop()
+        end_s = None if timeout_s is None else loop.time() + timeout_s
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            left_s = self._slice_s if end_s is None else min(self._slice_s, max(0.0, end_s - loop.time()))
+            is_over = end_s is not None and loop.time() >= end_s
+            try:
+                found = await self._acquired(max_records, left_s)
+            except PeerError as error:
+                if is_over or not error.retriable:
+                    raise
+                found = []
+                await asyncio.sleep(_PAUSE_S)
+                self._topic = await self._links.topic(self._name)
+            if found or is_over:
+                return found
+
+    async def _acquired(self, max_records: int, wait_s: float) -> list[Acquired]:
+        if not self._ready:
+            if not (self._assigned or self._takes_all):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._has_assignment.wait(), wait_s)
+            places = self._by_leader()
+            self._first += 1
+            for index in range(len(places)):
+                node_id, partitions = places[(index + self._first) % len(places)]
+                self._ready += await self._fetch(node_id, partitions, max_records, wait_s / len(places))
+                if self._ready:
+                    break
+        return [self._ready.popleft() for _ in range(min(max_records, len(self._ready)))]
+
+    def _by_leader(self) -> list[tuple[int, list[int]]]:
+        """Return the partitions of each node that leads some."""
+        assert self._topic is not None
+        found: dict[int, list[int]] = {}
+        for number, leader in enumerate(self._topic.leaders):
+            is_mine = self._takes_all or number in self._assigned
+            if is_mine and leader >= 0 and self._partition in (None, number):
+                found.setdefault(leader, []).append(number)
+        return list(found.items())
+
+    async def _fetch(
+        self, node_id: int, partitions: list[int], max_records: int, wait_s: float
+    ) -> list[Acquired]:
+        assert self._topic is not None
+        session = self._sessions.setdefault(node_id, NodeSession(self._group, self.id))
+        async with self._turn:
+            link = await self._links.to_node(node_id)
+            answer = await session.fetch(link, self._topic.id, partitions, max_records, int(wait_s * 1000))
+            if answer.error_code:
+                if answer.error_code in _ENDED:  # the next fetch begins another session
+                    await asyncio.sleep(_PAUSE_S)
+                    return []
+                raise from_code(answer.error_code, f"{link.peer}: {answer.error_message or 'a fetch was refused'}")
+            rows = [row for topic in answer.responses for row in topic.partitions]
+            found = {row.partition_index: read_fetched(bytes(row.records or b""), row.acquired_records) for row in rows}
+            await self._finish(session, link, GAP, {one: read.gaps for one, read in found.items()})
+            await self._finish(session, link, REJECT, {one: read.damaged for one, read in found.items()})
+        if any(row.error_code in _MOVED for row in rows):
+            self._topic = await self._links.topic(self._name)
+        for row in rows:
+            if row.error_code and row.error_code not in _MOVED:
+                raise from_code(row.error_code, f"{self._name}-{row.partition_index}: {row.error_message or ''}")
+        return [one for number, read in found.items() for one in self._leased(node_id, session, number, read)]
+
+    def _leased(self, node_id: int, session: NodeSession, number: int, read: Fetched) -> Iterable[Acquired]:
+        place = TopicPartition(self._name, number)
+        for record, deliveries in read.records:
+            lease = Lease(node_id, session.generation, number, record.offset)
+            yield Acquired(record, place, deliveries, lease)
+
+    async def _finish(
+        self, session: NodeSession, link: Link, kind: int, ranges: Mapping[int, list[Range]]
+    ) -> None:
+        """Complete offsets that no worker gets. If that fails, they come again when their locks expire."""
+        given = {number: rows for number, rows in ranges.items() if rows}
+        if given and session.is_begun:
+            assert self._topic is not None
+            await session.acknowledge(link, self._topic.id, kind, given)
+
+    # Acknowledging
+
+    async def acknowledge(self, kind: int, leases: Iterable[Lease]) -> None:
+        """Acknowledge acquired records. InvalidRecordState for those that the member no longer has; PeerError."""
+        by_node: dict[int, list[Lease]] = {}
+        for lease in leases:
+            by_node.setdefault(lease.node_id, []).append(lease)
+        failures: list[KafkalogError] = []
+        for node_id, mine in by_node.items():
+            async with self._turn:
+                try:
+                    await self._acknowledge(node_id, kind, mine)
+                except KafkalogError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
+
+    async def _acknowledge(self, node_id: int, kind: int, leases: list[Lease]) -> None:
+        session = self._sessions[node_id]
+        offsets: dict[int, list[int]] = {}
+        for lease in leases:
+            if lease.generation == session.generation:
+                offsets.setdefault(lease.partition, []).append(lease.offset)
+        lost = len(leases) - sum(map(len, offsets.values()))
+        if offsets:
+            assert self._topic is not None
+            link = await self._links.to_node(node_id)
+            ranges = {number: ranges_of(given) for number, given in offsets.items()}
+            answer = await session.acknowledge(link, self._topic.id, kind, ranges)
+            what = f"queue {self._group}, topic {self._name}"
+            if answer.error_code in _ENDED:
+                lost += sum(map(len, offsets.values()))
+            elif answer.error_code:
+                raise from_code(answer.error_code, f"{what}: {answer.error_message or ''}")
+            for row in (row for topic in answer.responses for row in topic.partitions):
+                if row.error_code:
+                    place = f"{what}, partition {row.partition_index}"
+                    raise from_code(row.error_code, f"{place}: {row.error_message or 'it was refused'}")
+        if lost:
+            raise InvalidRecordState(
+                f"queue {self._group}: {lost} records are no longer this worker's: its session has ended",
+                hint="they are delivered again; finish or renew them in time",
+            )

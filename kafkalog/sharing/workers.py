@@ -1,0 +1,97 @@
+"""A member of a share group with the event loop that it runs on, as `kafkalog.queue` needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.copy.cluster import ClusterClient
+from kafkalog.copy.places import parse_addresses
+from kafkalog.errors import KafkalogError
+from kafkalog.server.client.settings import peer_settings
+from kafkalog.server.packages import check_packages
+from kafkalog.sharing.group_settings import START, apply_settings
+from kafkalog.sharing.loop import LoopThread
+from kafkalog.sharing.member import Member
+from kafkalog.sharing.remote import RemoteLinks
+
+if TYPE_CHECKING:
+    from kafkalog.manager.log_manager import LogManager
+    from kafkalog.queue.worker import Acquired, Lease
+    from kafkalog.sharing.links import Links
+
+_LOCAL_SLICE_S: Final = 0.05
+_REMOTE_SLICE_S: Final = 0.25
+
+
+class MemberWorker:
+    """A member on a loop of another thread; `end_loop` is called once it has left."""
+
+    def __init__(self, loop: LoopThread, links: Links, member: Member, end_loop: Callable[[], object]) -> None:
+        self._loop = loop
+        self._links = links
+        self._member = member
+        self._end_loop = end_loop
+
+    def begin(self, group: str, start: str | None, settings: Mapping[str, object]) -> None:
+        """Give the group its settings, and join it; after an error nothing is left."""
+        try:
+            self._loop.call(self._begin(group, {} if start is None else {START: start}, settings))
+        except BaseException:
+            with suppress(KafkalogError):
+                self._loop.call(self._links.close())
+            self._end_loop()
+            raise
+
+    async def _begin(self, group: str, defaults: Mapping[str, str], settings: Mapping[str, object]) -> None:
+        await self._links.ask_any(lambda link: apply_settings(link, group, defaults, settings))
+        await self._member.join()
+
+    def acquire(self, max_records: int, timeout_s: float | None) -> list[Acquired]:
+        """Return acquired records; wait up to `timeout_s` (None: forever) for the first one."""
+        return self._loop.call(self._member.acquire(max_records, timeout_s))
+
+    def acknowledge(self, kind: int, leases: Iterable[Lease]) -> None:
+        """Acknowledge acquired records. InvalidRecordState for those that the member no longer has."""
+        self._loop.call(self._member.acknowledge(kind, leases))
+
+    def close(self) -> None:
+        """Release what is acquired, and leave the group."""
+        try:
+            with suppress(KafkalogError):  # locks expire, and the group notices that no heartbeat comes
+                self._loop.call(self._member.leave())
+            self._loop.call(self._links.close())
+        finally:
+            self._end_loop()
+
+
+def local_worker(
+    manager: LogManager, topic: str, group: str, partition: int | None, start: str | None,
+    settings: Mapping[str, object],
+) -> MemberWorker:  # fmt: skip
+    """Return a member on open directories."""
+    check_packages()
+    from kafkalog.sharing.local import LocalLinks, acquire_node, release_node
+
+    local = acquire_node(manager)
+    links = LocalLinks(local)
+    member = Member(links, group, topic, takes_all=True, partition=partition, slice_s=_LOCAL_SLICE_S)
+    worker = MemberWorker(local.loop, links, member, lambda: release_node(local))
+    worker.begin(group, start, settings)
+    return worker
+
+
+def remote_worker(
+    bootstrap: str, topic: str, group: str, start: str | None, settings: Mapping[str, object],
+    properties: Mapping[str, str],
+) -> MemberWorker:  # fmt: skip
+    """Return a member of a group in a cluster. IllegalArgument for a wrong address."""
+    check_packages()
+    client = ClusterClient(bootstrap, parse_addresses(bootstrap), peer_settings(properties))
+    links = RemoteLinks(client)
+    loop = LoopThread("kafkalog-queue")
+    member = Member(links, group, topic, slice_s=_REMOTE_SLICE_S)
+    worker = MemberWorker(loop, links, member, loop.stop)
+    worker.begin(group, start, settings)
+    return worker

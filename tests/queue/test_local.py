@@ -1,0 +1,155 @@
+"""Work queues on open data directories: the server's share partitions in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("kio", reason="the extra `server` is not installed")
+
+import kafkalog
+from kafkalog.errors import (
+    ConfigError,
+    IllegalArgument,
+    IllegalState,
+    InvalidRecordState,
+    InvalidRequest,
+    LogClosed,
+    ReadOnlyLog,
+)
+from kafkalog.queue import Item
+
+SMALL: dict[str, Any] = {"log_cleaner_enable": False}
+LONG_S = 60
+
+
+def values(items: Iterable[Item]) -> list[tuple[bytes | None, int]]:
+    """The values of items with their delivery counts."""
+    return [(one.value, one.delivery_count) for one in items]
+
+
+def test_a_record_goes_to_one_worker_until_it_is_finished(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 2)
+        dirs["tasks", 0].append([b"a", b"b", b"c", b"d"])
+        tasks = dirs["tasks"]
+        with tasks.queue("workers") as one, tasks.queue("workers") as other:
+            mine = one.acquire(3)
+            assert values(mine) == [(b"a", 1), (b"b", 1), (b"c", 1)]
+            assert values(other.acquire()) == [(b"d", 1)]
+            mine[0].ack()
+            mine[1].release()
+            mine[2].reject()
+            again = other.acquire()
+            assert values(again) == [(b"b", 2)]
+            with pytest.raises(InvalidRecordState):
+                mine[1].ack()
+            other.ack(again)
+            assert one.acquire() == [] == other.acquire(timeout=0.01)
+        # what the other worker had when it left comes again
+        with tasks.queue("workers") as later, tasks.queue("others") as another:
+            assert values(later.acquire()) == [(b"d", 2)]
+            assert [one.value for one in another.acquire()] == [b"a", b"b", b"c", b"d"]
+
+
+def test_what_is_done_stays_done_after_a_restart(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs["tasks", 0].append([b"%d" % n for n in range(6)])
+        with dirs["tasks", 0].queue("workers") as queue:
+            items = queue.acquire()
+            queue.ack(items[:2] + items[3:4])
+            queue.reject(items[4:5])
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs["tasks", 0].append([b"6"])
+        with dirs["tasks"].queue("workers") as queue:
+            assert values(queue.acquire()) == [(b"2", 2), (b"5", 2), (b"6", 1)]
+
+
+def test_the_end_of_the_block_decides(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs["tasks", 0].append([b"a", b"b", b"c"])
+        with dirs["tasks"].queue("workers") as queue:
+            first, second, third = queue.acquire()
+            with first:
+                pass
+            with pytest.raises(ZeroDivisionError), second:
+                1 / 0  # noqa: B018
+            with third:
+                third.reject()
+            assert [one.is_finished for one in (first, second, third)] == [True] * 3
+            assert values(queue.acquire()) == [(b"b", 2)]
+
+
+def test_a_worker_waits_for_what_the_process_appends(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs, ThreadPoolExecutor(1) as pool:
+        dirs.create_topic("tasks", 1)
+        with dirs["tasks"].queue("workers") as queue:
+            waiting = pool.submit(queue.acquire, timeout=LONG_S)
+            dirs["tasks", 0].append([b"late"])
+            [item] = waiting.result(LONG_S)
+            waiting = pool.submit(queue.acquire, timeout=LONG_S)
+            item.release()
+            assert values(waiting.result(LONG_S)) == [(b"late", 2)]
+
+
+def test_the_last_delivery_ends_in_a_dead_letter(tmp_path: Path) -> None:
+    settings = {"share.delivery.count.limit": 2, "errors.deadletterqueue.topic.name": "dlq.tasks"}
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs.create_topic("dlq.tasks", 1, {"errors.deadletterqueue.group.enable": True})
+        dirs["tasks", 0].append([b"poison"])
+        with dirs["tasks"].queue("workers", settings=settings) as queue:
+            for count in (1, 2):
+                [item] = queue.acquire()
+                assert item.delivery_count == count
+                item.release()
+            assert queue.acquire() == []
+            letter = next(dirs["dlq.tasks", 0].tail(LONG_S, start=0))
+        assert dict(letter.headers)["__dlq.errors.offset"] == b"0"
+        assert dict(letter.headers)["__dlq.errors.delivery.count"] == b"2"
+
+
+def test_where_a_new_queue_begins(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs["tasks", 0].append([b"old"])
+        with dirs["tasks"].queue("late", start="latest") as queue:
+            assert queue.acquire() == []
+            dirs["tasks", 0].append([b"new"])
+            assert [one.value for one in queue.acquire(timeout=LONG_S)] == [b"new"]
+        with dirs["tasks"].queue("late") as queue:  # it has begun: `start` does not move it
+            assert [one.value for one in queue.acquire()] == [b"new"]
+
+
+def test_a_queue_that_cannot_be(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "lone" / "tasks-0", "a") as log, pytest.raises(IllegalState, match="open_dirs"):
+        log.queue("workers")
+    with kafkalog.open_dirs(tmp_path / "data", "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        with pytest.raises(TypeError, match="did you mean start"):
+            dirs["tasks", 0].queue("workers", starts="latest")  # type: ignore[arg-type]
+        with pytest.raises((ConfigError, InvalidRequest), match="share.delivery.count.limit"):
+            dirs["tasks"].queue("workers", settings={"share.delivery.count.limit": 1000})
+        with pytest.raises((ConfigError, InvalidRequest), match=r"share\.auto\.offset\.reset"):
+            dirs["tasks"].queue("workers", start="middle")
+        queue = dirs["tasks"].queue("workers")
+        with pytest.raises(IllegalArgument, match="max_records"):
+            queue.acquire(0)
+        with pytest.raises(IllegalArgument, match="timeout"):
+            queue.acquire(timeout=-1)
+        queue.close()
+        queue.close()
+        with pytest.raises(LogClosed, match="queue workers is closed"):
+            queue.acquire()
+        late = dirs["tasks"].queue("workers")
+    with pytest.raises(LogClosed):
+        late.acquire()
+    late.close()
+    with kafkalog.open_dirs(tmp_path / "data") as dirs, pytest.raises(ReadOnlyLog):
+        dirs["tasks"].queue("workers")

@@ -1,0 +1,131 @@
+"""Work queues through a server: workers in several processes, and directories that change hands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("kio", reason="the extra `server` is not installed")
+
+import kafkalog
+from kafkalog.errors import InvalidRecordState, KafkalogError, UnknownTopicOrPartition
+from kafkalog.queue import connect
+from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
+from tests.queue.test_local import LONG_S, values
+from tests.trees import PACKAGE
+
+TAKER = """
+import sys
+from kafkalog.queue import connect
+queue = connect(sys.argv[1], "killed", "workers")
+print(len(queue.acquire(2, timeout=60)), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[KafkaServer]:
+    settings = {"offsets.topic.num.partitions": 1, "share.coordinator.state.topic.num.partitions": 1}
+    topics = {"tasks": 1, "killed": 1, "locked": 1, "kinds": 1}
+    with kafka_server(topics=topics, settings=settings) as found:
+        yield found
+
+
+def put(server: KafkaServer | KafkaCluster, topic: str, *given: bytes) -> None:
+    """Append records to partition 0 of a topic."""
+    confluent = pytest.importorskip("confluent_kafka")
+    producer = confluent.Producer({"bootstrap.servers": server.bootstrap})
+    for value in given:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(LONG_S) == 0
+
+
+def test_workers_share_the_records(server: KafkaServer) -> None:
+    put(server, "tasks", b"a", b"b", b"c")
+    with connect(server.bootstrap, "tasks", "workers") as one, connect(server.bootstrap, "tasks", "workers") as other:
+        mine, theirs = one.acquire(2, timeout=LONG_S), other.acquire(2, timeout=LONG_S)
+        assert (values(mine), values(theirs)) == ([(b"a", 1), (b"b", 1)], [(b"c", 1)])
+        one.ack(mine[:1])
+        mine[1].renew()
+        mine[1].release()
+        theirs[0].reject()
+        again = other.acquire(timeout=LONG_S)
+        assert values(again) == [(b"b", 2)]
+        other.ack(again)
+        assert one.acquire() == []
+
+
+def test_a_killed_worker_gives_back_what_it_had(server: KafkaServer) -> None:
+    put(server, "killed", b"a", b"b", b"c")
+    command = [sys.executable, "-c", TAKER, server.bootstrap]
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    assert worker.stdin is not None and worker.stdout is not None
+    with worker, connect(server.bootstrap, "killed", "workers") as queue:
+        assert worker.stdout.readline() == "2\n"
+        assert values(queue.acquire(timeout=LONG_S)) == [(b"c", 1)]
+        worker.send_signal(signal.SIGKILL)
+        assert values(queue.acquire(timeout=LONG_S)) == [(b"a", 2), (b"b", 2)]
+
+
+def test_a_lock_expires_unless_it_is_renewed(server: KafkaServer) -> None:
+    put(server, "locked", b"slow", b"renewed")
+    settings = {"share.record.lock.duration.ms": 15_000, "share.session.timeout.ms": 60_000}
+    with connect(server.bootstrap, "locked", "workers", settings=settings) as queue:
+        slow, renewed = queue.acquire(timeout=LONG_S)
+        server.advance(seconds=10)
+        renewed.renew()
+        server.advance(seconds=10)
+        assert values(queue.acquire(timeout=LONG_S)) == [(b"slow", 2)]
+        renewed.ack()
+        assert queue.acquire() == []
+        assert slow.offset == 0
+
+
+def test_after_a_restart_of_the_server_a_worker_goes_on(tmp_path: Path) -> None:
+    with kafka_server(topics={"tasks": 1}, directory=tmp_path / "data") as server:
+        put(server, "tasks", b"a", b"b", b"c")
+        with connect(server.bootstrap, "tasks", "workers") as queue:
+            first, second, _ = queue.acquire(timeout=LONG_S)
+            first.ack()
+            server.kill()
+            server.start()
+            assert values(queue.acquire(timeout=LONG_S)) == [(b"b", 1), (b"c", 1)]  # its locks were in memory
+            with pytest.raises(InvalidRecordState, match="1 records are no longer this worker's"):
+                second.ack()
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs, dirs["tasks"].queue("workers") as local:
+        found = local.acquire()
+        assert [one.value for one in found] == [b"b", b"c"]
+        found[0].ack()
+    with kafka_server(directory=tmp_path / "data") as server:
+        with connect(server.bootstrap, "tasks", "workers") as queue:
+            assert [one.value for one in queue.acquire(timeout=LONG_S)] == [b"c"]
+
+
+def test_a_worker_follows_the_leader() -> None:
+    with kafka_cluster(nodes=3, topics={"tasks": 1}) as cluster:
+        put(cluster, "tasks", b"a", b"b")
+        with connect(cluster.bootstrap, "tasks", "workers") as queue:
+            queue.acquire(1, timeout=LONG_S)[0].ack()
+            cluster.kill(cluster.leader)
+            assert [one.value for one in queue.acquire(timeout=LONG_S)] == [b"b"]
+
+
+def test_what_cannot_be_opened(server: KafkaServer) -> None:
+    with pytest.raises(UnknownTopicOrPartition, match="has no topic none"):
+        connect(server.bootstrap, "none", "workers")
+    confluent = pytest.importorskip("confluent_kafka")
+    consumer = confluent.Consumer({"bootstrap.servers": server.bootstrap, "group.id": "readers"})
+    consumer.subscribe(["kinds"])
+    server.wait_for(until=lambda: consumer.poll(0.01) is None and bool(consumer.assignment()))
+    with pytest.raises(KafkalogError, match="readers is not a share group"):
+        connect(server.bootstrap, "kinds", "readers")
+    consumer.close()
+    with pytest.raises(ConnectionError):
+        connect("127.0.0.1:1", "tasks", "workers")
