@@ -114,6 +114,25 @@ def indexes_of(descriptor: Any) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
+def descriptor_set(file: Any) -> bytes:
+    """Return the FileDescriptorSet of a file and of all that it imports, which come before it."""
+    pb = import_protobuf("descriptor_pb2")
+    found = pb.FileDescriptorSet()
+    known: set[str] = set()
+
+    def add(one: Any) -> None:
+        if one.name in known:
+            return
+        known.add(one.name)
+        for other in one.dependencies:
+            add(other)
+        one.CopyToProto(found.file.add())
+
+    add(file)
+    made: bytes = found.SerializeToString()
+    return made
+
+
 def descriptor_files(content: bytes, place: str = "", imports: Mapping[str, bytes] | None = None) -> DescriptorFiles:
     """Return the files of a schema: a FileDescriptorSet, base64 of a FileDescriptorProto, or `.proto` text.
 
