@@ -208,7 +208,8 @@ def _protoc() -> list[str]:
 def _run(command: list[str]) -> tuple[int, bytes]:
     """Return the status of a command and the beginning of its errors. It is killed if it says more, or takes too long.
 
-    TimeoutError for the latter, OSError for a command that does not start.
+    So it is if the caller is interrupted. TimeoutError for what takes too long, OSError for a command that does not
+    start.
     """
     is_late = False
 
@@ -229,6 +230,9 @@ def _run(command: list[str]) -> tuple[int, bytes]:
             if len(said) == PROTOC_OUTPUT_BYTES:
                 process.kill()
             status = process.wait()
+        except BaseException:  # such as KeyboardInterrupt: nobody waits for it any more
+            process.kill()
+            raise
         finally:
             timer.cancel()
     if is_late:

@@ -89,7 +89,7 @@ def typed_rows(options: Any) -> list[dict[str, Any]]:
 
 
 def test_tasks_return_what_a_scan_decodes(data: Path) -> None:
-    """@42 The columns are those of the subject's latest version, for values of both writers."""
+    """The columns are those of the subject's latest version, for values of both writers."""
     given = {"value": "avro", "key": "string", "schemas": str(data)}
     options = source_options(data, columns="partition,offset,key,value", maxRecordsPerPartition="7", **given)
     rows = sorted(typed_rows(options), key=lambda row: (row["partition"], row["offset"]))
