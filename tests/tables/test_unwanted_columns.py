@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 import kafkalog
+import kafkalog.duckdb
+import kafkalog.polars
 from kafkalog import values
 from kafkalog.errors import InvalidRecord
 from kafkalog.values import Decoded
@@ -13,9 +15,6 @@ from kafkalog.values import Decoded
 pa = pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")
 pl = pytest.importorskip("polars")
-
-import kafkalog.duckdb
-import kafkalog.polars
 
 
 class Counting:

@@ -68,7 +68,7 @@ def test_transactions_and_metadata() -> None:
 
 
 def test_values_of_transactions() -> None:
-    """Of both versions, with partitions of several topics, none and null, as the decoder of single records reads them."""
+    """Of both versions, with partitions of several topics, none and null, as the decoder of single records has them."""
     key = b"\0\0" + text("app")
     fixed = struct.pack(">qhib", 7, 3, 60_000, 1)
     times = struct.pack(">qq", 1_700_000_000_000, -1)

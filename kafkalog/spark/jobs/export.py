@@ -173,7 +173,7 @@ def _options(paths: list[str], given: Mapping[str, str]) -> SourceOptions:
     for name in ("where", "key", "value"):
         if name in known:
             raise IllegalArgument(
-                f"{name} is not an option of the job", hint="`kafkalog export` without Spark selects and decodes"
+                f"{name} is not an option of the job", hint="export without Spark, which selects and decodes"
             )
     options = SourceOptions.parse({**given, "path": first}, streaming=False)
     return replace(options, paths=(first, *others), subscription=options.subscription or SubscribePattern(".*"))
