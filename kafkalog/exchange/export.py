@@ -30,7 +30,6 @@ from kafkalog.exchange.planning import (
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.reading.chunks import check_tail
 from kafkalog.reading.source import end_of, isolation_of, skipped_of
-from kafkalog.records.column_reader import COLUMNS
 from kafkalog.storage.damage import Skipped
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.view import LogView
@@ -113,7 +112,7 @@ def export_records(
     condition = None if where is None else _checked_condition(where, given)
     settings = ExportSettings(
         column_names(columns), isolation_of(isolation), by_date, format, condition,
-        given.get("key"), given.get("value"), given.get("on_undecodable"),
+        given.get("key"), given.get("value"), given.get("on_undecodable", "raise") if given else None,
     )  # fmt: skip
     found = _partitions(paths, topics, numbers, fs)
     if is_export(os.fspath(target)) and not resume:
@@ -228,8 +227,7 @@ def _decoders(
         return {key.topic: ({}, {}) for key, _ in found}
     from kafkalog.exchange.decoding import topic_decoders
 
-    columns = COLUMNS if settings.format == "jsonl" else settings.columns
-    return topic_decoders(found, fs, columns, {**given, "where": settings.where}, known)
+    return topic_decoders(found, fs, settings, {**given, "where": settings.where}, known)
 
 
 def _checked_condition(where: str, decoding: Mapping[str, Any]) -> str:

@@ -107,7 +107,7 @@ def _typed_batches(
     """Yield the batches of a range with decoded columns; InvalidRecord names the file of what does not decode."""
     plain = [name for name in columns if name in arrow_schema(COLUMNS).names and name not in typed.settled]
     schema = arrow_schema(plain)
-    condition = condition_of(log, options)
+    condition = condition_of(log, options, typed)
     scanned = tuple(dict.fromkeys(
         ("offset", *plain, *typed.selection.columns, *(() if condition is None else condition.columns))
     ))  # fmt: skip
@@ -127,20 +127,26 @@ def _typed_batches(
         yield typed.fit(found, _as_arrow(_Rows(matching.select(plain)), schema, part), columns)
 
 
-def condition_of(log: Log, options: SourceOptions) -> Selection | None:
+def condition_of(log: Log, options: SourceOptions, typed: TypedColumns | None = None) -> Selection | None:
     """Return the selection of the records that the option `where` asks for; None without it.
 
-    Types of JSON that nothing else gives are those of the log's first values. Raises IllegalArgument for a condition
-    or decoders that do not fit.
+    Types of JSON that nothing else gives are those of the log's first values; other types are those of `typed`, if it
+    has them. Raises IllegalArgument for a condition or decoders that do not fit.
     """
     if options.where is None:
         return None
+    given = dict(options.decoding)
+    if typed is not None:
+        roots = [root for root in ("key", "value") if root in given]
+        if all(root in typed.settled and given[root] != "json" for root in roots):
+            decoders = typed.selection.decoders
+            return selection_of(["offset"], {"where": options.where, **typed.lenient, **decoders}, None, log.topic)
 
     def sample(root: str) -> list[bytes]:
         reading: dict[str, Any] = {"batch_rows": SAMPLE_ROWS, "on_damage": options.on_damage}
         return first_values([LogScan(log, log.start_offset, log.end_offset, [root], **reading)], root)
 
-    return selection_of(["offset"], {"where": options.where, **dict(options.decoding)}, sample, log.topic)
+    return selection_of(["offset"], {"where": options.where, **given}, sample, log.topic)
 
 
 def _pieces(

@@ -57,10 +57,13 @@ class TypedColumns:
     def selection(self) -> Selection:
         """The selection of the columns, made at the first use."""
         if self._made is None:
-            decoding = {name: self.given[name] for name in ("on_undecodable",) if name in self.given}
-            decoders = decoders_of(self.settled, self.given)
-            self._made = selection_of(self.columns, {**decoding, **decoders})
+            self._made = selection_of(self.columns, {**self.lenient, **decoders_of(self.settled, self.given)})
         return self._made
+
+    @property
+    def lenient(self) -> dict[str, Any]:
+        """The keyword of a scan that says what becomes of a key or value that does not decode."""
+        return {name: self.given[name] for name in ("on_undecodable",) if name in self.given}
 
     def fit(self, found: pa.RecordBatch, plain: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
         """Return the wanted columns of a batch of the selection, in Spark's types; `plain` has the others of them."""

@@ -140,7 +140,7 @@ def test_what_does_not_decode_is_an_error_or_has_one(tmp_path: Path, format: str
         export_records(tmp_path / "data", tmp_path / "out", format, value="json")
     assert error.value.offset == 5 and error.value.path == str(tmp_path / "data" / "orders-0")
     assert not exported(tmp_path / "out")
-    with pytest.raises(IllegalArgument, match="an export with on_undecodable None, not null"):
+    with pytest.raises(IllegalArgument, match="an export with on_undecodable raise, not null"):
         export_records(tmp_path / "data", tmp_path / "out", format, value="json", on_undecodable="null", resume=True)
     command = ["export", "-d", tmp_path / "data", tmp_path / "o", "--format", format, "-s", "value=json"]
     done = commands.kafkalog(*command)
@@ -214,6 +214,20 @@ def test_conditions_on_decoded_values(data: Path, tmp_path: Path, format: str) -
     with pytest.raises(IllegalArgument, match=r"value\.id"):
         export_records(data, tmp_path / "wrong", format, where="value.id == 'a'", **given)
     assert not (tmp_path / "wrong").exists()
+
+
+def test_records_without_fields(tmp_path: Path) -> None:
+    """Parquet has no such columns: that is told before anything is made; Arrow and JSON lines have them."""
+    schema = json.dumps({"type": "record", "name": "R", "fields": [
+        {"name": "id", "type": "int"}, {"name": "none", "type": {"type": "array", "items": {
+            "type": "record", "name": "Empty", "fields": []}}}]})  # fmt: skip
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append(b"\x06\x02\x00")
+    with pytest.raises(IllegalArgument, match=r"value\.none of orders is a record without fields"):
+        export_records(tmp_path / "data", tmp_path / "out", value="avro", schema=schema)
+    for format, name in (("arrow", "value"), ("jsonl", "payload")):
+        export_records(tmp_path / "data", tmp_path / format, format, value="avro", schema=schema)
+        assert exported(tmp_path / format)[0][name] == {"id": 3, "none": [{}]}
 
 
 def test_wrong_decoders_are_told_before_anything_is_made(data: Path, tmp_path: Path) -> None:
