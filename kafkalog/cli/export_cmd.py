@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from kafkalog.cli import common, row_options
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, schemas_option, serdes_option, typed_keywords
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
         compression: str | None
         resume: bool
         where: str | None
+        serdes: tuple[str, ...]
+        schemas: str | None
+        on_undecodable: str | None
         isolation_level: str | None
         on_damage: str
         tiered: str | None
@@ -47,6 +51,15 @@ FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
 )  # fmt: skip
 @click.option("--columns", metavar="NAMES", help="Comma-separated columns. Default: all.")
 @click.option("--where", metavar="CONDITION", help="Export only records for which this is true. See docs/where.md.")
+@serdes_option(
+    f"Decode keys and values to typed columns: key=NAME or value=NAME; NAME is {COLUMN_DECODERS}."
+)
+@schemas_option
+@click.option(
+    "--on-undecodable", type=click.Choice(["raise", "null"]),
+    help="Keys and values that do not decode: an error (default); or null, with the reason in key_error or "
+    "value_error.",
+)  # fmt: skip
 @click.option("--by-date", is_flag=True, help="Write a directory for each day (UTC) of the records' times.")
 @click.option("--compression", metavar="CODEC", help="Codec of Parquet and Arrow files. Default: zstd.")
 @click.option("--resume", is_flag=True, help="Continue the export in TARGET; existing files stay.")
@@ -88,7 +101,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
                 columns=None if columns is None else [name.strip() for name in columns.split(",")],
                 isolation=level, by_date=given["by_date"], compression=given["compression"], file_bytes=size,
                 resume=given["resume"], on_damage=given["on_damage"], where=given["where"], tiered=given["tiered"],
-                progress=meter.add,
+                progress=meter.add, **_decoding(given),
             )  # fmt: skip
         except IncompleteExport as error:
             damage, report = error, error.report
@@ -101,11 +114,21 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
     return 1 if report.skipped else 0
 
 
+def _decoding(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of an export that decodes; a usage error for options without a decoder."""
+    if not given["serdes"] and given["on_undecodable"] is not None:
+        raise click.UsageError("--on-undecodable is for decoders: give -s, such as -s value=avro")
+    return {**typed_keywords(given["serdes"], given["schemas"]), "on_undecodable": given["on_undecodable"]}
+
+
 def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as_json: bool, quiet: bool) -> int:
-    names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions", "where", "tiered")
+    names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions", "where", "tiered",
+             "serdes", "schemas", "on_undecodable")  # fmt: skip
     wrong = [name for name in names if given[name]]
     if wrong:
-        raise click.UsageError("kafka-dir copies whole partitions: omit options for ranges, columns, files and stores")
+        raise click.UsageError(
+            "kafka-dir copies whole partitions: omit options for ranges, columns, decoders, files and stores"
+        )
     from kafkalog.exchange.kafka_dir import export_directory
     from kafkalog.server.groups.stored import whole_offsets
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, IllegalArgument, UnknownTopicOrPartition
 from kafkalog.exchange.intervals import OffsetSet
@@ -39,6 +40,9 @@ from kafkalog.tools.offsets import Bounds
 from kafkalog.tools.verify.segment import Progress
 from kafkalog.types import Isolation, TopicPartition
 from kafkalog.util.fileio import FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.log.settled import Settled
 
 FORMATS: Final = tuple(CODECS)
 _OWN_TOPICS: Final = "__"
@@ -76,6 +80,7 @@ def export_records(
     where: str | None = None,
     tiered: Path | None = None,
     progress: Progress | None = None,
+    **decoding: Any,
 ) -> ExportReport:
     """Export the records of topics into the directory `target`: files `topic=NAME/...` of about `file_bytes`.
 
@@ -83,7 +88,9 @@ def export_records(
     exported; `numbers` are partitions of one topic. With `tiered`, the URL or description of a tiered store
     (docs/tiered.md), partitions are exported whole. `bounds` limits the offsets. With `where`, a condition
     (docs/where.md), only the records for which it is true are exported. `columns` are those of `Log.scan`;
-    JSON lines have all, as `kafkalog consume -J` prints them. With `by_date` there is a directory for each day of the
+    JSON lines have all, as `kafkalog consume -J` prints them. `decoding` are the keywords of `Log.scan` for typed keys
+    and values (docs/values.md), such as `value="avro", schemas="schemas"`; the types of a topic are those of the run
+    that exported it first. With `by_date` there is a directory for each day of the
     records' timestamps. With `resume` the directory may hold an export with the same settings: only new records are
     written. `progress` is called with the bytes of log finished. With `on_damage="skip"` bytes that are not an intact
     batch are left out and reported. Otherwise the records before the damage are written, then the other partitions, and
@@ -101,11 +108,17 @@ def export_records(
     refuse_urls(target)
     fs, paths = located(path_list(dirs), tiered)
     codec = _checked_codec(format, columns, by_date, compression, file_bytes)
-    condition = None if where is None else _checked_condition(where)
-    settings = ExportSettings(column_names(columns), isolation_of(isolation), by_date, format, condition)
+    given = _checked_decoding(decoding)
+    condition = None if where is None else _checked_condition(where, given)
+    settings = ExportSettings(
+        column_names(columns), isolation_of(isolation), by_date, format, condition,
+        given.get("key"), given.get("value"), given.get("on_undecodable", "raise") if given else None,
+    )  # fmt: skip
     found = _partitions(paths, topics, numbers, fs)
     if is_export(os.fspath(target)) and not resume:
         raise IllegalArgument("the directory already has an export", path=target, hint="continue it with --resume")
+    decoders = partial(_decoders, found, fs, settings, {**given, "isolation": isolation, "on_damage": on_damage})
+    fresh = None if is_export(os.fspath(target)) else decoders({})  # before anything is made
     with ExportDirectory(os.fspath(target), settings) as directory, ExitStack() as stack:
         before = sum(one.records for one in directory.ranges)
         views = {key: stack.enter_context(LogView(path, fs=fs)) for key, path in found}
@@ -113,9 +126,12 @@ def export_records(
         ids = {key: read_partition_metadata(fs, path) for key, path in found}
         parts = _plan(dict(found), ids, views, directory, bounds or Bounds(), file_bytes, isolation)
         run = _ExportRun(views, on_damage)
+        typed = fresh if fresh is not None else decoders(directory.types)
+        directory.add_types({topic: settled for topic, (_, settled) in typed.items()})
         for part, log_bytes, topic_id in parts:
             place = directory.staging
-            run.export(ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, place, on_damage, fs))
+            run.export(ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, place, on_damage, fs,
+                                  typed[part.topic][0]))  # fmt: skip
             written += directory.commit_staged()
             if progress is not None:
                 progress(log_bytes)
@@ -191,12 +207,36 @@ def _checked_codec(
     return codec
 
 
-def _checked_condition(where: str) -> str:
+def _checked_decoding(given: Mapping[str, Any]) -> dict[str, Any]:
+    if not given:
+        return {}
+    from kafkalog.exchange.decoding import checked_decoding
+
+    return checked_decoding(given)
+
+
+def _decoders(
+    found: Sequence[PartitionPath],
+    fs: FileSystem,
+    settings: ExportSettings,
+    given: Mapping[str, Any],
+    known: Mapping[str, Settled],
+) -> dict[str, tuple[dict[str, Any], Settled]]:
+    """Return by topic the keywords of scans that decode, and what settles the columns; {} of topics for bytes."""
+    if settings.key is None and settings.value is None:
+        return {key.topic: ({}, {}) for key, _ in found}
+    from kafkalog.exchange.decoding import topic_decoders
+
+    return topic_decoders(found, fs, settings, {**given, "where": settings.where}, known)
+
+
+def _checked_condition(where: str, decoding: Mapping[str, Any]) -> str:
     """Return a condition in its own words; raise IllegalArgument for one that is wrong, MissingPackage for pyarrow."""
     from kafkalog.where import parse
 
     expression = parse(where)
-    expression.check()
+    if decoding.get("key") is None and decoding.get("value") is None:
+        expression.check()  # otherwise it is checked with the types of the values
     return str(expression)
 
 

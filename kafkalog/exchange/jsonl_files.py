@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kafkalog.errors import StorageError
 from kafkalog.exchange.manifest import ExportedFile, ExportedRange
@@ -14,6 +15,10 @@ from kafkalog.reading.source import skipped_of
 from kafkalog.storage.damage import Skipped
 from kafkalog.tools.consume.templates import json_lines
 from kafkalog.tools.consume.text import write_records, write_rows
+
+if TYPE_CHECKING:
+    from kafkalog.exchange.typed_lines import Lines
+    from kafkalog.log.log import Log
 
 
 def export_lines(task: ExportTask, skipped: list[Skipped] | None = None) -> ExportedRange:
@@ -36,29 +41,25 @@ def export_lines(task: ExportTask, skipped: list[Skipped] | None = None) -> Expo
         raise
 
 
-def _matching_files(
+def _selected_files(
     task: ExportTask, name: str, paths: list[str], skipped: list[Skipped] | None
 ) -> Iterator[ExportedFile]:
-    """Write the records that match the export's condition, and yield the files."""
-    from kafkalog.log.matching import matching_rows
-    from kafkalog.log.typed_scan import typed_scan
+    """Write the records that match the export's condition, or all of them decoded, and yield the files."""
+    from kafkalog.exchange.typed_lines import typed_lines
 
-    part, settings = task.range, task.settings
-    pieces = json_lines(topic=part.topic, partition=part.partition)
-    options = {"isolation": task.reader_isolation, "on_damage": task.on_damage, "skipped": skipped}
     with task.open_log() as log:
-        found = matching_rows(typed_scan(log, part.start, part.stop, ["offset"], {"where": settings.where}, options))
+        options = {"isolation": task.reader_isolation, "on_damage": task.on_damage, "skipped": skipped}
+        found = typed_lines(log, task, options) if task.typed else _matching_lines(log, task, options)
         is_done = False
         while not is_done:
             paths.append(os.path.join(task.staging, f"{name}-{len(paths):04d}.jsonl"))
             first, last, records = -1, -1, 0
             with open(paths[-1], "wb", buffering=1 << 20) as out:
                 is_done = True
-                for matches in found:
-                    offsets = matches.table.offsets
-                    first = offsets[matches.rows[0]] if first < 0 else first
-                    last, records = offsets[matches.rows[-1]], records + len(matches.rows)
-                    write_rows(matches.table, matches.rows, out, pieces)
+                for lines in found:
+                    first = lines.first if first < 0 else first
+                    last, records = lines.last, records + lines.records
+                    lines.write(out)
                     if out.tell() >= task.file_bytes:
                         is_done = False
                         break
@@ -71,11 +72,27 @@ def _matching_files(
                 os.unlink(paths.pop())
 
 
+def _matching_lines(log: Log, task: ExportTask, options: Mapping[str, Any]) -> Iterator[Lines]:
+    """Yield the lines of the records that match, as they are stored."""
+    from kafkalog.exchange.typed_lines import Lines
+    from kafkalog.log.matching import matching_rows
+    from kafkalog.log.typed_scan import typed_scan
+
+    part = task.range
+    pieces = json_lines(topic=part.topic, partition=part.partition)
+    scan = typed_scan(log, part.start, part.stop, ["offset"], {"where": task.settings.where}, options)
+    for found in matching_rows(scan):
+        offsets, rows = found.table.offsets, found.rows
+        yield Lines(
+            offsets[rows[0]], offsets[rows[-1]], len(rows), partial(write_rows, found.table, rows, pieces=pieces)
+        )
+
+
 def _files(
     task: ExportTask, name: str, paths: list[str], skipped: list[Skipped] | None
 ) -> Iterator[ExportedFile]:
-    if task.settings.where is not None:
-        yield from _matching_files(task, name, paths, skipped)
+    if task.settings.where is not None or task.typed:
+        yield from _selected_files(task, name, paths, skipped)
         return
     part = task.range
     pieces = json_lines(topic=part.topic, partition=part.partition)

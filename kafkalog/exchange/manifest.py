@@ -18,15 +18,19 @@ import shutil
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument
 from kafkalog.exchange.intervals import OffsetSet
+from kafkalog.exchange.types import parsed_types, types_document
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
 from kafkalog.util.os_errors import os_errors
+
+if TYPE_CHECKING:
+    from kafkalog.log.settled import Settled
 
 VERSION: Final = 1
 OWN: Final = "_kafkalog_export"
@@ -47,6 +51,9 @@ class ExportSettings:
     by_date: bool
     format: str = "parquet"
     where: str | None = None
+    key: str | None = None
+    value: str | None = None
+    on_undecodable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,8 @@ class ExportedRange:
 class ExportDirectory:
     """Directory of one export, opened by the only driver that may write to it; a context manager that closes it.
 
-    `ranges` are the committed ranges, `exported` their offsets. Only one thread may use it.
+    `ranges` are the committed ranges, `exported` their offsets; `types` has by topic what settles the columns of its
+    decoders. Only one thread may use it.
     """
 
     def __init__(self, path: str, settings: ExportSettings, *, fs: FileSystem = OS) -> None:
@@ -102,6 +110,7 @@ class ExportDirectory:
         self.settings = settings
         self.ranges: list[ExportedRange] = []
         self.exported: dict[TopicPartition, OffsetSet] = {}
+        self.types: dict[str, Settled] = {}
         self._fs = fs
         self._own = os.path.join(self.path, OWN)
         self._published = 0
@@ -138,6 +147,14 @@ class ExportDirectory:
         """Commit the ranges that tasks have finished and return them; ranges already exported are left out."""
         with os_errors("move files into the export", self.path):
             return self._commit(self._staged_ranges())
+
+    def add_types(self, types: Mapping[str, Settled]) -> None:
+        """Note what settles the columns of topics, for the runs to come; those that are known stay. StorageError."""
+        new = {topic: settled for topic, settled in types.items() if settled and topic not in self.types}
+        if new:
+            with os_errors("write the export's manifest", self.path):
+                self._append(b"".join(_line(types_document(topic, settled)) for topic, settled in new.items()))
+            self.types |= new
 
     def _check_is_export(self) -> None:
         if is_export(self.path, fs=self._fs) or not self._fs.exists(self.path):
@@ -193,6 +210,8 @@ class ExportDirectory:
                     self._check_settings(document)
                 elif "published" in document:
                     self._published = _whole_number(document, "published", len(self.ranges))
+                elif "types" in document:
+                    self.types.update([parsed_types(document)])
                 else:
                     self._add(_range(document))
             except (ValueError, TypeError, LookupError, RecursionError) as error:
@@ -209,7 +228,7 @@ class ExportDirectory:
             raise ValueError(f"version {document['kafkalog_export']!r} is not supported, {VERSION} is")
         stored = {"columns": tuple(document["columns"]), **{n: document[n] for n in ("isolation", "by_date")}}
         stored["format"] = document.get("format", "parquet")  # earlier versions did not store it
-        stored["where"] = document.get("where")
+        stored |= {name: document.get(name) for name in ("where", "key", "value", "on_undecodable")}
         for name, value in asdict(self.settings).items():
             if stored[name] != value:
                 there, here = _format_value(stored[name]), _format_value(value)

@@ -69,7 +69,7 @@ def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[pa.Rec
             "isolation": task.reader_isolation, "batch_bytes": max_bytes, "on_damage": task.on_damage,
             "skipped": skipped,
         }  # fmt: skip
-        scan = scan_of(log, part.start, part.stop, columns, {**options, "where": settings.where})
+        scan = scan_of(log, part.start, part.stop, columns, {**options, "where": settings.where, **task.typed})
         for piece in scan:
             yield pa.record_batch(piece)
 
@@ -131,6 +131,7 @@ class _Files:
 
     def __init__(self, task: ExportTask, name: str) -> None:
         self._task = task
+        self._columns = {*task.settings.columns, "key_error", "value_error"}
         self._name = name
         self._open: dict[str | None, _OpenFile] = {}
         self._done: list[ExportedFile] = []
@@ -141,7 +142,7 @@ class _Files:
         if not batch.num_rows:
             return
         offsets = batch.column(batch.schema.get_field_index("offset")).to_numpy()
-        kept = batch.select([name for name in batch.schema.names if name in self._task.settings.columns])
+        kept = batch.select([name for name in batch.schema.names if name in self._columns])
         if not self._task.settings.by_date:
             self._put(None, kept, offsets)
             return
@@ -218,18 +219,31 @@ def name_of(day: int) -> str:
 
 def _layout(schema: pa.Schema, compression: str) -> dict[str, object]:
     """Return the storage options of the columns."""
+    leaves = [(one, path) for one in schema for path in _leaves(one.type, one.name)]
     return {
         "compression": compression,
-        "use_dictionary": [*_paths(schema, "value", *PLAIN)],
+        "use_dictionary": [path for one, path in leaves if not (_is_raw(one, "value") or one.name in PLAIN)],
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in schema.names if name in PLAIN},
-        "write_statistics": [name for name in schema.names if name not in ("key", "value", "headers")],
-    }
+        "write_statistics": [
+            path for one, path in leaves if not (_is_raw(one, "key", "value") or one.name == "headers")
+        ],
+    }  # fmt: skip
 
 
-def _paths(schema: pa.Schema, *without: str) -> Iterator[str]:
-    """Yield the columns' names in Parquet, except those in `without`; headers are nested in a list."""
-    for name in schema.names:
-        if name == "headers":
-            yield from (f"headers.list.element.{part}" for part in ("key", "value"))
-        elif name not in without:
-            yield name
+def _is_raw(column: pa.Field, *names: str) -> bool:
+    """Return True for a column of these names that is not decoded."""
+    return column.name in names and pa.types.is_binary(column.type)
+
+
+def _leaves(type: pa.DataType, path: str) -> Iterator[str]:
+    """Yield the names in Parquet of the columns that a nested column consists of."""
+    if pa.types.is_struct(type):
+        for one in type:
+            yield from _leaves(one.type, f"{path}.{one.name}")
+    elif pa.types.is_list(type):
+        yield from _leaves(type.value_type, f"{path}.list.element")
+    elif pa.types.is_map(type):
+        yield from _leaves(type.key_type, f"{path}.key_value.key")
+        yield from _leaves(type.item_type, f"{path}.key_value.value")
+    else:
+        yield path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import CorruptRecord, MissingPackage
+from kafkalog.errors import CorruptRecord, InvalidRecord, MissingPackage
 from kafkalog.exchange.jsonl_files import export_lines
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ def export_part(task: ExportTask, skipped: list[Skipped] | None) -> CorruptRecor
     """
     try:
         _write(task, skipped)
+    except InvalidRecord as error:
+        if error.path is None:
+            error.path = task.range.directory
+        raise
     except CorruptRecord as error:
         _write_before(task, error, skipped)
         return error

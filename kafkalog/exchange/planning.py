@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, IllegalState, InconsistentTopicId, OffsetOutOfRange
@@ -47,6 +47,8 @@ class ExportTask:
     staging: str
     on_damage: str = "raise"
     fs: FileSystem | None = None
+    typed: Mapping[str, Any] = field(default_factory=dict)
+    """Keywords of a scan that decodes; empty for one of bytes."""
 
     def open_log(self) -> Log:
         """Open the partition in the file system `fs`; None is that of its path."""

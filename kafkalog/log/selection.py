@@ -325,8 +325,7 @@ def _decoders(
             continue
         if root not in used:
             continue
-        # one schema is that of the value, if both are decoded
-        own = {name: one for name, one in options.items() if name not in _OF_ONE_TYPE or root == names[0]}
+        own = options_of(root, asked, names, options)
         if {"schemas", "registry"} & own.keys() and not {"schema", "subject"} & own.keys():
             found[root] = _registered(asked, own, None if topic is None else f"{topic}-{root}", root, sample)
             continue
@@ -336,12 +335,23 @@ def _decoders(
             found[root] = _NothingDecoder()
             continue
         from kafkalog import values
-        from kafkalog.values.named import INTERNAL
 
-        if root == "key" and asked in INTERNAL:
-            own["part"] = "key"
         found[root] = values.decoder(asked, **own)
     return found
+
+
+def options_of(root: str, decoder: str, names: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that the decoder of a column takes, of those for all of `names`, the columns that are decoded.
+
+    One schema is that of the value, if both are decoded; a decoder without a schema takes none of a registry.
+    """
+    from kafkalog.values.named import INTERNAL, WITH_SCHEMA
+
+    if root != names[0]:
+        options = {name: one for name, one in options.items() if name not in _OF_ONE_TYPE}
+    if len(names) > 1 and decoder not in WITH_SCHEMA:
+        options = {name: one for name, one in options.items() if name in _OF_ONE_TYPE}
+    return {**options, **({"part": "key"} if root == "key" and decoder in INTERNAL else {})}
 
 
 def _registered(

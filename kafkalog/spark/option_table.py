@@ -61,8 +61,8 @@ SOURCE_OPTIONS: Final = (
            "a condition ([where](where.md)), such as `key like 'eu-%'`: executors return only the records for which it "
            "is true", False),
     Option("value", "none", BOTH,
-           "with `where`: the decoder for paths into values ([typed values](values.md)), such as `json`; the column "
-           "`value` stays bytes", False),
+           "the decoder of values ([typed values](values.md)), such as `json`: the column `value`, and paths of "
+           "`where` into it, are typed", False),
     Option("key", "none", BOTH, "the same for keys", False),
     Option("schema", "none", BOTH, "of the decoders: one schema, as text", False),
     Option("schemas", "none", BOTH,
@@ -72,7 +72,8 @@ SOURCE_OPTIONS: Final = (
     Option("message", "none", BOTH, "of the decoders: the Protobuf message", False),
     Option("framing", "none", BOTH, "of the decoders: what precedes a value", False),
     Option("onUndecodable", "raise", BOTH,
-           "for keys and values that do not decode: `raise`, or `null`, which no condition is true for", False),
+           "for keys and values that do not decode: `raise`; or `null`, with the reason in the column `key_error` or "
+           "`value_error`", False),
     Option("isolationLevel", "read_uncommitted", BOTH,
            "`read_committed` skips aborted records and ends at the last stable offset; `high_watermark` ends "
            "there", False),

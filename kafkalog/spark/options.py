@@ -16,7 +16,7 @@ from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_na
 from kafkalog.spark.subscriptions import Subscription, subscription_of
 from kafkalog.util.keywords import closest_match
 
-__all__ = ["SourceOptions", "columns_of", "duration_ms", "local_path"]
+__all__ = ["SourceOptions", "columns_of", "duration_ms", "is_decoding", "local_path"]
 
 MAX_PARTITION_BYTES: Final = 128 << 20
 """Default bytes of log in a Spark partition."""
@@ -39,7 +39,7 @@ class SourceOptions:
     """Options of a read; the fields are those of `option_table.SOURCE_OPTIONS`.
 
     `subscription` is None if no topic is named, which is valid only for a `path` of partition directories. `decoding`
-    are the keywords of `Log.records` for paths of `where` into keys and values.
+    are the keywords of `Log.scan` that decode keys and values, for the columns and for paths of `where` into them.
     """
 
     paths: tuple[str, ...]
@@ -65,8 +65,8 @@ class SourceOptions:
     tiered: str | None = None
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-        """Parse the options of a batch or stream read; names in any case.
+    def parse(cls, options: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
+        """Parse the options of a batch or stream read, or with None of either of them; names in any case.
 
         Raises IllegalArgument, with the fix, for an unknown name, an invalid value, and contradictions, in the same
         situations as Spark's Kafka source. Options of Kafka clients (`kafka.*`) cause a warning.
@@ -80,7 +80,7 @@ class SourceOptions:
         ending = LATEST if streaming else ending_limit(given)
         if streaming:
             _refuse_endings(given)
-        else:
+        elif streaming is not None:
             _check_batch(starting, ending)
         isolation = given.get("isolationlevel", "read_uncommitted").strip()
         _one_of("isolationLevel", isolation, [name for name in ISOLATIONS if name])
@@ -118,6 +118,11 @@ class SourceOptions:
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the columns in the options of a batch or stream; raise IllegalArgument for unknown ones."""
     return _columns(checked_names(options, SOURCE_OPTIONS, SINK_OPTIONS))
+
+
+def is_decoding(options: Mapping[str, str]) -> bool:
+    """Return True if the options of a batch or stream name a decoder of keys or values."""
+    return any(name.lower() in ("key", "value") for name in options)
 
 
 def local_path(text: str) -> str:
@@ -179,10 +184,9 @@ def _condition(given: Mapping[str, str]) -> str | None:
 def _decoding(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the keywords of decoders in the options; raise IllegalArgument for those of no use."""
     found = {name: text for name, option in _DECODING.items() if (text := given.get(option, "").strip())}
-    if found and not given.get("where", "").strip():
+    if found and not {"key", "value"} & found.keys():
         raise IllegalArgument(
-            f"{_DECODING[next(iter(found))]} is given without where",
-            hint="decoders are for paths in a condition; the columns key and value are bytes",
+            f"{_DECODING[next(iter(found))]} is given, but nothing is decoded", hint="name a decoder: value=avro"
         )
     return tuple(found.items())
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import CorruptRecord, InvalidTimestamp, KafkalogError
+from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, KafkalogError
 from kafkalog.log.log import Log
 from kafkalog.log.scan import LogScan
 from kafkalog.log.selection import Selection, selection_of
 from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
+from kafkalog.records.column_reader import COLUMNS
 from kafkalog.spark.damage import SKIP_HINT, report_to
 from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, warn_of_loss
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.exchange.ranges import OffsetRange
     from kafkalog.records.table import RecordBatchColumns
     from kafkalog.spark.options import SourceOptions
+    from kafkalog.spark.typed_columns import TypedColumns
     from kafkalog.storage.damage import Skipped
     from kafkalog.util.checkpoint_cache import CheckpointCache
 
@@ -33,6 +35,9 @@ BATCH_BYTES: Final = 4 << 20
 """Most records, and most bytes of keys, values and headers, in an Arrow batch: Spark is fastest with these."""
 
 
+UNDECODABLE_HINT: Final = "set onUndecodable to null to get null, and the reason in a column of its own"
+
+
 def arrow_batches(
     part: OffsetRange,
     columns: tuple[str, ...],
@@ -40,18 +45,22 @@ def arrow_batches(
     *,
     checkpoints: CheckpointCache | None = None,
     times: Spans = EVERY,
+    typed: TypedColumns | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range, in order, as record batches of bounded size with Spark's types for `columns`.
 
-    Batches whose header rules out `times` (ms) are left out. The ranges of a task, which are in the same data
-    directories, share `checkpoints`. Raises as `Log.records` does, with file, offset and position; options decide on
-    missing records and damaged batches. What is left out for damage is logged, and written to `corrupt_report` when the
-    range is finished.
+    `typed` says how some of them are decoded. Batches whose header rules out `times` (ms) are left out. The ranges of a
+    task, which are in the same data directories, share `checkpoints`. Raises as `Log.records` does, with file, offset
+    and position; InvalidRecord for what does not decode. Options decide on missing records and damaged batches. What is
+    left out for damage is logged, and written to `corrupt_report` when the range is finished.
     """
     skipped: list[Skipped] = []
     try:
         with Log(LogView(part.directory, fs=file_system(options), checkpoints=checkpoints), None) as log:
-            yield from _batches_of_log(log, part, columns, options, skipped, times)
+            if typed is None:
+                yield from _batches_of_log(log, part, columns, options, skipped, times)
+            else:
+                yield from _typed_batches(log, part, columns, options, skipped, times, typed)
     except KafkalogError as error:
         if not is_loss(error):
             raise
@@ -86,20 +95,58 @@ def _batches_of_log(
             yield _as_arrow(_Rows(matching.select(columns)), schema, part)
 
 
-def condition_of(log: Log, options: SourceOptions) -> Selection | None:
+def _typed_batches(
+    log: Log,
+    part: OffsetRange,
+    columns: tuple[str, ...],
+    options: SourceOptions,
+    skipped: list[Skipped],
+    times: Spans,
+    typed: TypedColumns,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a range with decoded columns; InvalidRecord names the file of what does not decode."""
+    plain = [name for name in columns if name in arrow_schema(COLUMNS).names and name not in typed.settled]
+    schema = arrow_schema(plain)
+    condition = condition_of(log, options, typed)
+    scanned = tuple(dict.fromkeys(
+        ("offset", *plain, *typed.selection.columns, *(() if condition is None else condition.columns))
+    ))  # fmt: skip
+    if condition is not None:
+        times = shared(times, condition.bounds.times)
+    for piece in _pieces(log, part, scanned, times, options, skipped):
+        batch = pa.record_batch(piece)
+        mask = None if condition is None else condition.mask(batch)
+        matching = batch if mask is None else batch.filter(mask)
+        if not matching.num_rows:
+            continue
+        try:
+            found = typed.selection.batch(matching)
+        except InvalidRecord as error:
+            error.path, error.hint = part.directory, UNDECODABLE_HINT
+            raise
+        yield typed.fit(found, _as_arrow(_Rows(matching.select(plain)), schema, part), columns)
+
+
+def condition_of(log: Log, options: SourceOptions, typed: TypedColumns | None = None) -> Selection | None:
     """Return the selection of the records that the option `where` asks for; None without it.
 
-    Types of JSON that nothing else gives are those of the log's first values. Raises IllegalArgument for a condition
-    or decoders that do not fit.
+    Types of JSON that nothing else gives are those of the log's first values; other types are those of `typed`, if it
+    has them. Raises IllegalArgument for a condition or decoders that do not fit.
     """
     if options.where is None:
         return None
+    given = dict(options.decoding)
+    if typed is not None:
+        roots = [root for root in ("key", "value") if root in given]
+        if all(root in typed.settled and given[root] != "json" for root in roots):
+            decoders = typed.selection.decoders
+            return selection_of(["offset"], {"where": options.where, **typed.lenient, **decoders}, None, log.topic)
 
     def sample(root: str) -> list[bytes]:
         reading: dict[str, Any] = {"batch_rows": SAMPLE_ROWS, "on_damage": options.on_damage}
         return first_values([LogScan(log, log.start_offset, log.end_offset, [root], **reading)], root)
 
-    return selection_of(["offset"], {"where": options.where, **dict(options.decoding)}, sample, log.topic)
+    return selection_of(["offset"], {"where": options.where, **given}, sample, log.topic)
 
 
 def _pieces(

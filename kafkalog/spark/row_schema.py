@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument
@@ -32,20 +32,21 @@ def ddl_of(columns: Iterable[str]) -> str:
     return ", ".join(f"{name} {TYPES[name]}" for name in columns)
 
 
-def wanted_columns(schema: StructType) -> tuple[str, ...]:
-    """Return the columns of a Spark schema, the user's or the source's own.
+def wanted_columns(schema: StructType, typed: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the columns of a Spark schema, the user's or the source's own; `typed` are those that are decoded.
 
     Raises IllegalArgument for an unknown column and for a type other than the column's.
     """
+    types = {**TYPES, **(typed or {})}
     for field in schema.fields:
         name, kind = field.name, field.dataType.simpleString()
-        if name not in TYPES:
-            nearest = closest_match(name, TYPES)
+        if name not in types:
+            nearest = closest_match(name, types)
             hint = f"did you mean {nearest}? " if nearest else ""
             raise IllegalArgument(f"there is no column {name!r}", hint=f"{hint}columns are {ddl_of(TYPES)}")
-        if kind != TYPES[name]:
+        if kind != types[name]:
             raise IllegalArgument(
-                f"the column {name} is {TYPES[name]}, not {kind}", hint=f"read it as {TYPES[name]}, then cast it"
+                f"the column {name} is {types[name]}, not {kind}", hint=f"read it as {types[name]}, then cast it"
             )
     return tuple(field.name for field in schema.fields)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from kafkalog.spark.options import SourceOptions, columns_of
-from kafkalog.spark.row_schema import arrow_of, ddl_of, wanted_columns
+from kafkalog.spark.options import SourceOptions, columns_of, is_decoding
+from kafkalog.spark.row_schema import TYPES, arrow_of, ddl_of, wanted_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.spark.filters import Pruning
     from kafkalog.spark.sink import BatchSink, StreamSink
     from kafkalog.spark.sink_options import SinkOptions
+    from kafkalog.spark.typed_columns import TypedColumns
 
 __all__ = ["KafkalogDataSource"]
 
@@ -37,17 +38,45 @@ class KafkalogDataSource(DataSource):
         """Return the name for `format`."""
         return "kafkalog"
 
-    def schema(self) -> str:
-        """Return the columns in the options, as DDL."""
-        return ddl_of(columns_of(self.options))
+    _typed: TypedColumns | None = None
+    """What `schema` settled: Spark pickles the source after it, so that readers have the same types."""
+
+    def schema(self) -> str | StructType:
+        """Return the columns in the options; decoded ones in the types of a schema, or of the first values."""
+        columns = columns_of(self.options)
+        if not is_decoding(self.options):
+            return ddl_of(columns)
+        from kafkalog.spark.typed_columns import plan_types
+
+        self._typed = plan_types(SourceOptions.parse(self.options, streaming=None), columns)
+        return ddl_of(columns) if self._typed is None else _spark_schema(self._typed)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of a batch; it accepts filters if Spark is about to push them."""
         options = SourceOptions.parse(self.options, streaming=False)
-        columns = wanted_columns(schema)
+        columns, typed = self._columns(schema, options)
         if options.push_filters and _asked_by_pushdown():
-            return _PushingReader(options, columns)
-        return BatchReader(options, columns)
+            return _PushingReader(options, columns, typed)
+        return BatchReader(options, columns, typed)
+
+    def _columns(self, schema: StructType, options: SourceOptions) -> tuple[tuple[str, ...], TypedColumns | None]:
+        """Return the columns of a schema, the user's or the source's own, and how some of them are decoded.
+
+        A key or a value that the user's schema has as binary stays bytes.
+        """
+        kept = {one.name for one in schema.fields if one.dataType.simpleString() == TYPES.get(one.name)}
+        decoded = {name for name, _ in options.decoding} - kept
+        if not decoded:
+            return wanted_columns(schema), None
+        typed = self._typed
+        if typed is None:
+            from kafkalog.spark.typed_columns import plan_types
+
+            typed = plan_types(options, [one for one in TYPES if one in decoded])
+        if typed is None:
+            return wanted_columns(schema), None
+        types = {one.name: one.dataType.simpleString() for one in _spark_schema(typed).fields}
+        return wanted_columns(schema, types), typed
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """Return a batch write, which appends."""
@@ -65,15 +94,22 @@ class KafkalogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of a stream."""
-        options, columns = SourceOptions.parse(self.options, streaming=True), wanted_columns(schema)
+        options = SourceOptions.parse(self.options, streaming=True)
+        columns, typed = self._columns(schema, options)
         if hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
             from kafkalog.spark.stream import StreamReader
 
-            return StreamReader(options, columns)
+            return StreamReader(options, columns, typed)
         from kafkalog.spark.unlimited_stream import UnlimitedStreamReader, check_unlimited
 
         check_unlimited(options)  # PySpark 4.1
-        return UnlimitedStreamReader(options, columns)
+        return UnlimitedStreamReader(options, columns, typed)
+
+
+def _spark_schema(typed: TypedColumns) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(typed.schema, prefer_timestamp_ntz=True)
 
 
 def _sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
@@ -99,9 +135,12 @@ def _asked_by_pushdown() -> bool:
 class BatchReader(DataSourceReader):
     """A batch read: offsets are fixed when it is planned."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self, options: SourceOptions, columns: tuple[str, ...], typed: TypedColumns | None = None
+    ) -> None:
         self.options = options
         self.columns = columns
+        self.typed = typed
         self.pruning: Pruning | None = None
 
     def partitions(self) -> list[InputPartition]:
@@ -117,8 +156,10 @@ class BatchReader(DataSourceReader):
         from kafkalog.spark.reading import arrow_batches
 
         if self.pruning is None:
-            return arrow_batches(partition.value, self.columns, self.options)
-        return arrow_batches(partition.value, self.columns, self.options, times=self.pruning.times)
+            return arrow_batches(partition.value, self.columns, self.options, typed=self.typed)
+        return arrow_batches(
+            partition.value, self.columns, self.options, times=self.pruning.times, typed=self.typed
+        )  # fmt: skip
 
 
 class _PushingReader(BatchReader):

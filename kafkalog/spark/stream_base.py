@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -31,6 +31,8 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 if TYPE_CHECKING:
     import pyarrow
 
+    from kafkalog.spark.typed_columns import TypedColumns
+
 __all__ = ["BaseStreamReader"]
 
 LOSS_CHECKS: Final = 3
@@ -47,18 +49,26 @@ class BaseStreamReader(DataSourceStreamReader):
     `failOnDataLoss`, cause a DataLoss warning. Only one thread may use it.
     """
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...], *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        columns: tuple[str, ...],
+        typed: TypedColumns | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self.options = options
         self.columns = columns
+        self.typed = typed
         self._clock = clock
         self._live: LivePartitions | None = None
         self._target: dict[TopicPartition, int] | None = None  # where Trigger.AvailableNow ends
         self._last_batch_ms: int | None = None  # monotonic: time of the last batch
         self._latest: dict[TopicPartition, int] | None = None
 
-    def __reduce__(self) -> tuple[type[BaseStreamReader], tuple[SourceOptions, tuple[str, ...]]]:
-        """Pickle the options alone, for a task's copy."""
-        return type(self), (self.options, self.columns)
+    def __reduce__(self) -> tuple[type[BaseStreamReader], tuple[Any, ...]]:
+        """Pickle the options and the columns alone, for a task's copy."""
+        return type(self), (self.options, self.columns, self.typed)
 
     # Offsets
 
@@ -126,7 +136,9 @@ class BaseStreamReader(DataSourceStreamReader):
         """Yield the records of a task's ranges, one range after another."""
         checkpoints = CheckpointCache()
         for one in partition.value:
-            yield from arrow_batches(one, self.columns, self.options, checkpoints=checkpoints)
+            yield from arrow_batches(
+                one, self.columns, self.options, checkpoints=checkpoints, typed=self.typed
+            )  # fmt: skip
 
     def stop(self) -> None:
         """Close the files."""

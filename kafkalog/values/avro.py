@@ -134,13 +134,23 @@ class AvroDecoder(ValueDecoder):
     def arrow_type(self) -> pyarrow.DataType:
         """Type of the decoded column; IllegalArgument while it depends on the first value, which is yet to be seen."""
         if self._column is None:
-            raise IllegalArgument(
-                "the columns are those of the first value's schema, and none was decoded",
-                hint="give schema=, or subject=, or decode a column first",
-            )
+            raise _unsettled()
         if self._type is None:
             self._type = arrow_type(self._column.tree())
         return self._type
+
+    @property
+    def settled(self) -> dict[str, Any]:
+        """The reader's schema as `schema`; IllegalArgument as for `arrow_type`.
+
+        >>> AvroDecoder("long").settled
+        {'schema': '"long"'}
+        """
+        if self._reader is None:
+            raise _unsettled()
+        from kafkalog.values.avro_text import schema_text
+
+        return {"schema": schema_text(self._reader)}
 
     def decode(self, column: pyarrow.Array) -> Decoded:
         """Decode a binary column.
@@ -167,6 +177,13 @@ class AvroDecoder(ValueDecoder):
             if unknown is None:
                 return decoded(builder, len(given), most_bytes)
             self._writers.learn(unknown)
+
+
+def _unsettled() -> IllegalArgument:
+    return IllegalArgument(
+        "the columns are those of the first value's schema, and none was decoded",
+        hint="give schema=, or subject=, or decode a column first",
+    )
 
 
 def _is_json(text: str) -> bool:

@@ -12,6 +12,10 @@ MOST_PARTS: Final = 1 << 16
 """Values in a default: those of a record's fields come from their own defaults, so few words can stand for many."""
 
 
+MOST_LEVELS: Final = 200
+"""Values within each other in a default: that of a record's field may have the record in it, and so on."""
+
+
 class BadDefault(Exception):
     """A default that is no value of its type."""
 
@@ -32,11 +36,21 @@ def encoded_default(kind: AvroType, value: Any) -> bytes:
 class _Encoder:
     def __init__(self) -> None:
         self.left = MOST_PARTS
+        self.level = 0
 
     def encode(self, kind: AvroType, value: Any) -> bytes:
         self.left -= 1
         if self.left < 0:
             raise _TooLarge(f"it has more than {MOST_PARTS} values")
+        if self.level >= MOST_LEVELS:
+            raise _TooLarge(f"it is nested more than {MOST_LEVELS} levels deep")
+        self.level += 1
+        try:
+            return self._encoded(kind, value)
+        finally:
+            self.level -= 1
+
+    def _encoded(self, kind: AvroType, value: Any) -> bytes:
         if kind.kind == "union":
             return self.union(kind, value)
         if kind.kind == "record":

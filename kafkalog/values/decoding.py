@@ -39,8 +39,8 @@ class ValueDecoder(ABC):
     >>> import pyarrow
     >>> from kafkalog import values
     >>> decoder = values.decoder("int32")
-    >>> decoder.name, str(decoder.arrow_type), decoder.needs_keys
-    ('int32', 'int32', False)
+    >>> decoder.name, str(decoder.arrow_type), decoder.needs_keys, decoder.settled
+    ('int32', 'int32', False, {})
     >>> decoder.decode(pyarrow.array([bytes([0, 0, 0, 7]), b"?"])).errors.to_pylist()
     [None, 'it takes 4 bytes, and there are 1']
     """
@@ -53,6 +53,14 @@ class ValueDecoder(ABC):
     @abstractmethod
     def arrow_type(self) -> pyarrow.DataType:
         """Type of the decoded column."""
+
+    @property
+    def settled(self) -> dict[str, Any]:
+        """Options that give another decoder of this name the same columns, in place of those that led to them.
+
+        IllegalArgument while the columns depend on values that are yet to be seen.
+        """
+        return {}
 
     @abstractmethod
     def decode(self, column: pyarrow.Array) -> Decoded:

@@ -42,8 +42,8 @@ class InternalDecoder(ValueDecoder):
     >>> InternalDecoder("group").decode(values, keys).values[0]["OffsetCommitValue"]["offset"]
     <pyarrow.Int64Scalar: 2>
     >>> decoder = InternalDecoder("transaction", part="key")
-    >>> decoder.name, decoder.part, str(decoder.arrow_type), decoder.needs_keys
-    ('transaction', 'key', 'struct<TransactionLogKey: struct<transactionalId: string>>', False)
+    >>> decoder.name, decoder.part, str(decoder.arrow_type), decoder.needs_keys, decoder.settled
+    ('transaction', 'key', 'struct<TransactionLogKey: struct<transactionalId: string>>', False, {})
     """
 
     def __init__(self, name: str, *, part: str = "value") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ from kafkalog.values.decoding import (
 )
 from kafkalog.values.json_sample import SAMPLE_ROWS, sample_type
 from kafkalog.values.json_schema import parse_schema, schema_type
-from kafkalog.values.json_types import JSON, JsonType, check_levels, given_types, json_columns, select
+from kafkalog.values.json_types import JSON, JsonType, check_levels, given_types, json_columns, schema_of, select
 from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
 from kafkalog.values.schemas.source import JSON as JSON_SCHEMA
 from kafkalog.values.schemas.source import SchemaSource, referenced
@@ -108,13 +109,21 @@ class JsonDecoder(ValueDecoder):
     def arrow_type(self) -> pyarrow.DataType:
         """Type of the decoded column; IllegalArgument while it depends on values that are yet to be seen."""
         if self._type is None:
-            raise IllegalArgument(
-                "the columns are those found in the first values, and none was decoded",
-                hint="give schema=, sample= or types in fields=, or decode a column first",
-            )
+            raise _unsettled()
         if self._arrow_type is None:
             self._arrow_type = arrow_type(json_columns(self._type)[0])
         return self._arrow_type
+
+    @property
+    def settled(self) -> dict[str, Any]:
+        """The types as a JSON Schema, and `strict`; IllegalArgument as for `arrow_type`.
+
+        >>> JsonDecoder(sample=['{"a": 1}']).settled
+        {'schema': '{"type": "object", "properties": {"a": {"type": "integer"}}}', 'strict': True}
+        """
+        if self._type is None:
+            raise _unsettled()
+        return {"schema": json.dumps(schema_of(self._type)), "strict": self._strict}
 
     def decode(self, column: pyarrow.Array) -> Decoded:
         """Decode a binary or string column. A value that is not JSON, or does not fit, is an error of its row."""
@@ -129,6 +138,13 @@ class JsonDecoder(ValueDecoder):
         texts = JsonRows(*json_columns(JSON), self._framing).decode(given, self._most_bytes)
         found_texts = decoded(texts, len(given), self._most_bytes)
         return found_texts._replace(values=import_pyarrow().nulls(len(given)))
+
+
+def _unsettled() -> IllegalArgument:
+    return IllegalArgument(
+        "the columns are those found in the first values, and none was decoded",
+        hint="give schema=, sample= or types in fields=, or decode a column first",
+    )
 
 
 def _first_values(column: Any) -> Iterable[bytes | str | None]:

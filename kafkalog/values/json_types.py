@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.wanted import Wanted, unknown_field
@@ -42,6 +42,29 @@ def json_columns(type: JsonType, name: str = "", path: str = "") -> tuple[Field,
         return (name, "+m", True, (("entries", "+s", False, (key, *fields), ()),), ()), ("map", name, path, spots)
     format = {"struct": "+s", "list": "+l"}.get(type.kind) or FORMATS[type.kind]
     return (name, format, True, fields, ()), (type.kind, name, path, spots)
+
+
+_WORDS: Final[dict[str, dict[str, str]]] = {
+    "bool": {"type": "boolean"}, "int64": {"type": "integer"}, "double": {"type": "number"},
+    "string": {"type": "string"}, "json": {}, "timestamp": {"type": "string", "format": "date-time"},
+    "date": {"type": "string", "format": "date"},
+}  # fmt: skip
+"""JSON Schemas of the kinds without others below."""
+
+
+def schema_of(type: JsonType) -> dict[str, Any]:
+    """Return the JSON Schema that gives a type.
+
+    >>> schema_of(JsonType("list", (("item", JsonType("int64")),)))
+    {'type': 'array', 'items': {'type': 'integer'}}
+    """
+    below = {name: schema_of(child) for name, child in type.children}
+    if type.kind == "struct":
+        return {"type": "object", "properties": below}
+    if type.kind in ("list", "map"):
+        word = "items" if type.kind == "list" else "additionalProperties"
+        return {"type": "array" if type.kind == "list" else "object", word: next(iter(below.values()))}
+    return dict(_WORDS[type.kind])
 
 
 def select(type: JsonType, wanted: Wanted, *, strict: bool, path: str = "") -> JsonType:

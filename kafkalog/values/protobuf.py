@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.values.builder import Builder
@@ -19,7 +20,13 @@ from kafkalog.values.decoding import (
     value_column,
 )
 from kafkalog.values.protobuf_columns import field_numbers, message_columns
-from kafkalog.values.protobuf_schemas import DescriptorFiles, descriptor_files, descriptor_of, indexes_of
+from kafkalog.values.protobuf_schemas import (
+    DescriptorFiles,
+    descriptor_files,
+    descriptor_of,
+    descriptor_set,
+    indexes_of,
+)
 from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
 from kafkalog.values.schemas.source import PROTOBUF, Schema, SchemaSource, UnknownSchema, referenced
 from kafkalog.values.wanted import Fields, wanted_fields
@@ -40,10 +47,12 @@ class ProtobufDecoder(ValueDecoder):
     `schema` describes the messages: a path to a FileDescriptorSet (`protoc --include_imports -o`) or to `.proto` text,
     the bytes of either, a generated class, a descriptor, or an id in `schemas`; `subject` takes the latest of a subject
     there. Without both, the first decoded value's header names schema and message. `message` is the message's name,
-    needed where the schema has more than one. `fields` lists the wanted paths; other fields are skipped. `schemas` and
-    `registry` with `login`, `token`, `timeout_s` and `cache` are those of AvroDecoder. `framing` is "auto" (a
-    registry's header may stand before the message), "raw", "registry", or "delimited" (the size as a varint). `unit`,
-    "us" or "ns", is that of Timestamp and Duration. `most_bytes` limits the memory of one call's columns.
+    needed where the schema has more than one. `fields` lists the wanted paths; other fields are skipped. `indexes` are
+    those of a given schema's message in its file, which headers have to repeat; without them, and without a schema
+    from `schemas`, those of headers are skipped. `schemas` and `registry` with `login`, `token`, `timeout_s` and
+    `cache` are those of AvroDecoder. `framing` is "auto" (a registry's header may stand before the message), "raw",
+    "registry", or "delimited" (the size as a varint). `unit`, "us" or "ns", is that of Timestamp and Duration.
+    `most_bytes` limits the memory of one call's columns.
 
     >>> import pyarrow
     >>> from google.protobuf import type_pb2
@@ -61,9 +70,9 @@ class ProtobufDecoder(ValueDecoder):
     def __init__(
         self, schema: Any = None, *, message: str | None = None,
         schemas: str | os.PathLike[str] | SchemaSource | None = None, registry: str | SchemaSource | None = None,
-        subject: str | None = None, fields: Fields | None = None, framing: str = "auto", unit: str = "us",
-        most_bytes: int = MOST_BYTES, login: tuple[str, str] | None = None, token: str | None = None,
-        timeout_s: float | None = None, cache: str | os.PathLike[str] | None = None,
+        subject: str | None = None, fields: Fields | None = None, indexes: Sequence[int] = (), framing: str = "auto",
+        unit: str = "us", most_bytes: int = MOST_BYTES, login: tuple[str, str] | None = None,
+        token: str | None = None, timeout_s: float | None = None, cache: str | os.PathLike[str] | None = None,
     ) -> None:  # fmt: skip
         if framing not in FRAMINGS:
             raise IllegalArgument(f"unknown framing {framing!r}", hint=f"the framings are {', '.join(FRAMINGS)}")
@@ -74,6 +83,7 @@ class ProtobufDecoder(ValueDecoder):
         self._wanted = None if fields is None else wanted_fields(fields, typed=False)
         self._source = source_given(schemas, registry, login=login, token=token, timeout_s=timeout_s, cache=cache)
         self._lock = threading.Lock()
+        self._settled_by: tuple[Any, tuple[int, ...]] = None, ()
         self._tree: Field | None = None
         self._numbers: dict[str, int] = {}
         self._rows: ProtobufRows | None = None
@@ -88,13 +98,14 @@ class ProtobufDecoder(ValueDecoder):
             found = files.message(message)
             self._settle(found, indexes_of(found) if found.file is files.file else ())
         else:
-            self._settle(_descriptor(schema, message), ())
+            self._settle(_descriptor(schema, message), tuple(indexes))
 
     def _stored_files(self, schema: Schema) -> DescriptorFiles:
         others = referenced(self._source, schema) if self._source is not None and schema.references else []
         return descriptor_files(schema.content, schema.place, {name: other.content for name, other in others})
 
     def _settle(self, descriptor: Any, indexes: tuple[int, ...]) -> None:
+        self._settled_by = descriptor, indexes
         tree, steps = message_columns(descriptor, self._wanted, self._unit)
         self._numbers = field_numbers(steps)
         try:
@@ -153,13 +164,24 @@ class ProtobufDecoder(ValueDecoder):
     def arrow_type(self) -> pyarrow.DataType:
         """Type of the decoded column; IllegalArgument while it depends on the first value, which is yet to be seen."""
         if self._tree is None:
-            raise IllegalArgument(
-                "the columns are those of the first value's schema, and none was decoded",
-                hint="give schema=, or subject=, or decode a column first",
-            )
+            raise _unsettled()
         if self._arrow_type is None:
             self._arrow_type = arrow_type(self._tree)
         return self._arrow_type
+
+    @property
+    def settled(self) -> dict[str, Any]:
+        """The message's description, its name and its `indexes`; IllegalArgument as for `arrow_type`.
+
+        >>> from google.protobuf import type_pb2
+        >>> settled = ProtobufDecoder(type_pb2.Option, fields=["name"]).settled
+        >>> type(settled.pop("schema")), settled
+        (<class 'bytes'>, {'message': 'google.protobuf.Option', 'indexes': ()})
+        """
+        if self._tree is None:
+            raise _unsettled()
+        descriptor, indexes = self._settled_by
+        return {"schema": descriptor_set(descriptor.file), "message": descriptor.full_name, "indexes": indexes}
 
     @property
     def field_numbers(self) -> dict[str, int]:
@@ -187,6 +209,13 @@ class ProtobufDecoder(ValueDecoder):
         errors = [None if value is None else text for value in pyarrow.array(column).to_pylist()]
         failed = len(errors) - errors.count(None)
         return Decoded(pyarrow.nulls(len(errors)), pyarrow.array(errors, pyarrow.string()) if failed else None, failed)
+
+
+def _unsettled() -> IllegalArgument:
+    return IllegalArgument(
+        "the columns are those of the first value's schema, and none was decoded",
+        hint="give schema=, or subject=, or decode a column first",
+    )
 
 
 def _descriptor(schema: Any, message: str | None) -> Any:

@@ -114,6 +114,25 @@ def indexes_of(descriptor: Any) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
+def descriptor_set(file: Any) -> bytes:
+    """Return the FileDescriptorSet of a file and of all that it imports, which come before it."""
+    pb = import_protobuf("descriptor_pb2")
+    found = pb.FileDescriptorSet()
+    known: set[str] = set()
+
+    def add(one: Any) -> None:
+        if one.name in known:
+            return
+        known.add(one.name)
+        for other in one.dependencies:
+            add(other)
+        one.CopyToProto(found.file.add())
+
+    add(file)
+    made: bytes = found.SerializeToString()
+    return made
+
+
 def descriptor_files(content: bytes, place: str = "", imports: Mapping[str, bytes] | None = None) -> DescriptorFiles:
     """Return the files of a schema: a FileDescriptorSet, base64 of a FileDescriptorProto, or `.proto` text.
 
@@ -189,7 +208,8 @@ def _protoc() -> list[str]:
 def _run(command: list[str]) -> tuple[int, bytes]:
     """Return the status of a command and the beginning of its errors. It is killed if it says more, or takes too long.
 
-    TimeoutError for the latter, OSError for a command that does not start.
+    So it is if the caller is interrupted. TimeoutError for what takes too long, OSError for a command that does not
+    start.
     """
     is_late = False
 
@@ -210,6 +230,9 @@ def _run(command: list[str]) -> tuple[int, bytes]:
             if len(said) == PROTOC_OUTPUT_BYTES:
                 process.kill()
             status = process.wait()
+        except BaseException:  # such as KeyboardInterrupt: nobody waits for it any more
+            process.kill()
+            raise
         finally:
             timer.cancel()
     if is_late:

@@ -174,8 +174,8 @@ def test_types_are_those_of_values_behind_damage_that_is_skipped(tmp_path: Path)
 
 
 def test_wrong_decoders_are_told_before_a_task_runs(typed: Path) -> None:
-    with pytest.raises(IllegalArgument, match="value is given without where"):
-        source_options(typed, value="json")
+    with pytest.raises(IllegalArgument, match="schemas is given, but nothing is decoded"):
+        source_options(typed, schemas="/schemas")
     for wrong, message in [
         ({"where": "value.total > 1", "value": "jsonn"}, "unknown decoder"),
         ({"where": "key > 1", "value": "json"}, "key is bytes"),
@@ -187,8 +187,10 @@ def test_wrong_decoders_are_told_before_a_task_runs(typed: Path) -> None:
 
 @pytest.mark.spark
 def test_spark_returns_the_rows_of_the_library_for_decoded_values(spark: "SparkSession", typed: Path) -> None:
+    """Keys and values that a schema has as binary stay bytes, and the condition looks into them."""
     for decoders, where in TYPED:
-        frame = spark.read.format("kafkalog").options(subscribe="orders", where=where, **decoders).load(str(typed))
+        read = spark.read.format("kafkalog").options(subscribe="orders", where=where, **decoders)
+        frame = read.schema("partition int, offset long, key binary, value binary").load(str(typed))
         rows = sorted((row.partition, row.offset, bytes(row.key), bytes(row.value)) for row in frame.collect())
         assert rows == typed_rows(typed, where, decoders)
 

@@ -67,6 +67,61 @@ def test_transactions_and_metadata() -> None:
         assert pa.types.is_struct(values.decoder(name).arrow_type)
 
 
+def test_values_of_transactions() -> None:
+    """Of both versions, with partitions of several topics, none and null, as the decoder of single records has them."""
+    key = b"\0\0" + text("app")
+    fixed = struct.pack(">qhib", 7, 3, 60_000, 1)
+    times = struct.pack(">qq", 1_700_000_000_000, -1)
+    topics = struct.pack(">i", 2) + text("a") + struct.pack(">iii", 2, 0, 5) + text("b") + struct.pack(">i", 0)
+    compact_topics = bytes([3]) + compact("a") + bytes([3]) + struct.pack(">ii", 0, 5) + b"\0" + compact("b") + b"\1\0"
+    later = struct.pack(">h", 1) + struct.pack(">qhib", 7, 3, 60_000, 1)
+    tags = b"\2" + b"\0\x08" + struct.pack(">q", 6) + b"\2\2" + struct.pack(">h", 2)
+    rows = [
+        b"\0\0" + fixed + topics + times, b"\0\0" + fixed + struct.pack(">i", -1) + times,
+        later + compact_topics + times + tags, later + b"\1" + times + b"\0", None, b"\0\0" + fixed,
+    ]  # fmt: skip
+    decoder = values.decoder("transaction")
+    found = decoder.decode(pa.array(rows, pa.binary()), pa.array([key] * len(rows)))
+    assert found.failed == 1 and found.errors is not None and found.errors[5].is_valid
+    kind = decoder.arrow_type.field("TransactionLogValue").type
+    shown = [row and row["TransactionLogValue"] for row in found.values.to_pylist()]
+    assert shown[:5] == [with_nulls(decoders.transaction_record(key, row).value, kind) for row in rows[:5]]
+    assert [one["topic"] for one in shown[0]["transactionPartitions"]] == ["a", "b"]
+    assert shown[2]["transactionPartitions"] == [
+        {"topic": "a", "partitionIds": [0, 5]}, {"topic": "b", "partitionIds": []},
+    ]  # fmt: skip
+    assert (shown[2]["previousProducerId"], shown[2]["clientTransactionVersion"]) == (6, 2)
+    assert shown[1]["transactionPartitions"] is None and shown[3]["transactionPartitions"] == []
+
+
+def test_share_state() -> None:
+    """Snapshots and updates are fields of their own; a batch of states is a struct."""
+    key = text("app") + bytes(16) + struct.pack(">i", 2)
+    batches = bytes([3]) + struct.pack(">qqbhb", 0, 9, 2, 1, 0) + struct.pack(">qqbhb", 10, 11, 0, 0, 0)
+    counted = b"\1\0\4" + struct.pack(">i", 8)
+    snapshot = b"\0\0" + struct.pack(">iiiqqq", 1, 2, 3, 10, 1000, 2000) + batches + counted
+    update = b"\0\0" + struct.pack(">iiq", 1, 3, 12) + b"\1\0"
+    keys = [b"\0\0" + key, b"\0\1" + key, b"\0\0" + key]
+    decoder = values.decoder("share-state")
+    found = decoder.decode(pa.array([snapshot, update, None], pa.binary()), pa.array(keys))
+    assert not found.failed
+    first, second, gone = found.values.to_pylist()
+    for row, key_, value, name in (
+        (first, keys[0], snapshot, "ShareSnapshotValue"), (second, keys[1], update, "ShareUpdateValue"),
+    ):  # fmt: skip
+        kind = decoder.arrow_type.field(name).type
+        assert row == {**dict.fromkeys(row), name: with_nulls(decoders.share_state_record(key_, value).value, kind)}
+    assert gone is None
+    assert first["ShareSnapshotValue"]["stateBatches"][1] == {
+        "firstOffset": 10, "lastOffset": 11, "deliveryState": 0, "deliveryCount": 0,
+    }  # fmt: skip
+    assert (first["ShareSnapshotValue"]["deliveryCompleteCount"], second["ShareUpdateValue"]["startOffset"]) == (8, 12)
+    got = values.decoder("share-state", part="key").decode(pa.array(keys))
+    assert [[name for name, one in row.items() if one] for row in got.values.to_pylist()] == [
+        ["ShareSnapshotKey"], ["ShareUpdateKey"], ["ShareSnapshotKey"],
+    ]  # fmt: skip
+
+
 def test_keys_that_are_missing() -> None:
     decoder = values.decoder("group")
     assert decoder.needs_keys and not values.decoder("cluster").needs_keys

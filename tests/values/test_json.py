@@ -117,6 +117,15 @@ def test_documents_come_back(data: st.DataObject) -> None:
 
 
 @RELAXED
+@given(type=types() | st.sampled_from([JsonType("timestamp"), JsonType("list", (("item", JsonType("date")),))]))
+def test_a_type_is_that_of_its_schema(type: JsonType) -> None:
+    """What settles the columns of a decoder gives them again, in another process or a later run."""
+    decoder = of_type(type)
+    again = JsonDecoder(**decoder.settled)
+    assert again._type == type and again.arrow_type == decoder.arrow_type
+
+
+@RELAXED
 @given(rows=st.lists(ANY, min_size=1, max_size=6))
 def test_a_sample_fits_itself(rows: list[Any]) -> None:
     texts = [json.dumps(row) for row in rows]

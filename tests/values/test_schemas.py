@@ -162,6 +162,25 @@ def test_a_registry_that_is_slow_or_nowhere_is_an_error(registry: Registry) -> N
             SchemaRegistry(wrong)
 
 
+def test_an_answer_that_is_too_large_is_an_error(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read up to the limit, and neither kept nor cached."""
+    monkeypatch.setattr("kafkalog.values.schemas.registry.MAX_SCHEMA_BYTES", 1000)
+    source = SchemaRegistry(registry.url, cache=tmp_path / "cache")
+    text = json.dumps({"schema": json.dumps(USER)})
+    registry.answers["/schemas/ids/7"] = text.ljust(1000).encode()
+    registry.answers["/schemas/ids/8"] = text.ljust(1001).encode()
+    assert json.loads(source.by_id(7).content) == USER
+    for _ in range(2):
+        with pytest.raises(values.RegistryUnavailable, match="schema 8 with more than 1000 bytes"):
+            source.by_id(8)
+    assert [path for path, _ in registry.asked].count("/schemas/ids/8") == 2
+    decoder = values.decoder("avro", schemas=source, schema=USER)
+    with pytest.raises(values.RegistryUnavailable):
+        decoder.decode(pa.array([framed(8, "Ada")]))
+
+
 def test_references_are_read_before_the_schema_that_uses_them(registry: Registry) -> None:
     one = {"name": "a.Id", "subject": "id", "version": 1}
     registry.answers["/schemas/ids/3"] = {

@@ -136,3 +136,10 @@ def test_a_condition_that_does_not_fit_the_types_is_told_with_its_position(text:
 def test_a_missing_column_is_named() -> None:
     with pytest.raises(IllegalArgument, match="header.a needs the column 'headers'"):
         where.parse("header.a == 'x'").mask(pa.record_batch({"key": pa.array([b"k"])}))
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "(a*)*b$", "^(a?){30}a{30}$", "(.*)(.*)(.*)x"])
+def test_expressions_that_backtracking_would_not_end(pattern: str) -> None:
+    """An engine that goes back needs n^2 steps or more for these texts, of two million letters: it comes to no end."""
+    batch = pa.record_batch({"key": pa.array([b"a" * 2_000_000 + b"!"])})
+    assert where.parse(f"key matches '{pattern}'").mask(batch).to_pylist() == [False]

@@ -13,6 +13,8 @@ from kafkalog.values.avro_schema import MISSING, AvroType
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _MOST_PAIRS: Final = 1 << 14
 """Pairs of types that are compared at most: unions of unions make many of a few."""
+MOST_LEVELS: Final = 150
+"""Types within each other that are compared: a field of a record has two or three of them."""
 
 
 def types_of(schema: AvroType) -> Iterator[AvroType]:
@@ -42,7 +44,7 @@ def avro_problems(schema: AvroType) -> list[str]:
             if field.default is not MISSING:
                 try:
                     encoded_default(field.type, field.default)
-                except (BadDefault, RecursionError) as error:
+                except BadDefault as error:
                     found.append(f"the default of field {field.name} of {one.name} does not fit its type: {error}")
     return found
 
@@ -57,13 +59,10 @@ def avro_incompatibilities(reader: AvroType, writer: AvroType) -> list[str]:
     ['TYPE_MISMATCH at /: the reader has int, the writer long']
     """
     comparison = _Comparison()
-    try:
-        while True:  # a pair was taken for equal inside itself: that must hold in the end
-            known = comparison.failures()
-            if (found := comparison.problems(reader, writer, "/")) or comparison.failures() == known:
-                return found
-    except RecursionError:
-        return ["the schemas are nested too deeply"]
+    while True:  # a pair was taken for equal inside itself: that must hold in the end
+        known = comparison.failures()
+        if (found := comparison.problems(reader, writer, "/")) or comparison.failures() == known:
+            return found
 
 
 class _Comparison:
@@ -72,6 +71,7 @@ class _Comparison:
     def __init__(self) -> None:
         self._pairs: dict[tuple[int, int], list[str]] = {}
         self._left = _MOST_PAIRS
+        self._level = 0
 
     def failures(self) -> int:
         """Return how many pairs do not fit, and forget the others."""
@@ -85,8 +85,12 @@ class _Comparison:
             self._left -= 1
             if self._left < 0:
                 return [f"the schemas have more than {_MOST_PAIRS} pairs of types"]
+            if self._level >= MOST_LEVELS:
+                return [f"the schemas are nested more than {MOST_LEVELS} types deep"]
             self._pairs[key] = []
+            self._level += 1
             self._pairs[key] = self._compared(reader, writer, path)
+            self._level -= 1
         return self._pairs[key]
 
     def _compared(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
+from kafkalog.values.json_schema import MOST_DEPTH
+
 _MOST_PAIRS: Final = 1 << 14
 TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 _ANY: Final = frozenset(TYPES) - {"integer"}
@@ -152,10 +154,7 @@ def json_incompatibilities(reader: Document, writer: Document) -> list[str]:
     >>> json_incompatibilities(Document({"type": "integer"}), Document({"type": "number"}))
     ['TYPE_NARROWED at #: number is not allowed any more']
     """
-    try:
-        return _Comparison(reader, writer).problems(reader.schema, writer.schema, "#")
-    except RecursionError:
-        return ["the schemas are nested too deeply"]
+    return _Comparison(reader, writer).problems(reader.schema, writer.schema, "#")
 
 
 def _types(schema: dict[str, Any]) -> frozenset[str]:
@@ -201,6 +200,8 @@ class _Comparison:
         key = (id(reader), id(writer))
         if key in self._begun:  # inside itself: a document is finite, so each level is compared once
             return []
+        if len(self._begun) >= MOST_DEPTH:
+            return [f"the schemas are nested more than {MOST_DEPTH} deep, as each $ref is followed"]
         self._begun.add(key)
         try:
             return self._compared(reader, writer, path)

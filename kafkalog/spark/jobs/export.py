@@ -170,6 +170,11 @@ def _options(paths: list[str], given: Mapping[str, str]) -> SourceOptions:
     for name in ("path", "paths", "columns", "includeHeaders"):
         if name.lower() in known:
             raise IllegalArgument(f"{name} is not an option of the export", hint="use its arguments for it")
+    for name in ("where", "key", "value"):
+        if name in known:
+            raise IllegalArgument(
+                f"{name} is not an option of the job", hint="export without Spark, which selects and decodes"
+            )
     options = SourceOptions.parse({**given, "path": first}, streaming=False)
     return replace(options, paths=(first, *others), subscription=options.subscription or SubscribePattern(".*"))
 

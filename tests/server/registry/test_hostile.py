@@ -10,11 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog.server.registry import avro_rules
+from kafkalog.server.registry.avro_rules import avro_incompatibilities, avro_problems
 from kafkalog.server.registry.content import Content
 from kafkalog.server.registry.errors import RestError
+from kafkalog.server.registry.json_rules import Document, json_incompatibilities
 from kafkalog.server.registry.records import change_of
 from kafkalog.server.registry.requests import request_of
 from kafkalog.server.registry.routes import decide
+from kafkalog.values.avro_schema import parse_avro
+from kafkalog.values.json_schema import MOST_DEPTH
 
 WORDS = st.sampled_from(["subjects", "versions", "schemas", "ids", "config", "compatibility", "mode", "latest", "1",
                          "s", "-1", "\ud800", "é/?", "schema", "types", "referencedby"])  # fmt: skip
@@ -80,3 +85,37 @@ def test_deep_schemas_and_those_that_refer_to_themselves(kind: str) -> None:
             body = json.dumps({"schema": text, "schemaType": kind}).encode()
             decide(content(), request_of("POST", "/subjects/new/versions", body))
         assert caught.value.code == 42201
+
+
+def far_down(calls: int, compare: Any) -> Any:
+    return far_down(calls - 1, compare) if calls else compare()
+
+
+def test_schemas_that_are_compared_to_a_depth_of_their_own() -> None:
+    """Not to that of the interpreter's stack, which depends on the caller."""
+    avro: Any = "int"
+    for number in range(avro_rules.MOST_LEVELS):
+        avro = {"type": "record", "name": f"R{number}", "fields": [{"name": "f", "type": avro}]}
+    shallow = avro["fields"][0]["type"]
+    assert far_down(200, lambda: avro_incompatibilities(parse_avro(shallow), parse_avro(shallow))) == []
+    found = far_down(200, lambda: avro_incompatibilities(parse_avro(avro), parse_avro(avro)))
+    assert found == [f"the schemas are nested more than {avro_rules.MOST_LEVELS} types deep"]
+
+    def chain(count: int, word: str, last: str) -> Document:
+        known: dict[str, Any] = {f"d{n}": {word: {"x": {"$ref": f"#/$defs/d{n + 1}"}}} for n in range(count)}
+        return Document({"$ref": "#/$defs/d0", "$defs": {**known, f"d{count}": {"type": last}}})
+
+    assert far_down(200, lambda: json_incompatibilities(
+        chain(MOST_DEPTH - 1, "properties", "number"), chain(MOST_DEPTH - 1, "properties", "integer")
+    )) == []  # fmt: skip
+    found = far_down(200, lambda: json_incompatibilities(
+        chain(3000, "properties", "number"), chain(3000, "properties", "integer")
+    ))  # fmt: skip
+    assert len(found) == 1 and f"more than {MOST_DEPTH} deep" in found[0]
+
+
+def test_a_default_that_contains_itself() -> None:
+    inner = {"type": "record", "name": "R", "fields": [{"name": "r", "type": "R", "default": {}}]}
+    assert far_down(200, lambda: avro_problems(parse_avro(inner))) == [
+        "the default of field r of R does not fit its type: it is nested more than 200 levels deep"
+    ]

@@ -1,0 +1,97 @@
+"""Decoders of an export: one for the keys and one for the values of each topic, with the same columns in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.dirs.scan import with_decoders
+from kafkalog.errors import IllegalArgument
+from kafkalog.log.log import Log
+from kafkalog.log.scan import SCHEMA_OPTIONS, check_keywords
+from kafkalog.log.selection import selection_of
+from kafkalog.log.settled import Settled, decoders_of, settled_of
+from kafkalog.records.column_reader import COLUMNS
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.directories import PartitionPath
+from kafkalog.util.fileio import FileSystem
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kafkalog.exchange.manifest import ExportSettings
+
+DECODING: Final = ("key", "value", "on_undecodable", *SCHEMA_OPTIONS)
+"""Keywords of an export that decodes: those of a scan."""
+
+
+def checked_decoding(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords that are given; TypeError for an unknown one, IllegalArgument for what cannot be resumed."""
+    check_keywords("export_records", dict(given), DECODING)
+    found = {name: value for name, value in given.items() if value is not None}
+    for root in ("key", "value"):
+        if not isinstance(found.get(root, ""), str):
+            raise IllegalArgument(
+                f"{root} is a {type(found[root]).__name__}", hint="give a decoder's name, such as 'avro'"
+            )
+    if found and not found.keys() & {"key", "value"}:
+        raise IllegalArgument(f"{next(iter(found))} is given, but nothing is decoded", hint="give value='avro'")
+    return found
+
+
+def topic_decoders(
+    found: Iterable[PartitionPath],
+    fs: FileSystem,
+    settings: ExportSettings,
+    given: Mapping[str, Any],
+    known: Mapping[str, Settled],
+) -> dict[str, tuple[dict[str, Any], Settled]]:
+    """Return by topic the keywords of its scans, with decoders for names, and what settles the columns of these.
+
+    The columns of topics in `known` are those that it settles. `given` are the keywords of a scan. Raises
+    IllegalArgument for keywords, or a condition, that do not fit, and for columns that the format does not have.
+    """
+    paths: dict[str, list[str]] = {}
+    for key, path in found:
+        paths.setdefault(key.topic, []).append(path)
+    columns = [*(COLUMNS if settings.format == "jsonl" else settings.columns)]
+    made = {topic: _of_topic(topic, some, fs, columns, given, known.get(topic)) for topic, some in paths.items()}
+    if settings.format == "parquet":
+        for topic, (typed, _) in made.items():
+            for root in ("key", "value"):
+                if root in typed:
+                    _check_parquet(typed[root].arrow_type, root, topic)
+    return made
+
+
+def _check_parquet(type: pyarrow.DataType, path: str, topic: str) -> None:
+    """Raise IllegalArgument for a struct without fields, which Parquet cannot have."""
+    import pyarrow
+
+    if pyarrow.types.is_struct(type) and not type.num_fields:
+        raise IllegalArgument(
+            f"{path} of {topic} is a record without fields, which Parquet does not have",
+            hint="give --format arrow, or jsonl",
+        )
+    if pyarrow.types.is_nested(type):
+        for number in range(type.num_fields):
+            field = type.field(number)
+            inner = f"{path}.{field.name}" if pyarrow.types.is_struct(type) else path
+            _check_parquet(field.type, inner, topic)
+
+
+def _of_topic(
+    topic: str, paths: list[str], fs: FileSystem, columns: list[str], given: Mapping[str, Any], known: Settled | None
+) -> tuple[dict[str, Any], Settled]:
+    if known:
+        made: dict[str, Any] = dict(decoders_of(known, given))
+    else:
+        with ExitStack() as stack:
+            logs = (stack.enter_context(Log(LogView(path, fs=fs), None)) for path in paths)
+            options = with_decoders(topic, logs, columns, dict(given))
+        made = {root: options[root] for root in ("key", "value") if not isinstance(options.get(root, ""), str)}
+    kept = {name: given[name] for name in ("on_undecodable",) if made and given.get(name) is not None}
+    if made:
+        selection_of(columns, {**kept, **made, "where": given.get("where")})
+    return {**kept, **made}, settled_of(made)

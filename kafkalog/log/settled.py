@@ -1,0 +1,31 @@
+"""Decoders whose columns are settled once, and stay the same where they are made again, in a task or a later run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalog.log.scan import SCHEMA_OPTIONS
+from kafkalog.log.selection import ColumnDecoder, options_of
+
+Settled = dict[str, dict[str, Any]]
+"""By column, "key" and "value": the options that settle the columns of its decoder."""
+
+
+def settled_of(decoders: Mapping[str, Any]) -> Settled:
+    """Return what settles the columns of decoders, without those that have seen no value, and need one."""
+    return {root: one.settled for root, one in decoders.items() if hasattr(one, "settled")}
+
+
+def decoders_of(settled: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, ColumnDecoder]:
+    """Return the decoders whose columns are settled, with `given`, the keywords of a typed scan, for the rest."""
+    from kafkalog import values
+
+    names = [root for root in ("value", "key") if given.get(root) is not None]
+    options = {name: given[name] for name in SCHEMA_OPTIONS if given.get(name) is not None and name != "subject"}
+    found: dict[str, ColumnDecoder] = {}
+    for root in names:
+        if root in settled:
+            own = {**options_of(root, given[root], names, options), **settled[root]}
+            found[root] = values.decoder(given[root], **own)
+    return found

@@ -1,0 +1,267 @@
+"""An export that decodes: typed columns in every format, which stay the same when it goes on."""
+
+import datetime
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog.errors import FormatError, IllegalArgument, InvalidRecord
+from kafkalog.exchange.export import export_records
+from kafkalog.exchange.import_ import import_records
+from kafkalog.values.avro_schema import parse_avro
+from kafkalog.values.avro_text import schema_text
+from tests import commands
+from tests.values.avro_cases import column_value, encoded, records
+from tests.values.protobuf_cases import message_types, messages
+
+T = 1_700_000_000_000
+ORDER: dict[str, Any] = {"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "long"},
+    {"name": "customer", "type": ["null", "string"], "default": None},
+    {"name": "tags", "type": {"type": "map", "values": "int"}},
+    {"name": "items", "type": {"type": "array", "items": {"type": "record", "name": "Item", "fields": [
+        {"name": "cents", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}}]}}},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+]}  # fmt: skip
+
+
+def order(n: int) -> dict[str, Any]:
+    at = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(hours=n)
+    items = [{"cents": Decimal(n) + Decimal("0.25")}] * (n % 3)
+    return {"id": n, "customer": f"c{n % 4}" if n % 5 else None, "tags": {"n": n} if n % 2 else {}, "items": items,
+            "at": at}  # fmt: skip
+
+
+def framed(schema: Any, value: Any, number: int = 7) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + encoded(schema, value)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two partitions of Avro values with a registry's header, their schema in a directory, and keys of text."""
+    for partition in (0, 1):
+        with kafkalog.open(tmp_path / "data" / f"orders-{partition}", "a") as log:
+            for start in range(0, 60, 20):
+                log.append([(b"k%d" % n, framed(ORDER, order(n)), T + n * 3_600_000) for n in range(start, start + 20)])
+            log.append([(b"gone", None)])
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "7.avsc").write_text(json.dumps(ORDER))
+    return tmp_path / "data"
+
+
+def exported(folder: Path, topic: str = "orders") -> list[dict[str, Any]]:
+    """The rows of an export in the order of its files, maps as dicts."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.rglob(f"topic={topic}/**/{topic}-*")):
+        if path.suffix == ".jsonl":
+            found += [json.loads(line) for line in path.read_bytes().splitlines()]
+            continue
+        table = pa.ipc.open_file(path).read_all() if path.suffix == ".arrow" else pq.ParquetFile(path).read()
+        found += table.to_pylist(maps_as_pydicts="strict")
+    return found
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_values_are_what_fastavro_wrote(data: Path, tmp_path: Path, format: str) -> None:
+    out = commands.ok(
+        "export", "-d", data, "-t", "orders", tmp_path / "out", "--format", format, "-s", "key=string", "-s",
+        "value=avro", "--schemas", tmp_path / "schemas", "--target-size", "4K",
+    )  # fmt: skip
+    assert out.startswith(b"exported 122 records into")
+    rows = exported(tmp_path / "out")
+    expected = [*((f"k{n}", order(n)) for n in range(60)), ("gone", None)]
+    assert [(row["key"], row["value"]) for row in rows] == expected * 2
+    with kafkalog.open_dirs(data) as dirs:
+        scan = dirs.scan("orders", ["key", "value"], key="string", value="avro", schemas=str(tmp_path / "schemas"))
+        table = scan.table()
+    path = next((tmp_path / "out" / "topic=orders").iterdir())
+    schema = pa.ipc.open_file(path).schema if format == "arrow" else pq.read_schema(path)
+    assert schema.field("value").type == table.schema.field("value").type
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_avro_and_any_message_comes_back(tmp_path: Path, draw: Any) -> None:
+    folder = tmp_path / str(len(list(tmp_path.iterdir())))
+    folder.mkdir()
+    if draw.draw(st.booleans()):
+        case = draw.draw(records())
+        written = draw.draw(st.lists(case.values, min_size=1, max_size=5))
+        values, given = [encoded(case.schema, one) for one in written], {"value": "avro"}
+        given["schema"] = json.dumps(case.schema)
+        expected = [column_value(case.schema, one) for one in written]
+        assert schema_text(parse_avro(schema_text(parse_avro(case.schema)))) == schema_text(parse_avro(case.schema))
+    else:
+        descriptor = draw.draw(message_types())
+        written = draw.draw(st.lists(messages(descriptor), min_size=1, max_size=5))
+        values, given = [one.SerializeToString() for one in written], {"value": "protobuf", "schema": descriptor}
+        expected = None
+    with kafkalog.open(folder / "data" / "orders-0", "a") as log:
+        log.append([(None, one) for one in values])
+        scanned = log.scan(["value"], **given).table()["value"].to_pylist()
+    export_records(folder / "data", folder / "out", "arrow", **given)
+    path = next((folder / "out" / "topic=orders").iterdir())
+    assert pa.ipc.open_file(path).read_all()["value"].to_pylist() == scanned
+    assert expected is None or expected == scanned
+    export_records(folder / "data", folder / "out", "arrow", resume=True, **given)  # the manifest has such types
+
+
+def test_json_lines_have_values_in_place_of_text(data: Path, tmp_path: Path) -> None:
+    with kafkalog.open(data / "orders-1", "a") as log:
+        log.append([kafkalog.Record(b"k\xff", b"no avro", T, {"h": b"x"})])
+    given = {"value": "avro", "schemas": str(tmp_path / "schemas"), "on_undecodable": "null"}
+    export_records(data, tmp_path / "out", "jsonl", file_bytes=2048, **given)
+    rows = exported(tmp_path / "out")
+    assert [row["payload"] and row["payload"]["id"] for row in rows] == [*range(60), None, *range(60), None, None]
+    assert rows[4]["payload"] == {
+        "id": 4, "customer": "c0", "tags": {}, "items": [{"cents": "4.25"}], "at": "2024-01-01 04:00:00+00:00",
+    }  # fmt: skip
+    assert rows[3]["payload"]["tags"] == {"n": 3} and rows[3]["key"] == "k3" and "value_error" not in rows[3]
+    last = dict(rows[-1])
+    assert last.pop("value_error").startswith("it does not begin with a schema registry's header")
+    plain = commands.ok("consume", "-d", data, "-t", "orders", "-p", 1, "-o", -1, "-J")
+    assert last | {"payload_encoding": "base64"} == json.loads(plain) | {"payload": None}
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_what_does_not_decode_is_an_error_or_has_one(tmp_path: Path, format: str) -> None:
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append([(b"k", b"%d" % n) for n in range(5)])
+        log.append([(b"k", b"five"), (b"k", b"6")])
+    with pytest.raises(InvalidRecord, match="the value does not decode") as error:
+        export_records(tmp_path / "data", tmp_path / "out", format, value="json")
+    assert error.value.offset == 5 and error.value.path == str(tmp_path / "data" / "orders-0")
+    assert not exported(tmp_path / "out")
+    with pytest.raises(IllegalArgument, match="an export with on_undecodable raise, not null"):
+        export_records(tmp_path / "data", tmp_path / "out", format, value="json", on_undecodable="null", resume=True)
+    command = ["export", "-d", tmp_path / "data", tmp_path / "o", "--format", format, "-s", "value=json"]
+    done = commands.kafkalog(*command)
+    assert done.returncode == 1 and b"orders-0" in done.stderr and b"offset 5" in done.stderr
+    commands.ok("export", "-d", tmp_path / "data", tmp_path / "null", "--format", format, "-s", "value=json",
+                "--on-undecodable", "null")  # fmt: skip
+    rows = exported(tmp_path / "null")
+    assert [row["payload" if format == "jsonl" else "value"] for row in rows] == [0, 1, 2, 3, 4, None, 6]
+    assert [bool(row.get("value_error")) for row in rows] == [n == 5 for n in range(7)]
+
+
+def test_the_types_are_those_of_the_first_run(tmp_path: Path) -> None:
+    """JSON of other types, and a newer schema: the columns stay, though the first records are gone."""
+    def append(topic: str, *found: bytes) -> None:
+        with kafkalog.open(tmp_path / "data" / f"{topic}-0", "a") as log:
+            log.append([(b"k", value, T) for value in found])
+
+    schemas = tmp_path / "schemas"
+    schemas.mkdir()
+    (schemas / "1.avsc").write_text(json.dumps(ORDER))
+    wider = {**ORDER, "fields": [*ORDER["fields"], {"name": "more", "type": "int"}]}
+    (schemas / "2.avsc").write_text(json.dumps(wider))
+    append("plain", b'{"id": 1, "s": "a"}')
+    append("orders", framed(ORDER, order(1), 1))
+    json_given, avro_given = {"value": "json"}, {"value": "avro", "schemas": str(schemas)}
+    for topic, kind in (("plain", json_given), ("orders", avro_given)):
+        export_records(tmp_path / "data", tmp_path / topic, topics=[topic], **kind)
+    append("plain", b'{"s": "b", "id": 2, "new": 1}', b'{"id": null}')
+    append("orders", framed(wider, {**order(2), "more": 5}, 2))
+    for topic, kind in (("plain", json_given), ("orders", avro_given)):
+        with kafkalog.open(tmp_path / "data" / f"{topic}-0", "a") as log:
+            log.roll()
+            log.delete_before(1)
+        assert export_records(tmp_path / "data", tmp_path / topic, topics=[topic], resume=True, **kind).records > 0
+        files = sorted((tmp_path / topic).rglob("*.parquet"))
+        assert len({pq.read_schema(one).remove_metadata() for one in files}) == 1 and len(files) == 2
+    found = [row["value"] for row in exported(tmp_path / "plain", "plain")]
+    assert found == [{"id": 1, "s": "a"}, {"id": 2, "s": "b"}, {"id": None, "s": None}]
+    assert [row["value"] for row in exported(tmp_path / "orders")] == [order(1), order(2)]
+    with pytest.raises(IllegalArgument, match="an export with value json, not avro"):
+        export_records(tmp_path / "data", tmp_path / "plain", resume=True, **avro_given)
+    with pytest.raises(IllegalArgument, match="an export with value json, not None"):
+        export_records(tmp_path / "data", tmp_path / "plain", resume=True)
+
+
+@pytest.mark.parametrize("line", [
+    '{"types": "orders", "value": {"schema": 7}}', '{"types": "orders", "value": {"cache": "x"}}',
+    '{"types": "../up", "value": {}}', '{"types": "orders", "offset": {}}', '{"types": "orders", "key": []}',
+    '{"types": "orders", "key": {"schema": {"base64": "?"}}}',
+])  # fmt: skip
+def test_types_in_a_manifest_that_are_none(tmp_path: Path, line: str) -> None:
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append([(b"k", b"1")])
+    export_records(tmp_path / "data", tmp_path / "out", value="json")
+    manifest = tmp_path / "out" / "_kafkalog_export" / "manifest.jsonl"
+    first, *_ = manifest.read_text().splitlines()
+    manifest.write_text(f"{first}\n{line}\n")
+    with pytest.raises(FormatError, match="line 2"):
+        export_records(tmp_path / "data", tmp_path / "out", value="json", resume=True)
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_conditions_on_decoded_values(data: Path, tmp_path: Path, format: str) -> None:
+    given = {"value": "avro", "schemas": str(tmp_path / "schemas")}
+    where = "value.id >= 10 and value.customer == 'c3' and offset < 30"
+    export_records(data, tmp_path / "out", format, where=where, **given)
+    assert [row["offset"] for row in exported(tmp_path / "out")] == [11, 19, 23, 27] * 2
+    if format == "parquet":
+        export_records(data, tmp_path / "bytes", format, where=where, columns=["offset", "key"], by_date=True, **given)
+        assert exported(tmp_path / "bytes")[0] == {"offset": 11, "key": b"k11"}
+    with pytest.raises(IllegalArgument, match=r"value\.id"):
+        export_records(data, tmp_path / "wrong", format, where="value.id == 'a'", **given)
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_records_without_fields(tmp_path: Path) -> None:
+    """Parquet has no such columns: that is told before anything is made; Arrow and JSON lines have them."""
+    schema = json.dumps({"type": "record", "name": "R", "fields": [
+        {"name": "id", "type": "int"}, {"name": "none", "type": {"type": "array", "items": {
+            "type": "record", "name": "Empty", "fields": []}}}]})  # fmt: skip
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append(b"\x06\x02\x00")
+    with pytest.raises(IllegalArgument, match=r"value\.none of orders is a record without fields"):
+        export_records(tmp_path / "data", tmp_path / "out", value="avro", schema=schema)
+    for format, name in (("arrow", "value"), ("jsonl", "payload")):
+        export_records(tmp_path / "data", tmp_path / format, format, value="avro", schema=schema)
+        assert exported(tmp_path / format)[0][name] == {"id": 3, "none": [{}]}
+
+
+def test_wrong_decoders_are_told_before_anything_is_made(data: Path, tmp_path: Path) -> None:
+    for wrong, message in [
+        ({"value": "avrro"}, "unknown decoder"), ({"schemas": "x"}, "nothing is decoded"),
+        ({"value": "avro", "schemas": str(tmp_path / "none")}, "none"),
+        ({"value": "json", "on_undecodable": "skip"}, "on_undecodable is 'skip'"),
+        ({"value": kafkalog.values.decoder("string")}, "give a decoder's name"),
+    ]:
+        with pytest.raises((IllegalArgument, kafkalog.KafkalogError), match=message):
+            export_records(data, tmp_path / "out", **wrong)
+        assert not (tmp_path / "out").exists()
+    with pytest.raises(TypeError, match="valeu"):
+        export_records(data, tmp_path / "out", valeu="json")
+    for flags in (["--format", "kafka-dir", "-s", "value=json"], ["--schemas", "x"], ["--on-undecodable", "null"]):
+        assert commands.kafkalog("export", "-d", data, tmp_path / "out", *flags).returncode == 2
+
+
+def test_typed_columns_are_not_imported(data: Path, tmp_path: Path) -> None:
+    """Bytes that were decoded are gone: an import tells it, and takes nothing for them."""
+    given = {"value": "avro", "schemas": str(tmp_path / "schemas")}
+    for format in ("parquet", "jsonl"):
+        export_records(data, tmp_path / format, format, **given)
+        with pytest.raises(kafkalog.KafkalogError, match="value|payload"):
+            import_records(tmp_path / format, tmp_path / "copy")
+
+
+def test_committed_offsets_of_groups(tmp_path: Path) -> None:
+    key = bytes.fromhex("0001 0003 617070 0006 6f7264657273 00000000")
+    value = bytes.fromhex("0003 0000000000000002 ffffffff 0000 0000000000000000")
+    with kafkalog.open(tmp_path / "data" / "__consumer_offsets-0", "a") as log:
+        log.append([(key, value)])
+    for columns in (None, ["value"]):
+        out = tmp_path / str(columns)
+        export_records(tmp_path / "data", out, topics=["__consumer_offsets"], value="group", columns=columns)
+        row = exported(out, "__consumer_offsets")[0]
+        assert row["value"]["OffsetCommitValue"]["offset"] == 2 and row.get("key", key) == key
