@@ -168,7 +168,7 @@ def test_with_the_leader_goes_what_it_had_alone_and_nothing_that_all_acknowledge
         cluster.proxy.set(follower, 1, HOLE)
     alone = write(cluster, "one", 1) | write(cluster, "none", 0)
     assert len(alone) == 2 * COUNT
-    assert write(cluster, "alone", -1, 4) == set()
+    assert write(cluster, "alone", -1, 3) == set()
     cluster.kill(1)
     wait_until(lambda: not cluster.promote(2))
     cluster.proxy.heal()
@@ -203,7 +203,7 @@ def test_without_a_majority_nothing_is_acknowledged_by_all_and_nobody_is_promote
     cluster.kill(3)
     safe |= write(cluster, "one", 1) | write_unacknowledged(cluster, "none")
     assert len(safe) == 3 * COUNT
-    assert write(cluster, "refused", -1, 5) == set()
+    assert write(cluster, "refused", -1, 3) == set()
     cluster.kill(1)
     cluster.start(3)
     wait_until(lambda: 3 in cluster.states())
