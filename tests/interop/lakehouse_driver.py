@@ -21,7 +21,8 @@ TABLES = ("streamed", "written", "synced", "compacted")
 
 def settings(root: Path, class_path: str, java: str) -> dict[str, str]:
     local = {
-        "driver.extraClassPath": class_path, "ui.enabled": "false", "ui.showConsoleProgress": "false", "log.level": "ERROR",
+        "driver.extraClassPath": class_path, "log.level": "ERROR",
+        "ui.enabled": "false", "ui.showConsoleProgress": "false",
         "driver.host": "127.0.0.1", "driver.bindAddress": "127.0.0.1", "driver.memory": "1g",
         "driver.extraJavaOptions": f"{java} -Djava.io.tmpdir={root}/local", "local.dir": f"{root}/local",
         "python.authenticate.socketTimeout": "120s", "databricks.delta.snapshotPartitions": "1",

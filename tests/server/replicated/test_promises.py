@@ -109,7 +109,7 @@ def read(cluster: Cluster) -> list[str]:
 
     consumer = Consumer({
         **LIBRDKAFKA, "bootstrap.servers": cluster.bootstrap, "group.id": "check", "enable.partition.eof": True,
-        "enable.auto.commit": False, "auto.offset.reset": "earliest",
+        "enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 50,
     })  # fmt: skip
     consumer.assign([TopicPartition("t", 0, 0)])
     found: list[str] = []
@@ -117,7 +117,7 @@ def read(cluster: Cluster) -> list[str]:
     try:
         while True:
             assert time.monotonic() < end
-            for one in consumer.consume(500, 0.2):
+            for one in consumer.consume(500, 0.05):
                 if one.error() is None:
                     found.append(one.value().decode())
                 elif one.error().code() == KafkaError._PARTITION_EOF:
