@@ -54,9 +54,9 @@ def main(root: Path, data: str, bootstrap: str, topic: str, rounds: int) -> None
     from tests.interop.lakehouse_driver import settings
 
     _, tables = toolchain.lakehouse()
-    jars = ",".join(map(str, (*tables, *toolchain.spark_jars())))
+    class_path = os.pathsep.join(map(str, (*tables, *toolchain.spark_jars())))
     builder = SparkSession.builder.master("local[2]")
-    for name, value in settings(root, jars, "").items():
+    for name, value in settings(root, class_path, "").items():
         builder = builder.config(name, value)
     spark = builder.config("spark.driver.memory", "2g").getOrCreate()
     spark.sql("CREATE NAMESPACE IF NOT EXISTS `default`.shop")

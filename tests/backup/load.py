@@ -315,6 +315,6 @@ def read(consumer: Any, topic: str, last: bytes) -> list[bytes]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
     while last not in found[-1:]:
-        messages = consumer.consume(1000, 1)
+        messages = consumer.consume(1000, 0.05)
         found += [message.value() for message in messages]
     return found

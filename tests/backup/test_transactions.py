@@ -32,7 +32,9 @@ def read_committed(bootstrap: str, topic: str) -> list[bytes]:
     """The values up to the end of a topic, by a consumer that reads what was committed."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-    settings = {"group.id": "any", "enable.partition.eof": True, "isolation.level": "read_committed"}
+    settings = {
+        "group.id": "any", "enable.partition.eof": True, "isolation.level": "read_committed", "fetch.wait.max.ms": 50,
+    }  # fmt: skip
     consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []

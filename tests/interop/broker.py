@@ -190,7 +190,7 @@ def quick_start(version: str) -> tuple[str, ...]:
             with Broker(None, work, work / "data", options=(*plain, *archiving), version=version):
                 pass
 
-    return (*plain, *toolchain.class_archive(f"broker-{version}", " ".join(toolchain.broker_command(version)), train))
+    return (*plain, *toolchain.class_archive(f"broker-{version}", toolchain.broker_classes(version), train))
 
 
 def _settings(port: int, controller: int, own: Mapping[str, str]) -> str:

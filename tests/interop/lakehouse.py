@@ -9,6 +9,7 @@ Iceberg yet.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -28,6 +29,7 @@ from kafkalog.lake.compact import compact_table
 from kafkalog.lake.sync import sync_topic
 from tests.interop import toolchain
 from tests.lake.tables import Lake
+from tests.spark.quick_java import PLAIN
 from tests.trees import ROOT
 
 FORMATS = ("iceberg", "delta")
@@ -40,10 +42,11 @@ Row = tuple[int, int, str, str, int]
 
 
 class Lakehouse:
-    """The topic, its tables in `root`/lake, and the driver of the streams into them."""
+    """The topic, its tables in `root`/lake, and the driver of the streams into them, with these options of its JVM."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, java: str) -> None:
         self.root = root
+        self._java = java
         self.data = root / "data"
         self.lake = root / "lake"
         self.rows: list[Row] = []
@@ -74,8 +77,7 @@ class Lakehouse:
         paths = os.pathsep.join(map(str, (python, ROOT)))
         env = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         env |= {"PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-        line = [sys.executable, str(DRIVER), str(self.root), ",".join(map(str, jars)), java]
+        line = [sys.executable, str(DRIVER), str(self.root), os.pathsep.join(map(str, jars)), self._java]
         with (self.root / "driver.log").open("ab") as log:
             self._driver = subprocess.Popen(
                 line, env=env, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -140,9 +142,17 @@ class Lakehouse:
         found = json.loads((self.root / "read.json").read_text())
         return {name: [tuple(row) for row in rows] for name, rows in found.items()}
 
+    def wait_for_java(self) -> None:
+        """Return once the JVM of a driver that has ended is gone too."""
+        assert self._driver is not None
+        group, until = self._driver.pid, time.monotonic() + PATIENCE_S
+        while _is_group(group):
+            assert time.monotonic() < until, "the JVM does not end"
+            time.sleep(0.1)
+
     def end(self) -> None:
-        """End the driver, if it runs."""
-        if self._driver is not None and self._driver.poll() is None:
+        """End the driver with all that it started."""
+        if self._driver is not None and _is_group(self._driver.pid):
             self.kill()
 
     # The tables
@@ -227,6 +237,32 @@ def _newest(directory: Path) -> int | None:
     return max(names, default=None)
 
 
+def _is_group(group: int) -> bool:
+    """Return True while a process of the group is there."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@functools.cache
+def quick_java() -> str:
+    """Return the options of a driver's JVM that starts soon; the first call of a user runs a driver, for an archive."""
+
+    def train(archiving: tuple[str, ...]) -> None:
+        with tempfile.TemporaryDirectory(prefix="kafkalog-lakehouse-") as scratch:
+            house = Lakehouse(Path(scratch).resolve(), " ".join((PLAIN, *archiving)))
+            try:
+                run(house, 0)
+                house.wait_for_java()
+            finally:
+                house.end()
+
+    python, jars = toolchain.lakehouse()
+    return " ".join((PLAIN, *toolchain.class_archive("lakehouse", os.pathsep.join(map(str, (python, *jars))), train)))
+
+
 def run(house: Lakehouse, kills: int, tell: Callable[[str], object] = print) -> dict[str, list[Row]]:
     """Kill the driver in the middle of micro-batches and between two steps of their ends; return Spark's rows."""
     rng = random.Random("lakehouse")
@@ -261,7 +297,7 @@ def main() -> None:
     if not given.kills:
         return
     with tempfile.TemporaryDirectory(prefix="kafkalog-lakehouse-") as scratch:
-        house = Lakehouse(Path(scratch).resolve())
+        house = Lakehouse(Path(scratch).resolve(), quick_java())
         try:
             found = run(house, given.kills, lambda line: print(line, flush=True))
         finally:

@@ -1,6 +1,6 @@
 """The driver that is killed: streams of a topic into an Iceberg and a Delta table, in a Spark that has the two.
 
-    python lakehouse_driver.py ROOT JARS JAVA_OPTIONS
+    python lakehouse_driver.py ROOT CLASS_PATH JAVA_OPTIONS
 
 The topic `orders` is in ROOT/data. The tables are in ROOT/lake, those of Iceberg in the local catalog that `kafkalog
 table sync` uses. With ROOT/stop it ends the streams, writes tables in batches, and puts what it reads of all tables
@@ -19,9 +19,10 @@ COLUMNS = "partition, offset, string(key) AS key, string(value) AS value, timest
 TABLES = ("streamed", "written", "synced", "compacted")
 
 
-def settings(root: Path, jars: str, java: str) -> dict[str, str]:
+def settings(root: Path, class_path: str, java: str) -> dict[str, str]:
     local = {
-        "jars": jars, "ui.enabled": "false", "ui.showConsoleProgress": "false", "log.level": "ERROR",
+        "driver.extraClassPath": class_path, "log.level": "ERROR",
+        "ui.enabled": "false", "ui.showConsoleProgress": "false",
         "driver.host": "127.0.0.1", "driver.bindAddress": "127.0.0.1", "driver.memory": "1g",
         "driver.extraJavaOptions": f"{java} -Djava.io.tmpdir={root}/local", "local.dir": f"{root}/local",
         "python.authenticate.socketTimeout": "120s", "databricks.delta.snapshotPartitions": "1",
@@ -66,9 +67,9 @@ def frame(spark: SparkSession, root: Path, format: str, name: str) -> Any:
     return spark.read.format("delta").load(str(root / "lake" / name))
 
 
-def main(root: Path, jars: str, java: str) -> None:
+def main(root: Path, class_path: str, java: str) -> None:
     builder = SparkSession.builder.master("local[2]")
-    for name, value in settings(root, jars, java).items():
+    for name, value in settings(root, class_path, java).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     queries = streams(spark, root)

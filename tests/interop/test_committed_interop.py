@@ -83,7 +83,7 @@ def consumed(bootstrap: str, level: str) -> tuple[list[tuple[int, bytes, bytes]]
     """What librdkafka's consumer gets from the beginning to its level's end, and that end."""
     consumer = ck.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "interop", "enable.auto.commit": False, "isolation.level": level,
-         "enable.partition.eof": True}
+         "enable.partition.eof": True, "fetch.wait.max.ms": 50}
     )  # fmt: skip
     found = []
     try:
@@ -91,7 +91,7 @@ def consumed(bootstrap: str, level: str) -> tuple[list[tuple[int, bytes, bytes]]
         consumer.assign([partition])
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
-            for one in consumer.consume(500, 0.5):
+            for one in consumer.consume(500, 0.1):
                 if one.error():
                     assert one.error().code() == ck.KafkaError._PARTITION_EOF, one.error()
                     return found, one.offset()

@@ -39,7 +39,6 @@ from tests.trees import ROOT
 
 QUIET = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false"}
 ENDS_SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
-HERE = Path(__file__).parent
 KEEP = {"retention_ms": -1}
 SINCE_4_4 = {
     "retention.ms": "-1", "errors.deadletterqueue.group.enable": "true", "max.decompressed.message.bytes": "9000000",
@@ -234,8 +233,8 @@ def test_a_record_that_4_4_added_stops_nothing(tmp_path: Path, reference: Refere
         broker.ask("produce", topic="theirs", prefix="x", count=5)
     register_controller(data, 2)
     with broker:
-        command = ["-cp", f"{toolchain.jars_44()}/*", str(HERE / "java_44" / "Unregister.java"), broker.bootstrap, "2"]
-        subprocess.run([toolchain.require("java"), *command], check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        command = toolchain.java_44_command("Unregister", broker.bootstrap, "2")
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
     metadata = metadata_of(data)
     assert metadata.image.features["share.version"] == 2 and not metadata.image.skipped
     settings = {"retention.ms": "-1", "remote.copy.lag.ms": "5"}

@@ -16,7 +16,7 @@ pytest.importorskip("pyiceberg", reason="the extra `lake` is not installed")
 pytest.importorskip("deltalake", reason="the extra `lake` is not installed")
 
 from tests.interop import toolchain
-from tests.interop.lakehouse import FORMATS, Lakehouse, Row, run
+from tests.interop.lakehouse import FORMATS, Lakehouse, Row, quick_java, run
 from tests.interop.lakehouse_driver import TABLES
 
 VARIABLE = "KAFKALOG_LAKEHOUSE"
@@ -35,7 +35,7 @@ EVERY = [(format, name) for format in FORMATS for name in TABLES]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lakehouse, dict[str, list[Row]]]]:
     """The tables after a driver that was killed, and what Spark read of each."""
-    house = Lakehouse(tmp_path_factory.mktemp("lakehouse").resolve())
+    house = Lakehouse(tmp_path_factory.mktemp("lakehouse").resolve(), quick_java())
     try:
         yield house, run(house, 1)
     finally:

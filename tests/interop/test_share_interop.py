@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +14,12 @@ from confluent_kafka import AcknowledgeType, ShareConsumer
 from kafkalog.testing import kafka_server
 from tests.interop import toolchain
 from tests.interop.broker import Broker, quick_start
+from tests.interop.clients_java import JavaClients
 from tests.interop.group_members import LIMIT_S, SHARE
 from tests.interop.share_calls import Talker
 from tests.interop.share_conversation import conversation
 from tests.queue.steps import steps
 
-HERE: Final = Path(__file__).parent
 QUICK: Final = {"group.share.min.heartbeat.interval.ms": "200", "group.share.heartbeat.interval.ms": "200"}
 """Heartbeats as often as the tests need them."""
 TOOL_CALLS: Final = (
@@ -62,23 +63,17 @@ class Taker:
 
 def told_by_java(bootstrap: str) -> list[str]:
     """What the program of Java's clients says, from its first line to its last."""
-    command = [
-        toolchain.require("java"), *toolchain.quick_start(), "-cp", f"{toolchain.jars_44()}/*",
-        f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", str(HERE / "java_44" / "Share.java"), bootstrap,
-    ]  # fmt: skip
+    command = toolchain.java_44_command("Share", bootstrap)
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()
 
 
-def tool(bootstrap: str, *arguments: str) -> list[list[str]]:
+def tool(java: JavaClients, bootstrap: str, *arguments: str) -> list[list[str]]:
     """The lines of kafka-share-groups, by words, sorted."""
-    command = toolchain.java_command(
-        TOOL, "--bootstrap-server", bootstrap, *arguments, options=toolchain.quick_start()
-    )
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return sorted(line.split() for line in done.stdout.splitlines() if line.strip())
+    status, said = java.tool(TOOL, ["--bootstrap-server", bootstrap, *arguments])
+    assert status == 0, said[-3000:]
+    return sorted(line.split() for line in said.splitlines() if line.strip())
 
 
 def begin(talker: Talker, group_id: str = GROUP) -> None:
@@ -94,7 +89,14 @@ def queued(talker: Talker) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def java() -> Iterator[JavaClients]:
+    """One JVM for all calls of the tool."""
+    with JavaClients("4.3") as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, java: JavaClients) -> dict[str, Any]:
     """What a broker of 4.4 told, and the directory that it left."""
     path = tmp_path_factory.mktemp("broker")
     settings = SHARE | QUICK
@@ -105,7 +107,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         talker.set_group("tooled", share_auto_offset_reset="earliest")
         with Taker(running.bootstrap, "tooled") as taker:
             taker.take(21)
-        found["tool"] = [tool(running.bootstrap, *arguments) for arguments in TOOL_CALLS]
+        found["tool"] = [tool(java, running.bootstrap, *arguments) for arguments in TOOL_CALLS]
         with Taker(running.bootstrap) as taker:
             taker.take(21, _3=AcknowledgeType.RELEASE, _4=AcknowledgeType.REJECT)
         found["queue"] = queued(talker)
@@ -118,7 +120,9 @@ def test_calls_are_answered_as_by_the_broker(broker: dict[str, Any]) -> None:
     assert [step for step, ours in zip(broker["conversation"], found, strict=True) if step != ours] == []
 
 
-def test_javas_clients_and_the_tool_get_what_they_get_from_the_broker(broker: dict[str, Any]) -> None:
+def test_javas_clients_and_the_tool_get_what_they_get_from_the_broker(
+    broker: dict[str, Any], java: JavaClients
+) -> None:
     with kafka_server() as server:
         assert told_by_java(server.bootstrap) == broker["java"]
         talker = Talker(server.bootstrap)
@@ -127,7 +131,7 @@ def test_javas_clients_and_the_tool_get_what_they_get_from_the_broker(broker: di
         with Taker(server.bootstrap, "tooled") as taker:
             taker.take(21)
         for arguments, expected in zip(TOOL_CALLS, broker["tool"], strict=True):
-            found = tool(server.bootstrap, *arguments)
+            found = tool(java, server.bootstrap, *arguments)
             assert [_without_address(line) for line in found] == [_without_address(line) for line in expected]
 
 

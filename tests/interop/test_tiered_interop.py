@@ -97,7 +97,7 @@ def consumed(bootstrap: str) -> list[tuple[int, bytes]]:
     """Return what the reference's consumer protocol gives of committed records, from the beginning to the end."""
     consumer = ck.Consumer({
         "bootstrap.servers": bootstrap, "group.id": "g", "enable.partition.eof": True,
-        "isolation.level": "read_committed", "enable.auto.commit": False,
+        "isolation.level": "read_committed", "enable.auto.commit": False, "fetch.wait.max.ms": 50,
     })  # fmt: skip
     consumer.assign([ck.TopicPartition("orders", 0, ck.OFFSET_BEGINNING)])
     found = []

@@ -65,14 +65,14 @@ def committed_values(bootstrap: str) -> list[bytes]:
     """All that a consumer of committed records gets, up to the end that it is told."""
     consumer = ck.Consumer({
         "bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0,
-        "isolation.level": "read_committed", "enable.partition.eof": True,
+        "isolation.level": "read_committed", "enable.partition.eof": True, "fetch.wait.max.ms": 50,
     })  # fmt: skip
     found: list[bytes] = []
     try:
         consumer.assign([ck.TopicPartition(TOPIC, 0, 0)])
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
-            for one in consumer.consume(100, 0.5):
+            for one in consumer.consume(100, 0.1):
                 if one.error():
                     assert one.error().code() == ck.KafkaError._PARTITION_EOF, one.error()
                     return found

@@ -180,10 +180,13 @@ def clients_command(version: str) -> list[str]:
 
 def broker_command(version: str, *main_and_arguments: str, options: tuple[str, ...] = ()) -> list[str]:
     """A command line that runs a class of the broker of "4.3" or "4.4"."""
-    if version == "4.3":
-        return java_command(*main_and_arguments, options=options)
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
-    return [require("java"), *options, log_settings, "-cp", f"{jars_44()}/*", *main_and_arguments]
+    return [require("java"), *options, log_settings, "-cp", broker_classes(version), *main_and_arguments]
+
+
+def broker_classes(version: str) -> str:
+    """The class path of the broker of "4.3" or "4.4", of files that all working trees share."""
+    return f"{classes()}:{jars()}/*" if version == "4.3" else f"{jars_44()}/*"
 
 
 def java_44_command(*main_and_arguments: str) -> list[str]:

@@ -66,6 +66,7 @@ def build_wheel(scratch: Path) -> Path:
     settings.write_text(f"[build]\nbuild_lib = {built}\n[egg_info]\negg_base = {scratch}\n")
     env = {**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION_FOR_KAFKALOG": __version__, "DIST_EXTRA_CONFIG": str(settings)}
     wheel = ["bdist_wheel", "--skip-build", "--dist-dir", str(scratch), "--bdist-dir", str(scratch / "bdist")]
+    wheel += ["--compression", "stored"]  # it is unpacked at once
     subprocess.run([sys.executable, "setup.py", *wheel], cwd=ROOT, env=env, capture_output=True, check=True)
     (made,) = scratch.glob("*.whl")
     return made

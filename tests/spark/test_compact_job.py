@@ -12,29 +12,18 @@ from kafkalog.spark.jobs import compact as module
 from kafkalog.spark.jobs.compact import compact
 from kafkalog.tools.compact.directories import compact as compact_here
 from tests import commands
-from tests.spark.clusters import IMPORTED, JOB_S, environment, plain_python, quick, running
+from tests.spark.compacted import make_tree
 from tests.spark.jobs import job
-from tests.tools.test_compact import NOW, TWICE, make, records
+from tests.tools.test_compact import NOW, records
 from tests.tools.test_retain import content
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LONGER = [(b"%d" % (n % 7), b"%d" % n) for n in range(40)]
-
-
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Three data directories with compacted topics, some partitions clean, one topic that is not compacted."""
-    root = tmp_path / "tree"
-    root.mkdir()
-    make(root / "a" / "t-0", TWICE[:4])
-    make(root / "a" / "t-1", LONGER)
-    make(root / "a" / "u-0", LONGER[:20], per_segment=3)
-    make(root / "b" / "t-2", LONGER[5:])
-    make(root / "b" / "empty-0", [])
-    make(root / "c" / "plain-0", TWICE, cleanup_policy="delete")
-    return root
+    return make_tree(tmp_path / "tree")
 
 
 def names(report: Any, root: Path) -> list[str]:
@@ -130,22 +119,3 @@ def test_the_command_prints_the_same(spark: "SparkSession", tree: Path, capfd: p
     assert job(capfd, "compact", "--now", "yesterday", tree / "a").status == 2
     assert job(capfd, "compact", tree / "nowhere").status == 1
     assert job(capfd, "compact").status == 2
-
-
-@pytest.mark.slow
-def test_on_a_cluster_of_two_executors(tree: Path, tmp_path: Path) -> None:
-    """In processes of their own, which have no session and no lock in common."""
-    other = tmp_path / "other"
-    shutil.copytree(tree, other)
-    compact_here([other / name for name in "ab"], apply=True, now_ms=NOW)
-    python = plain_python(tmp_path / "python")
-    env = {**environment(python, tmp_path), "PYTHONPATH": IMPORTED}
-    home = f"spark.executorEnv.SPARK_HOME={env['SPARK_HOME']}"
-    command = [*commands.LINE, "spark", "compact", "--master", "local-cluster[2,1,1024]", "--now", str(NOW)]
-    settings = [part for one in (*quick(), f"spark.local.dir={tmp_path}", home) for part in ("--conf", one)]
-    log, out = tmp_path / "driver.log", tmp_path / "driver.out"
-    with running([*command, *settings, "--apply", str(tree / "a"), str(tree / "b")], env, log, out) as driver:
-        assert driver.wait(JOB_S) == 0, log.read_text()[-4000:]
-    assert out.read_text().endswith("removed\n")
-    logs = [{name: data for name, data in content(one).items() if name.endswith(".log")} for one in (tree, other)]
-    assert logs[0] == logs[1]

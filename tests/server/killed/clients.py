@@ -230,6 +230,7 @@ def values_of(bootstrap: str, topic: str) -> dict[int, list[int]]:
     consumer = ck.Consumer({
         **LIBRDKAFKA, "bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False,
         "auto.offset.reset": "earliest", "enable.partition.eof": True, "isolation.level": "read_committed",
+        "fetch.wait.max.ms": 50,
     })  # fmt: skip
     consumer.assign([ck.TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     found: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
@@ -237,7 +238,7 @@ def values_of(bootstrap: str, topic: str) -> dict[int, list[int]]:
     end = time.monotonic() + TIMEOUT_S
     while left:
         assert time.monotonic() < end, f"{topic}: {left} have no end"
-        for record in consumer.consume(500, 0.2):
+        for record in consumer.consume(500, 0.05):
             if record.error() is None:
                 found[record.partition()].append(int(record.value().split(b" ", 1)[0]))
             elif record.error().code() == ck.KafkaError._PARTITION_EOF:

@@ -22,6 +22,8 @@ HOST: Final = "127.0.0.1"
 CLIENT: Final = 0
 _NODE: Final = re.compile(rb"kafkalog-replica-(\d+)")
 _PIECE: Final = 1 << 16
+QUIET_TURNS: Final = 5
+"""Of the loop, without anything to end, after which nothing more can come."""
 _AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close resets the connection
 
 
@@ -38,13 +40,32 @@ class Condition(NamedTuple):
 HEALTHY: Final = Condition()
 
 
+class _End(asyncio.StreamReaderProtocol):
+    """One end of a connection; its transport is in `transports` from its beginning until its socket is closed."""
+
+    def __init__(self, transports: set[asyncio.BaseTransport], taken: Callable[..., None] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        self.reader = asyncio.StreamReader(loop=loop)
+        super().__init__(self.reader, taken, loop)
+        self._transports = transports
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transports.add(transport)
+        self._own = transport
+        super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transports.discard(self._own)
+        super().connection_lost(error)
+
+
 class _Link:
     """One directed link; it belongs to the loop."""
 
     def __init__(self) -> None:
         self.condition = HEALTHY
         self.changed = asyncio.Event()
-        self.connections: set[tuple[asyncio.StreamWriter, ...]] = set()
+        self.connections: set[tuple[asyncio.BaseTransport, ...]] = set()
 
     def set(self, condition: Condition) -> None:
         self.condition = condition
@@ -72,7 +93,7 @@ class Proxy:
         self._made = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._servers: list[asyncio.Server] = []
-        self._taken_writers: set[asyncio.StreamWriter] = set()
+        self._transports: set[asyncio.BaseTransport] = set()
         self._sockets = {node: socket.create_server((HOST, 0)) for node in targets}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
@@ -86,17 +107,7 @@ class Proxy:
         self._on_loop(self._close)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(self._end_all())
         self._loop.close()
-
-    async def _end_all(self) -> None:
-        for _ in range(3):
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-            _reset(*self._taken_writers)
-            await asyncio.sleep(0.02)
 
     def set(self, source: int, target: int, condition: Condition) -> None:
         """Let a link be so from now on."""
@@ -123,28 +134,29 @@ class Proxy:
 
     async def _open(self) -> None:
         for node, listening in self._sockets.items():
-            self._servers.append(await asyncio.start_server(partial(self._taken, node), sock=listening))
+            taken = partial(self._taken, node)
+            ends = partial(_End, self._transports, taken)
+            self._servers.append(await self._loop.create_server(ends, sock=listening))
             self.ports[node] = listening.getsockname()[1]
 
     async def _close(self) -> None:
+        """Return once no task and no socket is left: one that was just taken is seen some turns of the loop later."""
         for server in self._servers:
             server.close()
-        for _ in range(3):  # one that was just taken has a task in the next turn, and a reset ends one there
-            for task in tuple(self._tasks):
+        quiet_turns = 0
+        while quiet_turns < QUIET_TURNS:
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            await asyncio.sleep(0.02)
+            _reset(*self._transports)
+            quiet_turns = 0 if left or self._transports else quiet_turns + 1
+            await asyncio.sleep(0)
 
     def _taken(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._taken_writers.add(writer)
         task = self._loop.create_task(self._connection(node, reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: self._ended(writer))  # also of one that ends before it begins
-
-    def _ended(self, writer: asyncio.StreamWriter) -> None:
-        self._taken_writers.discard(writer)
-        _reset(writer)
+        task.add_done_callback(lambda _: _reset(writer.transport))  # also of one that ends before it begins
 
     async def _connection(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -160,20 +172,22 @@ class Proxy:
         self, link: _Link, way: tuple[int, int], first: bytes, reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:  # fmt: skip
-        to_reader, to_writer = await asyncio.open_connection(HOST, self.targets[way[1]])
-        ends = (writer, to_writer)
+        there = _End(self._transports)
+        transport, _ = await self._loop.create_connection(lambda: there, HOST, self.targets[way[1]])
+        to_writer = asyncio.StreamWriter(transport, there, there.reader, self._loop)
+        ends = (transport, writer.transport)
         link.connections.add(ends)
         self._made += 1
         chance = random.Random(f"{self._seed} {way} {self._made}")
         pumps = (
             asyncio.create_task(self._pump(link, way, first, reader, to_writer, chance)),
-            asyncio.create_task(self._pump(link, None, b"", to_reader, writer, chance)),
+            asyncio.create_task(self._pump(link, None, b"", there.reader, writer, chance)),
         )
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:  # first what needs no turn of the loop: this may be cancelled again
             link.connections.discard(ends)
-            _reset(to_writer)
+            _reset(transport)
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
@@ -208,8 +222,8 @@ async def _first_request(reader: asyncio.StreamReader) -> tuple[bytes, int]:
     return head + client_id, int(found[1]) if found else CLIENT
 
 
-def _reset(*writers: asyncio.StreamWriter) -> None:
-    for writer in writers:
+def _reset(*transports: asyncio.BaseTransport) -> None:
+    for transport in transports:
         with suppress(OSError):
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-        writer.transport.abort()
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        transport.abort()  # type: ignore[attr-defined]

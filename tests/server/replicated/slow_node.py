@@ -18,7 +18,7 @@ from kafkalog.util.fileio import FileSystem
 VARIABLE = "KAFKALOG_SLOW_DISK"
 PARENT = "KAFKALOG_TRIAL_PROCESS"
 CALLS = ("pwrite", "pwritev", "fsync", "fdatasync")
-ANSWER_S = 2.0
+ANSWER_S = 1.0
 """All nodes are on this host: one that has not answered by then is cut off, and who asks for votes goes on."""
 
 

@@ -109,7 +109,7 @@ def read(cluster: Cluster) -> list[str]:
 
     consumer = Consumer({
         **LIBRDKAFKA, "bootstrap.servers": cluster.bootstrap, "group.id": "check", "enable.partition.eof": True,
-        "enable.auto.commit": False, "auto.offset.reset": "earliest",
+        "enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 50,
     })  # fmt: skip
     consumer.assign([TopicPartition("t", 0, 0)])
     found: list[str] = []
@@ -117,7 +117,7 @@ def read(cluster: Cluster) -> list[str]:
     try:
         while True:
             assert time.monotonic() < end
-            for one in consumer.consume(500, 0.2):
+            for one in consumer.consume(500, 0.05):
                 if one.error() is None:
                     found.append(one.value().decode())
                 elif one.error().code() == KafkaError._PARTITION_EOF:
@@ -168,7 +168,7 @@ def test_with_the_leader_goes_what_it_had_alone_and_nothing_that_all_acknowledge
         cluster.proxy.set(follower, 1, HOLE)
     alone = write(cluster, "one", 1) | write(cluster, "none", 0)
     assert len(alone) == 2 * COUNT
-    assert write(cluster, "alone", -1, 4) == set()
+    assert write(cluster, "alone", -1, 3) == set()
     cluster.kill(1)
     wait_until(lambda: not cluster.promote(2))
     cluster.proxy.heal()
@@ -203,7 +203,7 @@ def test_without_a_majority_nothing_is_acknowledged_by_all_and_nobody_is_promote
     cluster.kill(3)
     safe |= write(cluster, "one", 1) | write_unacknowledged(cluster, "none")
     assert len(safe) == 3 * COUNT
-    assert write(cluster, "refused", -1, 5) == set()
+    assert write(cluster, "refused", -1, 3) == set()
     cluster.kill(1)
     cluster.start(3)
     wait_until(lambda: 3 in cluster.states())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 import socketserver
@@ -149,7 +150,14 @@ def test_a_mute_node_is_asked_and_its_answers_are_held(proxy: Proxy, echoes: tup
     other.close()
 
 
+def open_transports() -> int:
+    """Return the number of asyncio's transports with an open socket."""
+    there = [one for one in gc.get_objects() if isinstance(one, asyncio.Transport)]
+    return sum(one.get_extra_info("socket").fileno() >= 0 for one in there)
+
+
 def test_a_proxy_that_ends_leaves_no_connection_open(echoes: tuple[Echo, Echo]) -> None:
+    before = open_transports()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(5):
@@ -159,6 +167,7 @@ def test_a_proxy_that_ends_leaves_no_connection_open(echoes: tuple[Echo, Echo]) 
                     client.ask()
                 for client in clients:
                     client.send(b"x")
+            assert open_transports() == before
             for client in clients:
                 client.close()
         gc.collect()

@@ -20,7 +20,7 @@ from tests.server.replicated.checker import OK, UNKNOWN, Append, Fault, Operatio
 from tests.server.replicated.clients import NEVER, Client
 from tests.server.replicated.trial import SAFE, is_allowed
 
-SECONDS = os.environ.get("KAFKALOG_TRIAL_S", "12")
+SECONDS = os.environ.get("KAFKALOG_TRIAL_S", "8")
 
 
 @pytest.mark.crash
