@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kafkalog.time_ranges.ranges import TimeRanges
 
 _LOG_APPEND_TIME: Final = 0x08
+NEAR_OFFSETS: Final = 512
+"""Offsets between two spans up to which those between them are read too."""
 
 
 class PrunedScan(LogScan):
@@ -102,7 +104,18 @@ def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds) -> Spans:
     if spans and since_ms > 0:
         first = _first_since(source, since_ms)
         spans = shared(spans, ((first, MAX),)) if first is not None else ()
-    return spans
+    return _near_together(spans)
+
+
+def _near_together(spans: Spans) -> Spans:
+    """Return the spans with those joined that lie near each other: they are read together."""
+    found: list[tuple[int, int]] = []
+    for start, stop in spans:
+        if found and start - found[-1][1] <= NEAR_OFFSETS:
+            found[-1] = found[-1][0], stop
+        else:
+            found.append((start, stop))
+    return tuple(found)
 
 
 def _first_since(source: LogSource, since_ms: int) -> int | None:
