@@ -159,13 +159,20 @@ def history(
 
 
 def latest(
-    log: Log, *, in_memory: bool = False, isolation: str | None = None, **unknown: Never
+    log: Log,
+    *,
+    in_memory: bool = False,
+    memory_bytes: int | None = None,
+    isolation: str | None = None,
+    **unknown: Never,
 ) -> LatestRecords:
     """Return the latest state of the log: a read-only mapping from each key to its last record, which follows the log.
 
     Keys whose last record is a tombstone are not in it. By default the mapping holds nothing in memory and is there at
     once: an access is a look-up as by `get`, and iteration and `len` read the log. With `in_memory` it holds the live
     keys and the offsets of their records, which takes one reading of the log; iteration and `len` then cost little.
+    Once they would take more than `memory_bytes` (1 GiB, about 5 million keys), they are given up with a warning in the
+    log, and the mapping goes on as by default; its `is_in_memory` is False then.
 
     >>> latest = log.latest()
     >>> {key: record.value for key, record in latest.items()}
@@ -173,13 +180,30 @@ def latest(
     >>> info = log.append([(b"u-1", b"third"), (b"u-2", None)])
     >>> latest[b"u-1"].value, b"u-2" in latest, len(latest)
     (b'third', False, 1)
+    >>> log.latest(in_memory=True).is_in_memory, log.latest(in_memory=True, memory_bytes=100).is_in_memory
+    (True, False)
     """
     if unknown:
-        raise unknown_keyword("latest", unknown, ("in_memory", "isolation"))
-    from kafkalog.keys.latest import LatestInMemory, LatestRecords
+        raise unknown_keyword("latest", unknown, ("in_memory", "memory_bytes", "isolation"))
+    from kafkalog.keys.latest import LATEST_BYTES, LatestInMemory, LatestRecords
 
-    kind = LatestInMemory if in_memory else LatestRecords
-    return kind(refreshed(log._source), lookup_of(log), isolation_of(isolation), log)
+    if memory_bytes is not None:
+        _check_memory("memory_bytes", memory_bytes, "give a number of bytes, or leave in_memory out")
+        if not in_memory:
+            raise IllegalArgument(
+                "memory_bytes is given without in_memory", hint="give in_memory=True, or leave memory_bytes out"
+            )
+    source, lookup = refreshed(log._source), lookup_of(log)
+    if not in_memory:
+        return LatestRecords(source, lookup, isolation_of(isolation), log)
+    most = LATEST_BYTES if memory_bytes is None else memory_bytes
+    return LatestInMemory(source, lookup, isolation_of(isolation), log, most)
+
+
+def _check_memory(name: str, given: object, hint: str) -> None:
+    """Raise IllegalArgument for what is no number of bytes."""
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise IllegalArgument(f"{name} is {given!r}", hint=hint)
 
 
 def contains(log: Log, key: object) -> bool:
@@ -266,8 +290,7 @@ def set_key_index(log: Log, key_index: bool | str | os.PathLike[str]) -> None:
 
 def set_key_memory(log: Log, key_memory_bytes: int) -> None:
     """Set the memory for the keys of the active segment: `key_memory_bytes` of `open`."""
-    if isinstance(key_memory_bytes, bool) or not isinstance(key_memory_bytes, int) or key_memory_bytes < 0:
-        raise IllegalArgument(f"key_memory_bytes is {key_memory_bytes!r}", hint="give a number of bytes, 0 for no map")
+    _check_memory("key_memory_bytes", key_memory_bytes, "give a number of bytes, 0 for no map")
     log._key_memory_bytes = key_memory_bytes
 
 
