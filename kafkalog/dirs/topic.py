@@ -169,6 +169,15 @@ class TopicLogs:
 
         return LatestOfTopic(self.name, self._all(), in_memory=in_memory, memory_bytes=memory_bytes, options=options)
 
+    def build_time_ranges(self) -> int:
+        """Note the times of all partitions' closed segments as `Log.build_time_ranges`; return the number read.
+
+        >>> topic = dirs.create_topic("orders", 2)
+        >>> dirs["orders"].build_time_ranges()
+        0
+        """
+        return sum(log.build_time_ranges() for log in self._all())
+
     def _all(self) -> list[Log]:
         """Return the logs; raise StorageError while a directory is offline, since it may hold more of them."""
         return self._dirs._all_logs(self.name)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Never
 from kafkalog._core.keys.key_reader import Undecided
 from kafkalog.errors import IllegalArgument
 from kafkalog.reading.source import isolation_of, refreshed, skipped_of
-from kafkalog.util.events import Event, add
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from kafkalog.keys.manage import KeyIndexInfo
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.log.log import Log
-    from kafkalog.log.writable import WritableLog
     from kafkalog.records.table import Table
     from kafkalog.storage.damage import Skipped
 
@@ -285,7 +283,7 @@ def set_key_index(log: Log, key_index: bool | str | os.PathLike[str]) -> None:
     log._key_store = None if isinstance(key_index, bool) else key_index
     place_of(log)  # it may be refused
     if opened is not None:
-        _index_when_rolled(log, opened)
+        _index_when_rolled(log)
 
 
 def set_key_memory(log: Log, key_memory_bytes: int) -> None:
@@ -294,18 +292,15 @@ def set_key_memory(log: Log, key_memory_bytes: int) -> None:
     log._key_memory_bytes = key_memory_bytes
 
 
-def _index_when_rolled(log: Log, opened: WritableLog) -> None:
+def _index_when_rolled(log: Log) -> None:
     """Build the missing indexes of a log in the background now and whenever it rolls, until it is closed.
 
-    What `IndexBuilder` says of failures goes for these; `build_key_index` raises them.
+    What `SidecarBuilder` says of failures goes for these; `build_key_index` raises them.
     """
-    from kafkalog.keys import background
+    from kafkalog.keys.background import IndexBuilder
+    from kafkalog.log.sidecar_building import build_when_rolled
 
-    tasks = opened.tasks
-    if tasks is None:
-        return
-    alive, path = weakref.ref(log), opened.path
-    is_waiting = False  # for another try; only the thread of the tasks sets it
+    alive = weakref.ref(log)
 
     def forget(_: object) -> None:
         owner = alive()
@@ -313,30 +308,7 @@ def _index_when_rolled(log: Log, opened: WritableLog) -> None:
         if keys is not None:
             keys.forget()
 
-    def build() -> None:
-        nonlocal is_waiting
-        owner = alive()
-        if owner is None or owner.closed or owner._opened is None or owner._key_builder is None:
-            return
-        if not owner._key_builder.run([owner._opened.log]) and not is_waiting:
-            is_waiting = True
-            tasks.schedule(BUILD_TASK, build_again, background.PERIOD_MS)
-
-    def build_again() -> None:
-        nonlocal is_waiting
-        is_waiting = False
-        build()
-
-    def rolled(event: Event) -> None:
-        owner = alive()
-        if owner is None or owner.closed:
-            hook.remove()
-        elif event.path == path:
-            tasks.schedule(BUILD_TASK, build)
-
-    log._key_builder = background.IndexBuilder(log._key_store, forget)
-    hook = add("roll", rolled)
-    tasks.schedule(BUILD_TASK, build)
+    build_when_rolled(log, IndexBuilder(log._key_store, forget), BUILD_TASK)
 
 
 def _own_place(log: Log, doing: str, store: KeyStore) -> KeyIndexPlace:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.time_ranges.ranges import TimeRanges
 
 _LOG_APPEND_TIME: Final = 0x08
+BUILD_TASK: Final = "build-time-ranges"
 NEAR_OFFSETS: Final = 512
 """Offsets between two spans up to which those between them are read too."""
 
@@ -89,6 +90,11 @@ def set_time_ranges(log: Log, store: bool | str | os.PathLike[str] | None) -> No
         fs = log._source.fs if log.mode == "a" else OS
         place = TimeRangesPlace(log._source.path, None if store is True else store, fs)
     log._time_ranges = TimeRanges(log._source, place)
+    if place is not None and log._opened is not None and log._opened.tasks is not None:
+        from kafkalog.log.sidecar_building import build_when_rolled
+        from kafkalog.time_ranges.background import TimeRangesBuilder
+
+        build_when_rolled(log, TimeRangesBuilder(None if isinstance(store, bool) else store), BUILD_TASK)
 
 
 def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds) -> Spans:
