@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import MissingPackage
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Path = str | os.PathLike[str]
 
-__all__ = ["scan"]
+__all__ = ["TopicFrames", "frames", "scan"]
 
 
 def scan(
@@ -39,20 +39,90 @@ def scan(
     """Return a topic as a LazyFrame of Polars; nothing is read before it is collected.
 
     `dirs`, `lateness_ms`, `time_ranges` and `options` are as for `kafkalog.duckdb.register`. The columns of the query,
-    its number of rows, and its conditions on partition, offset and time decide what is read.
+    its number of rows, and its conditions on partition, offset and time decide what is read; those on keys, values and
+    their fields what is decoded. `frames` has the records after a cursor.
 
     Raises IllegalArgument for an unknown topic; MissingPackage without Polars or pyarrow; the errors of
     `kafkalog.open_dirs`. Collecting raises the errors of reading.
     """
+    _need_polars()
+    tables = TopicTables(dirs, [topic], lateness_ms=lateness_ms, time_ranges=time_ranges, options=options)
+    return _frame(tables, topic)
+
+
+def frames(
+    dirs: LogDirs | Path | Iterable[Path],
+    topics: Iterable[str] | Mapping[str, str] | None = None,
+    *,
+    cursor: str | None = None,
+    cursors: Path | None = None,
+    lateness_ms: int | None = None,
+    time_ranges: Path | None = None,
+    **options: Any,
+) -> TopicFrames:
+    """Return topics as LazyFrames by their names, all of them or those in `topics`, with one cursor for all.
+
+    Arguments and errors are as for `kafkalog.duckdb.register`: with `cursor` the frames have the records after the
+    positions of that named cursor, which `commit()` of the result moves, up to the ends as of the first query. Close
+    the result after use.
+
+    >>> topic = dirs.create_topic("orders", 2)
+    >>> info = dirs["orders", 1].append([b"first", b"second"])
+    >>> with kafkalog.polars.frames(dirs, cursor="reports", cursors="cursors") as frames:
+    ...     frames["orders"].select("value").collect().to_series().to_list()
+    ...     frames.commit()
+    ...     frames["orders"].collect().height
+    [b'first', b'second']
+    {'orders': {0: 0, 1: 2}}
+    0
+    """
+    _need_polars()
+    return TopicFrames(
+        dirs, topics, cursor=cursor, cursors=cursors, lateness_ms=lateness_ms, time_ranges=time_ranges, options=options,
+    )  # fmt: skip
+
+
+class TopicFrames(TopicTables):
+    """Topics as lazy frames: `frames["orders"]` is that of a topic, `names` are those of the frames by topic.
+
+    >>> topic = dirs.create_topic("orders")
+    >>> frames = kafkalog.polars.frames(dirs, {"orders": "o"}, cursor="reports", cursors="cursors")
+    >>> frames, frames.names, list(frames), frames["o"].collect().height
+    (<TopicFrames o>, {'orders': 'o'}, ['o'], 0)
+    >>> frames.failure, frames.commit()
+    (None, {'orders': {0: 0}})
+    >>> frames.close()
+    """
+
+    def __getitem__(self, name: str) -> polars.LazyFrame:
+        for topic, known in self.names.items():
+            if known == name:
+                return _frame(self, topic)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names.values())
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def _need_polars() -> None:
+    """Raise MissingPackage if Polars or pyarrow is not installed."""
     need_arrow("kafkalog.polars", "polars")
     try:
-        import polars
-        from polars.io.plugins import register_io_source
+        import polars  # noqa: F401
     except ImportError as error:
         raise MissingPackage(f"kafkalog.polars needs polars ({error})", hint="pip install 'kafkalog[polars]'") from None
-    from kafkalog.tables.polars_filters import arrow_filter
 
-    tables = TopicTables(dirs, [topic], lateness_ms=lateness_ms, time_ranges=time_ranges, options=options)
+
+def _frame(tables: TopicTables, topic: str) -> polars.LazyFrame:
+    """Return a topic of the tables as a LazyFrame, which keeps them open."""
+    import polars
+    from polars.io.plugins import register_io_source
+
+    from kafkalog.tables.polars_filters import arrow_filter, condition_of
+
     table = tables.tables[topic]
     empty = polars.DataFrame(table.schema.empty_table())
 
@@ -65,7 +135,8 @@ def scan(
         if columns is not None and predicate is not None:
             needed = [*dict.fromkeys((*columns, *predicate.meta.root_names()))]
         # with both, Polars means the first rows of the topic, and of these the ones that match
-        _, batches = table.batches(needed, prune=None if rows is not None else arrow_filter(predicate, table.schema))
+        condition = None if rows is not None else condition_of(predicate, table.schema)
+        _, batches = table.batches(needed, prune=arrow_filter(condition, table.schema), condition=condition)
         for batch in batches:
             frame = polars.DataFrame(batch if left is None else batch.slice(0, left))
             left = None if left is None else left - len(frame)

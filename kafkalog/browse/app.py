@@ -11,6 +11,7 @@ from textual.binding import Binding
 from textual.widgets import DataTable, Input, Static
 from textual.worker import get_current_worker
 
+from kafkalog.browse.filtered import FilteredLevel, offsets_of
 from kafkalog.browse.fitting import fit_columns
 from kafkalog.browse.help import HELP
 from kafkalog.browse.levels import BatchLevel, ListLevel, Row, segment_level
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.where import Expression
 
-_KEYS: Final = "Enter in  Left out  / find  [ ] same key  ? keys  q quit"
+_KEYS: Final = "Enter in  Left out  / find  f filter  ? keys  q quit"
 _PLACEHOLDERS: Final = {
     "key": "key, \\xff for a byte, or a condition", "offset": "offset, negative from the end",
-    "time": "time, 2026-11-20T12:00 or ms",
+    "time": "time, 2026-11-20T12:00 or ms", "filter": "key or condition: only the records that match",
 }  # fmt: skip
 _RIGHT: Final = frozenset({"count", "number", "size", "duration", "ratio", "rate", "share"})
 _TABLE_CSS: Final = """
@@ -80,7 +81,7 @@ class BrowseApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"), Binding("escape", "out", "out"), Binding("r", "again", "again"),
         Binding("slash", "ask('key')", "key"), Binding("o", "ask('offset')", "offset"),
-        Binding("t", "ask('time')", "time"), Binding("n", "next", "next"),
+        Binding("t", "ask('time')", "time"), Binding("n", "next", "next"), Binding("f", "ask('filter')", "filter"),
         Binding("left_square_bracket", "same_key(False)", "previous of the key"),
         Binding("right_square_bracket", "same_key(True)", "next of the key"),
         Binding("question_mark", "help", "keys"),
@@ -327,12 +328,16 @@ class BrowseApp(App[None]):
         text, view = event.value.strip(), self.frame.level.view
         if not text or view is None:
             return
-        if self._question == "key":
+        if self._question in ("key", "filter"):
             try:
-                self._wanted = parse_search(event.value, decodes=self._select is not None)
+                wanted = parse_search(event.value, decodes=self._select is not None)
             except KafkalogError as error:
                 self.say(str(error))
                 return
+            if self._question == "filter":
+                self._filter(view, wanted, text)
+                return
+            self._wanted = wanted
             self._search(view, self._current_offset())
         elif self._question == "offset":
             self._jump(view, lambda: parse_offset(text, view))
@@ -357,10 +362,30 @@ class BrowseApp(App[None]):
                     return found
         return 0
 
+    def _filter(self, view: LogView, wanted: bytes | Expression, text: str) -> None:
+        """List only the records that match, from the selected one on."""
+        start, height, depth = self._current_offset(), self.height, len(self._frames)
+        self._is_searching = True
+
+        def work() -> Action:
+            try:
+                offsets = offsets_of(wanted, self._select, view)
+                level = FilteredLevel(view, offsets, start, text, self._tell_search, serdes=self._serdes)
+                return self._push([Frame(level, start, level.after(start, height))], depth)
+            finally:
+                self._is_searching = False
+
+        self._run_in_thread(work)
+
     def action_next(self) -> None:
-        """Find the next record with the last key, or for which the last condition is true."""
-        view = self.frame.level.view
-        if view is None or self._wanted is None:
+        """Find the next record with the last key or for which the last condition is true; read on in a list of them."""
+        view, level = self.frame.level.view, self.frame.level
+        if isinstance(level, FilteredLevel):
+            if self.frame.rows:
+                self.turn(forward=True)
+            else:
+                self._show_from(self.frame, level.start)
+        elif view is None or self._wanted is None:
             self.say("no key to search for: press / first")
         else:
             self._search(view, self._current_offset() + 1)
@@ -440,11 +465,12 @@ class BrowseApp(App[None]):
             self._lookups[view] = KeyLookup(view, KeyIndexPlace(view.path, self._key_store, fs), self._tell_search)
         return self._lookups[view]
 
-    def _tell_search(self, offset: int) -> None:
+    def _tell_search(self, offset: int, read: int = 0) -> None:
         """Show where a look-up is; end it if its worker was cancelled."""
         if get_current_worker().is_cancelled:
             raise _Cancelled
-        self.call_from_thread(self.say, f"at offset {offset:,}; Esc cancels")
+        size = f", {human_size(read)} read" if read else ""
+        self.call_from_thread(self.say, f"at offset {offset:,}{size}; Esc cancels")
 
     def action_help(self) -> None:
         """Show the keys."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.browse.batches import Place, find_place
 from kafkalog.browse.decoding import record_key
+from kafkalog.browse.filtered import FilteredLevel
 from kafkalog.browse.levels import BatchLevel, Level, RecordLevel, Row, record_level, segment_level
 from kafkalog.browse.tree import FieldLevel
 from kafkalog.errors import StorageError
@@ -115,7 +116,7 @@ def selected_record(frames: list[Frame]) -> Record | None:
     top = frames[-1]
     if isinstance(top.level, FieldLevel):
         return top.level.record
-    found: Record | None = top.thing if isinstance(top.level, RecordLevel) else None
+    found: Record | None = top.thing if isinstance(top.level, RecordLevel | FilteredLevel) else None
     return found
 
 

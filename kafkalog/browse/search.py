@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -129,7 +129,7 @@ def find_match(
     for chunk in visible_chunks(view, batch_chunks(view, at, end, sequential=True), False, end, None):
         if read >= most_bytes or not keep_going(at, read):
             return Search(None, at, read, False)
-        found = _find_in_chunk(view, chunk, predicate, max(at, start), end)
+        found = next(matching_offsets(view, predicate, chunk, max(at, start), end), None)
         if found is not None:
             return Search(found, found + 1, read, True)
         at = max(at, chunk.next_offset)
@@ -137,8 +137,8 @@ def find_match(
     return Search(None, end, read, True)
 
 
-def _find_in_chunk(view: LogView, chunk: Chunk, predicate: Predicate, start: int, stop: int) -> int | None:
-    """Return the offset of the first record of a chunk for which the condition is true; None without one."""
+def matching_offsets(view: LogView, predicate: Predicate, chunk: Chunk, start: int, stop: int) -> Iterator[int]:
+    """Yield the offsets in [start, stop) of a chunk's records for which the condition is true."""
     import pyarrow
 
     where = view.topic_partition
@@ -149,11 +149,15 @@ def _find_in_chunk(view: LogView, chunk: Chunk, predicate: Predicate, start: int
     )
     for piece in chain(pieces, reader.rest()):
         batch = pyarrow.record_batch(RecordBatchColumns(piece))
-        found = batch.column(0).filter(predicate.mask(batch))
-        if len(found):
-            offset: int = found[0].as_py()
-            return offset
-    return None
+        yield from batch.column("offset").filter(predicate.mask(batch)).to_pylist()
+
+
+def key_offsets(key: bytes, chunk: Chunk, start: int, stop: int) -> Iterator[int]:
+    """Yield the offsets in [start, stop) of a chunk's records with exactly this key."""
+    for table in record_tables(
+        chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
+    ):
+        yield from _with_key(table, key, start, stop)
 
 
 def find_key(
@@ -169,24 +173,18 @@ def find_key(
     for chunk in visible_chunks(view, batch_chunks(view, at, end, sequential=True), False, end, None):
         if read >= most_bytes or not keep_going(at, read):
             return Search(None, at, read, False)
-        for table in record_tables(
-            chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
-        ):
-            found = _find_in_table(table, key, start)
-            if found is not None:
-                return Search(found, found + 1, read, True)
+        found = next(key_offsets(key, chunk, start, end), None)
+        if found is not None:
+            return Search(found, found + 1, read, True)
         at = max(at, chunk.next_offset)
         read += len(chunk.data)
     return Search(None, end, read, True)
 
 
-def _find_in_table(table: RecordTable, key: bytes, start: int) -> int | None:
-    """Return the offset of the first record with the key, at or after `start`; None without one."""
+def _with_key(table: RecordTable, key: bytes, start: int, stop: int) -> Iterator[int]:
+    """Yield the offsets in [start, stop) of the records with the key."""
     from kafkalog.records.arrays import numpy
 
     for row in numpy.flatnonzero(numpy.asarray(table.key_sizes) == len(key)).tolist():
-        if table.key(row) == key:
-            offset: int = table.offsets[row]
-            if offset >= start:
-                return offset
-    return None
+        if start <= table.offsets[row] < stop and table.key(row) == key:
+            yield int(table.offsets[row])

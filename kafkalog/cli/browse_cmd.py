@@ -33,8 +33,9 @@ def command(
     """Browse data directories in the terminal: partitions, segments, batches, records.
 
     Press Enter to open an item, Left or Esc to return, ? for all keys, q to quit. `/` searches for a key or by a
-    condition, `[` and `]` go to the previous and next record with the key of the selected one. Only what is on the
-    screen is read, so a log may have any size. Nothing is locked or changed, and a broker may be running.
+    condition, `f` lists only the records that match, `[` and `]` go to the previous and next record with the key of the
+    selected one. Only what is on the screen is read, so a log may have any size. Nothing is locked or changed, and a
+    broker may be running.
 
     The browser needs Textual: pip install 'kafkalog[browse]'.
 

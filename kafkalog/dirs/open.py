@@ -51,7 +51,7 @@ def open_dirs(
     `progress` is called with a `LoadProgress` while logs are loaded.
 
     `key_index` and `time_ranges` are directories for the sidecars of all logs, as for `kafkalog.open`; in mode "a" also
-    True, beside the segments. In mode "a" a job then builds the key indexes of closed segments.
+    True, beside the segments. In mode "a" jobs then build those of closed segments.
 
     `tiered`, in mode "r", is the URL or description of a tiered store: each partition is read whole (docs/tiered.md).
 

@@ -1,4 +1,4 @@
-"""The sidecars of a store's logs: where they lie, and the job that builds key indexes."""
+"""The sidecars of a store's logs: where they lie, and the jobs that build them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
+    from kafkalog.sidecars.background import SidecarBuilder
     from kafkalog.storage.log import UnifiedLog
 
     Place = bool | str | os.PathLike[str]
@@ -47,23 +48,43 @@ class Sidecars(NamedTuple):
 NO_SIDECARS: Final = Sidecars()
 
 
-class KeyIndexJob:
-    """A job that builds the missing key indexes of a store's logs after the start and after each roll.
+class SidecarJob:
+    """A job that builds the missing sidecars of a store's logs after the start and after each roll.
 
-    `built` is called with each log whose indexes were looked at. Threads: as for a `Job`.
+    Threads: as for a `Job`.
     """
 
-    def __init__(
-        self, logs: Callable[[], Iterable[UnifiedLog]], place: Place, built: Callable[[UnifiedLog], object]
-    ) -> None:
-        from kafkalog.keys.background import PERIOD_MS, IndexBuilder
+    def __init__(self, name: str, builder: SidecarBuilder, logs: Callable[[], Iterable[UnifiedLog]]) -> None:
+        from kafkalog.sidecars.background import PERIOD_MS
 
-        self._builder = IndexBuilder(None if isinstance(place, bool) else place, built)
-        self.job = Job(
-            "kafkalog-key-index", lambda: self._builder.run(logs()), delay_ms=0, period_ms=PERIOD_MS
-        )
+        self._builder = builder
+        self.job = Job(name, lambda: self._builder.run(logs()), delay_ms=0, period_ms=PERIOD_MS)
 
     def stop(self) -> None:
         """End the job after the segment that it reads."""
         self._builder.stop()
         self.job.stop()
+
+
+class KeyIndexJob(SidecarJob):
+    """The job that builds key indexes; `built` is called with each log whose indexes were looked at."""
+
+    def __init__(
+        self, logs: Callable[[], Iterable[UnifiedLog]], place: Place, built: Callable[[UnifiedLog], object]
+    ) -> None:
+        from kafkalog.keys.background import IndexBuilder
+
+        super().__init__("kafkalog-key-index", IndexBuilder(_store(place), built), logs)
+
+
+class TimeRangesJob(SidecarJob):
+    """The job that notes the times of closed segments."""
+
+    def __init__(self, logs: Callable[[], Iterable[UnifiedLog]], place: Place) -> None:
+        from kafkalog.time_ranges.background import TimeRangesBuilder
+
+        super().__init__("kafkalog-time-ranges", TimeRangesBuilder(_store(place)), logs)
+
+
+def _store(place: Place) -> str | os.PathLike[str] | None:
+    return None if isinstance(place, bool) else place

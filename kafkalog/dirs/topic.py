@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.keys.lookup import checked_key
 from kafkalog.log.writable import StoreLog
 from kafkalog.queue.opening import open_queue
 
@@ -12,9 +13,12 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+    from typing_extensions import Buffer
 
+    from kafkalog._core.batch.record import Record
     from kafkalog.dirs.log_dirs import LogDirs
     from kafkalog.dirs.scan import ArrowTopicScan, Order, TopicScan
+    from kafkalog.dirs.topic_keys import LatestOfTopic
     from kafkalog.inspect.counts import PathCounts
     from kafkalog.log.log import Log
     from kafkalog.queue.queue import WorkQueue
@@ -142,6 +146,77 @@ class TopicLogs:
         from kafkalog.log.counting import count_logs_by
 
         return count_logs_by(self._dirs.logs(self.name), path, where, top, progress, typed)
+
+    def get(self, key: Buffer, **options: Any) -> Record | None:
+        """Return the last record with this key in the topic, None if there is none; options and errors as `Log.get`.
+
+        All partitions are asked, since a key may be in any of them; of their last records, tombstones too, it is the
+        one with the largest timestamp, of equal ones that of the first partition. With key indexes that takes
+        microseconds for each partition; in a topic that one partitioner has filled, `dirs[topic, number].get(key)`
+        asks only the one.
+
+        >>> topic = dirs.create_topic("orders", 2)
+        >>> info = dirs["orders", 1].append([(b"u-1", b"first"), (b"u-1", b"second")])
+        >>> dirs["orders"].get(b"u-1").value, dirs["orders"].get(b"nobody")
+        (b'second', None)
+        """
+        from kafkalog.dirs.topic_keys import last_record
+
+        return last_record(self._all(), checked_key(key), options)
+
+    def history(self, key: Buffer, **options: Any) -> Iterator[Record]:
+        """Return an iterator of all records with this key, by time; options and errors as for `Log.history`.
+
+        Always the oldest of the partitions' next records follows, so that the order of each partition is kept.
+
+        >>> topic = dirs.create_topic("orders", 2)
+        >>> for number, time in ((0, 2000), (1, 1000)):
+        ...     info = dirs["orders", number].append([(b"u-1", b"at %d" % time, time)])
+        >>> [record.value for record in dirs["orders"].history(b"u-1")]
+        [b'at 1000', b'at 2000']
+        """
+        from kafkalog.dirs.topic_keys import merged_history
+
+        return merged_history(self._all(), checked_key(key), options)
+
+    def latest(
+        self, *, in_memory: bool = False, memory_bytes: int | None = None, **options: Any
+    ) -> LatestOfTopic:
+        """Return the latest state of the topic: a read-only mapping from key to last record over all partitions.
+
+        Arguments are as for `Log.latest`; `memory_bytes` is for all partitions, an equal share for each.
+
+        >>> topic = dirs.create_topic("orders", 2)
+        >>> info = dirs["orders", 0].append([(b"u-1", b"first"), (b"u-2", b"second")])
+        >>> latest = dirs["orders"].latest(in_memory=True)
+        >>> info = dirs["orders", 0].append([(b"u-1", None)])
+        >>> latest[b"u-2"].value, len(latest), b"u-1" in latest
+        (b'second', 1, False)
+        """
+        from kafkalog.dirs.topic_keys import LatestOfTopic
+
+        return LatestOfTopic(self.name, self._all(), in_memory=in_memory, memory_bytes=memory_bytes, options=options)
+
+    def build_time_ranges(self) -> int:
+        """Note the times of all partitions' closed segments as `Log.build_time_ranges`; return the number read.
+
+        >>> topic = dirs.create_topic("orders", 2)
+        >>> dirs["orders"].build_time_ranges()
+        0
+        """
+        return sum(log.build_time_ranges() for log in self._all())
+
+    def _all(self) -> list[Log]:
+        """Return the logs; raise StorageError while a directory is offline, since it may hold more of them."""
+        return self._dirs._all_logs(self.name)
+
+    def __contains__(self, key: object) -> bool:
+        """Return True if a partition has a record with this key, a tombstone too, or is this very log."""
+        from kafkalog.log.log import Log
+
+        if isinstance(key, Log):
+            return any(one is key for one in self)
+        return any(log.get(checked_key(key)) is not None for log in self._all())
 
     def __getitem__(self, partition: int) -> Log:
         return self._dirs[self.name, partition]

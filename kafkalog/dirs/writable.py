@@ -11,7 +11,7 @@ from typing import Final, Literal
 from kafkalog.cleaner.stats import Clean, CleanerReport
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import LogConfig, key_for
-from kafkalog.dirs.sidecars import NO_SIDECARS, KeyIndexJob, Sidecars
+from kafkalog.dirs.sidecars import NO_SIDECARS, KeyIndexJob, SidecarJob, Sidecars, TimeRangesJob
 from kafkalog.dirs.types import Directory, Topic, missing, unknown_topic
 from kafkalog.errors import (
     InvalidPartitions,
@@ -59,9 +59,11 @@ class LogStore:
         self._scheduler = scheduler
         self._sync = sync
         self._sidecars = sidecars
-        self._key_index: KeyIndexJob | None = None
+        self._sidecar_jobs: list[SidecarJob] = []
         if sidecars.key_index is not False:
-            self._key_index = KeyIndexJob(lambda: list(manager.logs.values()), sidecars.key_index, self._forget_keys)
+            self._sidecar_jobs.append(KeyIndexJob(self._all_logs, sidecars.key_index, self._forget_keys))
+        if sidecars.time_ranges is not False:
+            self._sidecar_jobs.append(TimeRangesJob(self._all_logs, sidecars.time_ranges))
         self._changing = threading.RLock()  # one call at a time creates, deletes or alters topics
         self._lock = threading.Lock()
         self._handles: dict[TopicPartition, Log] = {}  # guarded by self._lock
@@ -90,8 +92,8 @@ class LogStore:
         try:
             opened.manager.schedule_jobs()
             store = cls(opened.manager, opened.scheduler, sync, sidecars)
-            if store._key_index is not None:
-                store._key_index.job.start(opened.scheduler)
+            for one in store._sidecar_jobs:
+                one.job.start(opened.scheduler)
             return store
         except BaseException:
             _run_all((opened.close,))
@@ -107,8 +109,7 @@ class LogStore:
     @property
     def jobs(self) -> tuple[Job, ...]:
         """Background jobs."""
-        own = () if self._key_index is None else (self._key_index.job,)
-        return *self._manager.jobs, *own
+        return *self._manager.jobs, *(one.job for one in self._sidecar_jobs)
 
     @property
     def directories(self) -> tuple[Directory, ...]:
@@ -179,6 +180,9 @@ class LogStore:
             cleaner=manager.cleaner, manager=manager,
         )  # fmt: skip
         return self._sidecars.given_to(Log(log, opened))
+
+    def _all_logs(self) -> list[UnifiedLog]:
+        return list(self._manager.logs.values())
 
     def _forget_keys(self, log: UnifiedLog) -> None:
         """Make look-ups in a log look for its key indexes again: some were built."""
@@ -314,7 +318,7 @@ class LogStore:
 
     def close(self) -> None:
         """Close writers, jobs and logs, then release the locks; raise the first error at the end."""
-        stop = () if self._key_index is None else (self._key_index.stop,)
+        stop = [one.stop for one in self._sidecar_jobs]
         _run_all((*stop, self._retire_all, self._manager.close, self._scheduler.shutdown))
 
     def _retire_all(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.record import Record, RecordIterator
@@ -21,62 +23,38 @@ if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
     from kafkalog.types import Isolation
 
+_LOG: Final = logging.getLogger(__name__)
+LATEST_BYTES: Final = 1 << 30
+"""Default for the memory of the keys of a mapping in memory."""
+KEY_BYTES: Final = 200
+"""Memory of a key beside its bytes: the object, its offset, and its share of a dict that was just made larger."""
 CHUNK_KEYS: Final = 4096
 """Keys whose latest records are looked up together in an iteration."""
+
+
+class _Full(Exception):
+    """The keys take more memory than they may."""
 
 
 class _Cleaned(Exception):
     """Offsets are missing between those that were read: a tombstone may have been cleaned away there."""
 
 
-class _Items(ItemsView[bytes, Record]):
-    """Keys with their records, from one walk: a key that is deleted meanwhile raises nothing."""
+class RecordsByKey(Mapping[bytes, Record]):
+    """The base of mappings from keys to records: all of it follows from `_find` and `_records`.
 
-    _mapping: LatestRecords
-
-    def __iter__(self) -> Iterator[tuple[bytes, Record]]:
-        return ((key, record) for record in self._mapping._records() if (key := record.key) is not None)
-
-
-class _Values(ValuesView[Record]):
-    """Records from one walk, as `_Items`."""
-
-    _mapping: LatestRecords
-
-    def __iter__(self) -> Iterator[Record]:
-        return self._mapping._records()
-
-
-class LatestRecords(Mapping[bytes, Record]):
-    """The last record of each key, without keys whose last record is a tombstone; it follows the log.
-
-    Each access sees the log as it is then. Nothing is held in memory but the pages of the key index that were used and
-    the keys of the active segment: a key is looked up as by `Log.get`. Iteration goes over the records in their order
-    and yields each key at its last record; `len` counts in the same way, once for each state of the log.
-
-    `items()` and `values()` give the records of one walk, whatever is deleted meanwhile. `dict(latest)` looks up each
-    key again and raises KeyError for one that was deleted in between: `dict(latest.items())` does not.
-
-    Threads: safe; an iterator belongs to one thread.
-
-    >>> latest = log.latest()
-    >>> latest[b"u-1"].value, b"nobody" in latest, sorted(latest)
-    (b'first', False, [b'u-1', b'u-2'])
+    `items()` and `values()` give the records of one walk, whatever is deleted meanwhile.
     """
 
-    __slots__ = ("_counted", "_isolation", "_lookup", "_owner", "_source")
-
-    def __init__(self, source: LogSource, lookup: KeyLookup, isolation: Isolation, owner: object) -> None:
-        self._source = source
-        self._lookup = lookup
-        self._isolation = isolation
-        self._owner = owner
-        self._counted: tuple[object, int] = None, 0
+    __slots__ = ()
 
     def _find(self, key: bytes) -> Record | None:
-        """Return the last record of a key unless that is a tombstone."""
-        record = self._lookup.get(key, self._isolation, None)
-        return None if record is None or record.value is None else record
+        """Return the record of a key; None if it is not in the mapping."""
+        raise NotImplementedError
+
+    def _records(self) -> Iterator[Record]:
+        """Yield the records of all keys, as of the start."""
+        raise NotImplementedError
 
     def __getitem__(self, key: bytes) -> Record:
         record = self._find(checked_key(key))
@@ -97,6 +75,66 @@ class LatestRecords(Mapping[bytes, Record]):
     def values(self) -> ValuesView[Record]:
         """Return a view of the records; an iteration sees the log as of its start."""
         return _Values(self)
+
+
+class _Items(ItemsView[bytes, Record]):
+    """Keys with their records, from one walk: a key that is deleted meanwhile raises nothing."""
+
+    _mapping: RecordsByKey
+
+    def __iter__(self) -> Iterator[tuple[bytes, Record]]:
+        return ((key, record) for record in self._mapping._records() if (key := record.key) is not None)
+
+
+class _Values(ValuesView[Record]):
+    """Records from one walk, as `_Items`."""
+
+    _mapping: RecordsByKey
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._mapping._records()
+
+
+class LatestRecords(RecordsByKey):
+    """The last record of each key, without keys whose last record is a tombstone; it follows the log.
+
+    Each access sees the log as it is then. Nothing is held in memory but the pages of the key index that were used and
+    the keys of the active segment: a key is looked up as by `Log.get`. Iteration goes over the records in their order
+    and yields each key at its last record; `len` counts in the same way, once for each state of the log.
+
+    `items()` and `values()` give the records of one walk, whatever is deleted meanwhile. `dict(latest)` looks up each
+    key again and raises KeyError for one that was deleted in between: `dict(latest.items())` does not.
+
+    Threads: safe; an iterator belongs to one thread.
+
+    >>> latest = log.latest()
+    >>> latest[b"u-1"].value, b"nobody" in latest, sorted(latest), latest.is_in_memory
+    (b'first', False, [b'u-1', b'u-2'], False)
+    """
+
+    __slots__ = ("_counted", "_isolation", "_lookup", "_owner", "_source")
+
+    def __init__(self, source: LogSource, lookup: KeyLookup, isolation: Isolation, owner: object) -> None:
+        self._source = source
+        self._lookup = lookup
+        self._isolation = isolation
+        self._owner = owner
+        self._counted: tuple[object, int] = None, 0
+
+    def _find(self, key: bytes) -> Record | None:
+        """Return the last record of a key unless that is a tombstone."""
+        record = self._lookup.get(key, self._isolation, None)
+        return None if record is None or record.value is None else record
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True while the keys are held in memory."""
+        return False
+
+    def find_many(self, keys: list[bytes]) -> list[Record | None]:
+        """Return the last record of each key; None for a key that is not in the mapping."""
+        found = self._lookup.get_many(keys, self._isolation, None)
+        return [None if record is None or record.value is None else record for record in found]
 
     def _records(self) -> Iterator[Record]:
         """Yield the latest records in the order of their offsets, as of the start."""
@@ -137,21 +175,34 @@ class LatestRecords(Mapping[bytes, Record]):
 class LatestInMemory(LatestRecords):
     """`LatestRecords` with the live keys and the offsets of their records in memory.
 
-    Creation reads the log once; later accesses read what was appended. Iteration and `len` take no reading.
+    Creation reads the log once; later accesses read what was appended. Iteration and `len` take no reading. Once the
+    keys would take more than `memory_bytes`, they are given up, and from then on it is as without memory.
     """
 
-    __slots__ = ("_last", "_lock", "_next", "_offsets", "_start", "_truncations", "_view_end", "_view_state")
+    __slots__ = (
+        "_held_bytes", "_is_full", "_last", "_lock", "_memory_bytes", "_next", "_offsets", "_start", "_truncations",
+        "_view_end", "_view_state",
+    )  # fmt: skip
 
-    def __init__(self, source: LogSource, lookup: KeyLookup, isolation: Isolation, owner: object) -> None:
+    def __init__(
+        self, source: LogSource, lookup: KeyLookup, isolation: Isolation, owner: object, memory_bytes: int
+    ) -> None:
         super().__init__(source, lookup, isolation, owner)
         self._lock = threading.Lock()
         self._view_end = ViewEnd(source) if isinstance(source, LogView) else None
+        self._memory_bytes = memory_bytes
+        self._is_full = False
         self._begin()
-        with self._lock:
-            self._follow_locked()
+        self._held()
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True while the keys are held in memory: until they take more than `memory_bytes`."""
+        return not self._is_full
 
     def _begin(self) -> None:
         self._offsets: dict[bytes, int] = {}  # in the order of the offsets; guarded by self._lock
+        self._held_bytes = 0
         self._last: Record | None = None  # read last, to notice that another process cut the log below it
         self._view_state: object = None
         if self._view_end is not None:
@@ -159,11 +210,32 @@ class LatestInMemory(LatestRecords):
         self._next = self._start = self._source.log_start_offset
         self._truncations = truncation_count(self._source)
 
+    @contextmanager
+    def _followed(self) -> Iterator[dict[bytes, int] | None]:
+        """Give the keys and offsets as the log is now, under the lock; None if they do not fit into the memory."""
+        with self._lock:
+            if not self._is_full:
+                self._follow_locked()
+            yield None if self._is_full else self._offsets
+
+    def _held(self) -> list[tuple[bytes, int]] | None:
+        """Return the keys and offsets as the log is now; None if they do not fit into the memory."""
+        with self._followed() as offsets:
+            return None if offsets is None else list(offsets.items())
+
     def _follow_locked(self) -> None:
         """Read what was appended, and drop what was deleted or truncated."""
         for attempt in range(ATTEMPTS):
             try:
                 self._follow_once()
+                return
+            except _Full:
+                self._is_full = True
+                self._begin()
+                _LOG.warning(
+                    "the latest keys of %s take more than %d bytes: they are looked up in the log from now on",
+                    self._source.path, self._memory_bytes,
+                )  # fmt: skip
                 return
             except _Cleaned:
                 self._begin()
@@ -183,20 +255,28 @@ class LatestInMemory(LatestRecords):
         if start > self._start:
             self._start = start
             while self._offsets and (first := next(iter(self._offsets.items())))[1] < start:
-                del self._offsets[first[0]]
-        offsets, last, next_offset = self._offsets, None, max(self._next, start)
+                self._drop(first[0])
+        last, next_offset = None, max(self._next, start)
         if next_offset >= end:
             return
         for record in self._appended(next_offset, end):
             last, key = record, record.key
             if key is None:
                 continue
-            offsets.pop(key, None)
+            self._drop(key)
             if record.value is not None:
-                offsets[key] = record.offset
+                self._offsets[key] = record.offset
+                self._held_bytes += len(key) + KEY_BYTES
+                if self._held_bytes > self._memory_bytes:
+                    raise _Full
         self._next = end
         if last is not None:
             self._last = Record(last.value, last.key, last.timestamp, last.headers, last.offset)
+
+    def _drop(self, key: bytes) -> None:
+        """Remove a key, if it is held."""
+        if self._offsets.pop(key, None) is not None:
+            self._held_bytes -= len(key) + KEY_BYTES
 
     def _appended(self, start: int, end: int) -> Iterator[Record]:
         """Return the records in [start, end); raise _Cleaned if offsets are missing, unless no key is held yet."""
@@ -233,10 +313,15 @@ class LatestInMemory(LatestRecords):
         return next(found, None) == last
 
     def _find(self, key: bytes) -> Record | None:
-        with self._lock:
-            self._follow_locked()
-            offset = self._offsets.get(key)
+        with self._followed() as offsets:
+            offset = None if offsets is None else offsets.get(key)
+        if offsets is None:
+            return super()._find(key)
         return None if offset is None else self._read(key, offset)
+
+    def find_many(self, keys: list[bytes]) -> list[Record | None]:
+        """Return the last record of each key; None for a key that is not in the mapping."""
+        return super().find_many(keys) if self._is_full else [self._find(key) for key in keys]
 
     def _read(self, key: bytes, offset: int) -> Record | None:
         """Return the record of a key at an offset, or its last record if the log changed meanwhile."""
@@ -251,28 +336,28 @@ class LatestInMemory(LatestRecords):
         return super()._find(key)
 
     def _records(self) -> Iterator[Record]:
-        with self._lock:
-            self._follow_locked()
-            held = list(self._offsets.items())
+        held = self._held()
+        if held is None:
+            yield from super()._records()
+            return
         for key, offset in held:
             record = self._read(key, offset)
             if record is not None:
                 yield record
 
     def __contains__(self, key: object) -> bool:
-        with self._lock:
-            self._follow_locked()
-            return checked_key(key) in self._offsets
+        with self._followed() as offsets:
+            is_held = offsets is not None and checked_key(key) in offsets
+        return super().__contains__(key) if offsets is None else is_held
 
     def __iter__(self) -> Iterator[bytes]:
-        with self._lock:
-            self._follow_locked()
-            return iter(list(self._offsets))
+        held = self._held()
+        return super().__iter__() if held is None else iter([key for key, _ in held])
 
     def __len__(self) -> int:
-        with self._lock:
-            self._follow_locked()
-            return len(self._offsets)
+        with self._followed() as offsets:
+            count = None if offsets is None else len(offsets)
+        return super().__len__() if count is None else count
 
 
 def _contiguous(chunks: Iterable[Chunk], start: int, end: int) -> Iterator[Chunk]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Never
 from kafkalog._core.keys.key_reader import Undecided
 from kafkalog.errors import IllegalArgument
 from kafkalog.reading.source import isolation_of, refreshed, skipped_of
-from kafkalog.util.events import Event, add
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from kafkalog.keys.manage import KeyIndexInfo
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.log.log import Log
-    from kafkalog.log.writable import WritableLog
     from kafkalog.records.table import Table
     from kafkalog.storage.damage import Skipped
 
@@ -159,13 +157,20 @@ def history(
 
 
 def latest(
-    log: Log, *, in_memory: bool = False, isolation: str | None = None, **unknown: Never
+    log: Log,
+    *,
+    in_memory: bool = False,
+    memory_bytes: int | None = None,
+    isolation: str | None = None,
+    **unknown: Never,
 ) -> LatestRecords:
     """Return the latest state of the log: a read-only mapping from each key to its last record, which follows the log.
 
     Keys whose last record is a tombstone are not in it. By default the mapping holds nothing in memory and is there at
     once: an access is a look-up as by `get`, and iteration and `len` read the log. With `in_memory` it holds the live
     keys and the offsets of their records, which takes one reading of the log; iteration and `len` then cost little.
+    Once they would take more than `memory_bytes` (1 GiB, about 5 million keys), they are given up with a warning in the
+    log, and the mapping goes on as by default; its `is_in_memory` is False then.
 
     >>> latest = log.latest()
     >>> {key: record.value for key, record in latest.items()}
@@ -173,13 +178,30 @@ def latest(
     >>> info = log.append([(b"u-1", b"third"), (b"u-2", None)])
     >>> latest[b"u-1"].value, b"u-2" in latest, len(latest)
     (b'third', False, 1)
+    >>> log.latest(in_memory=True).is_in_memory, log.latest(in_memory=True, memory_bytes=100).is_in_memory
+    (True, False)
     """
     if unknown:
-        raise unknown_keyword("latest", unknown, ("in_memory", "isolation"))
-    from kafkalog.keys.latest import LatestInMemory, LatestRecords
+        raise unknown_keyword("latest", unknown, ("in_memory", "memory_bytes", "isolation"))
+    from kafkalog.keys.latest import LATEST_BYTES, LatestInMemory, LatestRecords
 
-    kind = LatestInMemory if in_memory else LatestRecords
-    return kind(refreshed(log._source), lookup_of(log), isolation_of(isolation), log)
+    if memory_bytes is not None:
+        _check_memory("memory_bytes", memory_bytes, "give a number of bytes, or leave in_memory out")
+        if not in_memory:
+            raise IllegalArgument(
+                "memory_bytes is given without in_memory", hint="give in_memory=True, or leave memory_bytes out"
+            )
+    source, lookup = refreshed(log._source), lookup_of(log)
+    if not in_memory:
+        return LatestRecords(source, lookup, isolation_of(isolation), log)
+    most = LATEST_BYTES if memory_bytes is None else memory_bytes
+    return LatestInMemory(source, lookup, isolation_of(isolation), log, most)
+
+
+def _check_memory(name: str, given: object, hint: str) -> None:
+    """Raise IllegalArgument for what is no number of bytes."""
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise IllegalArgument(f"{name} is {given!r}", hint=hint)
 
 
 def contains(log: Log, key: object) -> bool:
@@ -261,28 +283,24 @@ def set_key_index(log: Log, key_index: bool | str | os.PathLike[str]) -> None:
     log._key_store = None if isinstance(key_index, bool) else key_index
     place_of(log)  # it may be refused
     if opened is not None:
-        _index_when_rolled(log, opened)
+        _index_when_rolled(log)
 
 
 def set_key_memory(log: Log, key_memory_bytes: int) -> None:
     """Set the memory for the keys of the active segment: `key_memory_bytes` of `open`."""
-    if isinstance(key_memory_bytes, bool) or not isinstance(key_memory_bytes, int) or key_memory_bytes < 0:
-        raise IllegalArgument(f"key_memory_bytes is {key_memory_bytes!r}", hint="give a number of bytes, 0 for no map")
+    _check_memory("key_memory_bytes", key_memory_bytes, "give a number of bytes, 0 for no map")
     log._key_memory_bytes = key_memory_bytes
 
 
-def _index_when_rolled(log: Log, opened: WritableLog) -> None:
+def _index_when_rolled(log: Log) -> None:
     """Build the missing indexes of a log in the background now and whenever it rolls, until it is closed.
 
-    What `IndexBuilder` says of failures goes for these; `build_key_index` raises them.
+    What `SidecarBuilder` says of failures goes for these; `build_key_index` raises them.
     """
-    from kafkalog.keys import background
+    from kafkalog.keys.background import IndexBuilder
+    from kafkalog.log.sidecar_building import build_when_rolled
 
-    tasks = opened.tasks
-    if tasks is None:
-        return
-    alive, path = weakref.ref(log), opened.path
-    is_waiting = False  # for another try; only the thread of the tasks sets it
+    alive = weakref.ref(log)
 
     def forget(_: object) -> None:
         owner = alive()
@@ -290,30 +308,7 @@ def _index_when_rolled(log: Log, opened: WritableLog) -> None:
         if keys is not None:
             keys.forget()
 
-    def build() -> None:
-        nonlocal is_waiting
-        owner = alive()
-        if owner is None or owner.closed or owner._opened is None or owner._key_builder is None:
-            return
-        if not owner._key_builder.run([owner._opened.log]) and not is_waiting:
-            is_waiting = True
-            tasks.schedule(BUILD_TASK, build_again, background.PERIOD_MS)
-
-    def build_again() -> None:
-        nonlocal is_waiting
-        is_waiting = False
-        build()
-
-    def rolled(event: Event) -> None:
-        owner = alive()
-        if owner is None or owner.closed:
-            hook.remove()
-        elif event.path == path:
-            tasks.schedule(BUILD_TASK, build)
-
-    log._key_builder = background.IndexBuilder(log._key_store, forget)
-    hook = add("roll", rolled)
-    tasks.schedule(BUILD_TASK, build)
+    build_when_rolled(log, IndexBuilder(log._key_store, forget), BUILD_TASK)
 
 
 def _own_place(log: Log, doing: str, store: KeyStore) -> KeyIndexPlace:

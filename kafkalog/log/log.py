@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, SupportsIndex, overl
 from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument, LogClosed, ReadOnlyLog
 from kafkalog.log import append as writing
-from kafkalog.log import columns, inspection, keyed, queues
+from kafkalog.log import columns, inspection, keyed, queues, timed
 from kafkalog.log import compact as compacting
 from kafkalog.log import cursors as positions
 from kafkalog.log import cut as cutting
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from kafkalog.inspect.parts import Epoch, IndexSummary
     from kafkalog.inspect.rows import Rows
     from kafkalog.inspect.segment import Segment
-    from kafkalog.keys.background import IndexBuilder
     from kafkalog.keys.lookup import KeyLookup
     from kafkalog.log.slice import LogSlice
     from kafkalog.log.writable import WritableLog
     from kafkalog.reading.source import LogSource
+    from kafkalog.sidecars.background import SidecarBuilder
     from kafkalog.storage.index.aborted_txns import AbortedTxn
     from kafkalog.time_ranges.ranges import TimeRanges
     from kafkalog.tools.verify.directories import Report
@@ -62,7 +62,7 @@ class Log:
     """
 
     __slots__ = (
-        "__weakref__", "_key_builder", "_key_memory_bytes", "_key_store", "_keys", "_opened", "_source", "_time_ranges",
+        "__weakref__", "_builders", "_key_memory_bytes", "_key_store", "_keys", "_opened", "_source", "_time_ranges",
         "path", "topic_partition",
     )  # fmt: skip
 
@@ -71,7 +71,7 @@ class Log:
         self.topic_partition: TopicPartition = source.topic_partition
         self._source = source
         self._opened = opened
-        self._key_builder: IndexBuilder | None = None
+        self._builders: list[SidecarBuilder] = []
         self._key_memory_bytes: int | None = None
         self._key_store: keyed.KeyStore = None
         self._keys: KeyLookup | None = None
@@ -170,6 +170,7 @@ class Log:
     build_key_index = keyed.build_key_index
     drop_key_index = keyed.drop_key_index
     key_index = keyed.key_index
+    build_time_ranges = timed.build_time_ranges
 
     scan = columns.scan
     table = columns.table
@@ -298,8 +299,8 @@ class Log:
         """
         opened = self._opened
         self._keys = None  # and the files of its key indexes
-        if self._key_builder is not None:
-            self._key_builder.stop()
+        for builder in self._builders:
+            builder.stop()
         if opened is not None:
             opened.close()
         else:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from kafkalog.time_ranges.ranges import TimeRanges
 
 _LOG_APPEND_TIME: Final = 0x08
+BUILD_TASK: Final = "build-time-ranges"
+NEAR_OFFSETS: Final = 512
+"""Offsets between two spans up to which those between them are read too."""
 
 
 class PrunedScan(LogScan):
@@ -87,6 +90,11 @@ def set_time_ranges(log: Log, store: bool | str | os.PathLike[str] | None) -> No
         fs = log._source.fs if log.mode == "a" else OS
         place = TimeRangesPlace(log._source.path, None if store is True else store, fs)
     log._time_ranges = TimeRanges(log._source, place)
+    if place is not None and log._opened is not None and log._opened.tasks is not None:
+        from kafkalog.log.sidecar_building import build_when_rolled
+        from kafkalog.time_ranges.background import TimeRangesBuilder
+
+        build_when_rolled(log, TimeRangesBuilder(None if isinstance(store, bool) else store), BUILD_TASK)
 
 
 def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds) -> Spans:
@@ -102,7 +110,18 @@ def narrowed(source: LogSource, start: int, stop: int, bounds: Bounds) -> Spans:
     if spans and since_ms > 0:
         first = _first_since(source, since_ms)
         spans = shared(spans, ((first, MAX),)) if first is not None else ()
-    return spans
+    return _near_together(spans)
+
+
+def _near_together(spans: Spans) -> Spans:
+    """Return the spans with those joined that lie near each other: they are read together."""
+    found: list[tuple[int, int]] = []
+    for start, stop in spans:
+        if found and start - found[-1][1] <= NEAR_OFFSETS:
+            found[-1] = found[-1][0], stop
+        else:
+            found.append((start, stop))
+    return tuple(found)
 
 
 def _first_since(source: LogSource, since_ms: int) -> int | None:

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.dirs.scan import schema_of_scan, with_decoders
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, MissingPackage
 from kafkalog.log.pruning import possible_ranges, time_ranges_of
+from kafkalog.tables.arrow_filters import condition_of
+from kafkalog.tables.conditions import both
 from kafkalog.tables.pruning import Limits, columns_to_read, limits_of
+from kafkalog.where import Expression, parse
 from kafkalog.where.bounds import EVERY, MIN, Spans
 
 if TYPE_CHECKING:
@@ -98,10 +101,11 @@ class TopicTable:
         filter: pyarrow.compute.Expression | None = None,
         *,
         prune: pyarrow.compute.Expression | None = None,
+        condition: Expression | None = None,
     ) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
         """Return the schema and the record batches of the rows that match `filter`, as of this call.
 
-        `prune` only limits what is read: rows that do not match it may be left out.
+        `prune` and `condition` only limit what is read and decoded: rows that do not match them may be left out.
 
         Raises UnknownTopicOrPartition if the topic is gone, IllegalState if its first values came after its schema was
         given out, and the errors of `Log.scan`; so does iteration.
@@ -118,17 +122,30 @@ class TopicTable:
             self.failure = error
             raise
         needed = [*columns_to_read(names, filter, self.schema.names)] or ["offset"]
-        return schema, self._read(ranges, needed, names, filter)
+        found = condition_of(filter, self.schema) if condition is None else condition
+        timeless = None if found is None else found.split(frozenset({"time"}))[0]  # times have given the ranges
+        return schema, self._read(ranges, needed, names, filter, both(self._own_condition(), timeless))
+
+    def _own_condition(self) -> Expression | None:
+        """Return the condition among the options."""
+        given = self._options.get("where")
+        return parse(given) if isinstance(given, str) else given
 
     def _read(
-        self, ranges: list[_Range], needed: list[str], names: list[str], filter: pyarrow.compute.Expression | None
+        self,
+        ranges: list[_Range],
+        needed: list[str],
+        names: list[str],
+        filter: pyarrow.compute.Expression | None,
+        where: Expression | None,
     ) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow
 
         # a column of errors comes with the column that is decoded
         scanned = [*dict.fromkeys(_DECODED.get(name, name) for name in needed)]
+        options = self._decoded if where is None else {**self._decoded, "where": where}
         try:
-            for piece in chain.from_iterable(self._scans(part, scanned) for part in ranges):
+            for piece in chain.from_iterable(self._scans(part, scanned, options) for part in ranges):
                 batch = pyarrow.record_batch(piece)
                 if filter is None:
                     yield batch.select(names)
@@ -139,10 +156,10 @@ class TopicTable:
             self.failure = error
             raise
 
-    def _scans(self, part: _Range, columns: list[str]) -> Iterator[Any]:
+    def _scans(self, part: _Range, columns: list[str], options: dict[str, Any]) -> Iterator[Any]:
         """Yield the record batches of a range, without the parts whose times the query cannot match."""
         for start, stop in possible_ranges(time_ranges_of(part.log), part.start, part.stop, part.times):
-            yield from part.log.scan(columns, **self._decoded, start=start, stop=stop)
+            yield from part.log.scan(columns, **options, start=start, stop=stop)
 
     def _ranges(self, filter: pyarrow.compute.Expression | None) -> Iterator[_Range]:
         """Yield the ranges of offsets in which rows can match."""

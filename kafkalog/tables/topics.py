@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.dirs.open import open_dirs
@@ -179,7 +179,7 @@ class TopicTables:
         if self._owned is not None:
             self._owned.close()
 
-    def __enter__(self) -> TopicTables:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -192,4 +192,4 @@ class TopicTables:
             self._release()
 
     def __repr__(self) -> str:
-        return f"<TopicTables {', '.join(sorted(self.names.values()))}>"
+        return f"<{type(self).__name__} {', '.join(sorted(self.names.values()))}>"

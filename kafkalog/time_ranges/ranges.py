@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import CorruptIndex, KafkalogError, StorageError
+from kafkalog.errors import (
+    CorruptIndex,
+    CorruptRecord,
+    FormatError,
+    IllegalArgument,
+    InvalidRecord,
+    KafkalogError,
+    StorageError,
+)
 from kafkalog.reading.source import truncation_count
 from kafkalog.sidecars.identity import NO_STAMP, FileStamp, Segment, settled_stamp, stamp_of, status_of
 from kafkalog.storage.lazy_file import LazyFile
@@ -33,6 +41,8 @@ class TimeRanges:
     def __init__(self, source: LogSource, place: TimeRangesPlace | None) -> None:
         self._source = source
         self._place = place
+        self.has_unsettled = False
+        """True if the last `build` left out a segment whose file was changed a moment ago."""
         self._held: dict[int, SegmentTimes] = {}
         self._unsound: dict[int, FileStamp] = {}
 
@@ -67,6 +77,45 @@ class TimeRanges:
             if truncation_count(source) != truncations:
                 yield high, stop
                 return
+
+    def build(self, *, until: Callable[[], bool] = lambda: False, waits: bool = False) -> int:
+        """Note the times of the segments that lack them, and return the number of segments that were read.
+
+        The last segment is among them if its file was not changed a moment ago. No further segment is begun once
+        `until` returns True. With `waits` the last one, and closed ones whose files were changed a moment ago, are left
+        out: notes of these would have no stamp, and whoever uses them would read the segment for its digest. A damaged
+        segment gets none: the others are noted, and then its error is raised. Raises CorruptRecord, InvalidRecord,
+        IllegalArgument, StorageError.
+        """
+        segments: LogSegments[Any] = self._source.segments
+        failure: KafkalogError | None = None
+        count = 0
+        self.has_unsettled = False
+        bounds = [*(one.base_offset for one in segments[1:]), _ANY_OFFSET]
+        for segment, bound in [*zip(segments, bounds, strict=True)][: -1 if waits else None]:
+            if until():
+                break
+            base = segment.base_offset
+            try:
+                if (waits or bound == _ANY_OFFSET) and settled_stamp(status_of(segment)) == NO_STAMP:
+                    self.has_unsettled = waits
+                    continue
+                held = self._held.get(base) or self._stored(base)
+                fits = None if held is None or held.next_offset > bound else fitting(held, segment)
+                if fits is None:
+                    fits, count = read_times(segment, bound), count + 1
+                self._held[base] = fits
+                if fits is not held and self._place is not None:
+                    self._write(fits, self._place)
+            except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
+                failure = failure or error
+            except StorageError:
+                raise
+            except OSError as error:
+                raise StorageError.from_os(error, "note the times of the segment", path=segment.path) from error
+        if failure is not None:
+            raise failure
+        return count
 
     def _first_at(self, time_ms: int) -> int | None:
         """Return the offset of the first record at or after a time; None if there is none, or if damage hides it."""
@@ -107,7 +156,7 @@ class TimeRanges:
             return None
         try:
             return unpacked(LazyFile(self._place.path_of(base_offset), self._place.fs, "r"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except CorruptIndex as error:
             _LOG.warning("%s", error)
@@ -116,7 +165,10 @@ class TimeRanges:
     def _store(self, times: SegmentTimes, place: TimeRangesPlace) -> None:
         """Write the times of a segment, and remove the files of segments that are gone; a failure is logged."""
         try:
-            place.write(times.base_offset, packed(times))
-            place.remove_others(segment.base_offset for segment in self._source.segments)
+            self._write(times, place)
         except StorageError as error:
             _LOG.warning("cannot keep the time ranges of a segment of %s: %s", self._source.path, error)
+
+    def _write(self, times: SegmentTimes, place: TimeRangesPlace) -> None:
+        place.write(times.base_offset, packed(times))
+        place.remove_others(segment.base_offset for segment in self._source.segments)

@@ -25,9 +25,42 @@ _UTF8: Final = (
 def like(node: Like) -> Test:
     """Return the test of `like`: the whole text is the pattern's."""
     pattern = node.pattern
-    if "_" not in pattern.replace(r"\_", ""):
-        return lambda column: pc.match_like(column, pattern)  # the same for bytes and for text
-    return lambda column: _as_text(column, lambda text: pc.match_like(text, pattern))
+    parts = _parts(pattern)
+    if _ONE in parts:
+        return lambda column: _as_text(column, lambda text: pc.match_like(text, pattern))
+    if "\\" in pattern and (literal := _without_like(parts)) is not None:
+        return literal
+    return lambda column: pc.match_like(column, pattern)  # the same for bytes and for text
+
+
+_ANY, _ONE = object(), object()
+
+
+def _parts(pattern: str) -> list[object]:
+    """Return the characters of a pattern, with _ANY for a % and _ONE for a _ that no backslash is before."""
+    found: list[object] = []
+    characters = iter(pattern)
+    for one in characters:
+        if one == "\\":
+            found.append(next(characters, one))
+        elif one != "%" or found[-1:] != [_ANY]:
+            found.append({"%": _ANY, "_": _ONE}.get(one, one))
+    return found
+
+
+def _without_like(parts: list[object]) -> Test | None:
+    """Return the test of a pattern with % at its ends alone: Arrow does not see a backslash in one as what it is."""
+    at_start, at_end = parts[:1] == [_ANY], parts[-1:] == [_ANY]
+    inner = [one for one in parts if one is not _ANY]
+    if len(parts) - len(inner) > at_start + (at_end and len(parts) > 1):
+        return None
+    text = "".join(map(str, inner))
+    if at_start and at_end:
+        return lambda column: pc.match_substring(column, text)
+    if at_start or at_end:
+        kernel = pc.ends_with if at_start else pc.starts_with
+        return lambda column: kernel(column, text)
+    return lambda column: pc.equal(column, pa.scalar(text.encode(), column.type))
 
 
 def matches(node: Matches) -> Test:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
+import polars
 import pytest
 
 import kafkalog
@@ -60,6 +61,39 @@ def test_queries_see_the_same_range_until_a_commit(dirs: kafkalog.LogDirs, store
             assert connection.execute(count).fetchall() == [(0,)] and tables.commit() == {"orders": {0: 3, 1: 1}}
             assert connection.execute("SELECT decode(value) FROM orders").fetchall() == [("five",)]
             assert connection.execute("SELECT count(*) FROM users").fetchall() == [(3,)]
+
+
+def test_frames_of_polars_see_the_same_range_until_a_commit(dirs: kafkalog.LogDirs, store: Path) -> None:
+    with kafkalog.polars.frames(dirs, cursor="reports", cursors=store) as frames:
+        orders = frames["orders"]
+        assert orders.collect().height == 3 and [*frames] == ["orders", "users"] and len(frames) == 2
+        dirs["orders", 0].append(b"four")
+        assert orders.collect().height == 3
+        assert orders.filter(polars.col("offset") > 0).select("value").collect().rows() == [(b"two",)]
+    with kafkalog.polars.frames(dirs, {"orders": "o"}, cursor="reports", cursors=store) as frames:
+        assert frames["o"].select("value").collect().height == 4  # nothing was committed
+        assert frames.commit() == {"orders": {0: 3, 1: 1}}
+        assert frames["o"].collect().height == 0
+        dirs["orders", 0].append(b"five")
+        assert frames["o"].collect().height == 0 and frames.commit() == {"orders": {0: 3, 1: 1}}
+        assert frames["o"].collect(engine="streaming")["value"].to_list() == [b"five"]
+        with pytest.raises(CursorInUse):
+            kafkalog.polars.frames(dirs, ["orders"], cursor="reports", cursors=store)["orders"].collect()
+        with pytest.raises(KeyError):
+            frames["orders"]
+    with duckdb.connect() as connection:  # the cursor is one and the same
+        with kafkalog.duckdb.register(connection, dirs, ["orders"], cursor="reports", cursors=store):
+            assert connection.execute("SELECT decode(value) FROM orders").fetchall() == [("five",)]
+
+
+def test_what_a_failed_frame_read_is_not_committed(dirs: kafkalog.LogDirs, store: Path) -> None:
+    with kafkalog.polars.frames(dirs, cursor="reports", cursors=store) as frames:
+        assert frames["orders"].collect().height == 3 and frames.commit()
+        dirs["orders", 0].truncate_to(1)
+        with pytest.raises(OffsetOutOfRange, match="lost its position"):
+            frames["orders"].collect()
+        with pytest.raises(IllegalState, match="a commit would count"):
+            frames.commit()
 
 
 def test_one_reader_holds_a_cursor(dirs: kafkalog.LogDirs, store: Path) -> None:

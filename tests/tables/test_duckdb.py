@@ -96,6 +96,8 @@ WHOLE = 'SELECT count(value) FROM orders WHERE "offset" % 2 >= 0'
         ('SELECT count(*) FROM orders WHERE partition = 1 AND "offset" = 5 OR partition = 2 AND "offset" = 9', 0.15),
         ("SELECT count(*) FROM orders WHERE topic = 'users'", 0),
         ('SELECT count(*) FROM orders WHERE "offset" < 0', 0),
+        ('SELECT count(*) FROM orders WHERE partition = 1 AND "offset" IN (5, 2300)', 0.15),
+        (f"SELECT count(key) FROM late WHERE timestamp < {quoted_time(30)} AND key < 'k5'::BLOB", 0.35),
         ("SELECT count(*) FROM (SELECT value FROM orders LIMIT 3)", 0.4),
     ],
 )

@@ -3,9 +3,11 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -13,8 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.errors import CorruptRecord, IllegalArgument
+from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
 from kafkalog.sidecars import identity
+from kafkalog.storage.lazy_file import LazyFile
+from kafkalog.time_ranges.background import TimeRangesBuilder
+from kafkalog.time_ranges.place import TimeRangesPlace
+from kafkalog.time_ranges.ranges import TimeRanges
+from kafkalog.time_ranges.segment_times import unpacked
+from kafkalog.util.fileio import OS
 from tests.fuzz_cases import KINDS
 from tests.memory import memory
 from tests.transactional import made
@@ -177,6 +185,25 @@ def test_a_later_query_reads_a_small_share_of_the_log(long_log: Path, tmp_path: 
 
 
 @pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_first_query_after_a_build_reads_a_small_share_of_the_log(
+    long_log: Path, tmp_path: Path, is_kept: bool
+) -> None:
+    """Notes in files serve another process, notes in memory the directories that were told to build."""
+    size = sum(file.stat().st_size for file in long_log.glob("*.log"))
+    with kafkalog.open_dirs(long_log.parent, time_ranges=tmp_path / "times" if is_kept else False) as dirs:
+        assert dirs["orders"].build_time_ranges() == len(dirs["orders", 0].segments)
+        assert dirs["orders"].build_time_ranges() == 0
+        with duckdb.connect() as connection, kafkalog.duckdb.register(connection, dirs):
+            before = bytes_of_process()
+            assert connection.execute(QUERY).fetchall() == [(51,)]
+            assert bytes_of_process() - before < 0.1 * size
+    if is_kept:
+        ((rows, read),) = Query(long_log, tmp_path / "times").run(1)
+        assert rows == 51 and read < 0.11 * size
+
+
+@pytest.mark.usefixtures("settled")
 def test_a_reader_that_stops_early_notes_nothing(long_log: Path, tmp_path: Path) -> None:
     with kafkalog.open(long_log, time_ranges=tmp_path / "times") as log:
         assert next(log.records(where=f"time >= {T + 4_000_000} and time < {T + 4_050_000}")).offset == 4000
@@ -202,11 +229,12 @@ def fill(path: Path, times: tuple[int, ...]) -> None:
     assert len([*path.glob("*.timeranges")]) == len(times) - 1
 
 
-def rows(path: Path) -> list[list[int]]:
+def rows(path: Path, moments: Iterable[int] = range(12)) -> list[list[int]]:
     """The offsets with times below each moment, by the notes beside the segments; and without any."""
-    with kafkalog.open(path, "a", time_ranges=True) as log:
-        found = [[one.offset for one in log.records(where=f"time < {T + n}")] for n in range(12)]
-        assert found == [[one.offset for one in log if one.timestamp < T + n] for n in range(12)]
+    with kafkalog.open(path) as log:
+        log._time_ranges = TimeRanges(log._source, TimeRangesPlace(log._source.path, None, OS))  # without a builder
+        found = [[one.offset for one in log.records(where=f"time < {T + n}")] for n in moments]
+        assert found == [[one.offset for one in log if one.timestamp < T + n] for n in moments]
     return found
 
 
@@ -215,14 +243,15 @@ def notes(path: Path, base_offset: int = 0) -> Path:
 
 
 def test_each_flipped_byte_and_each_cut_is_noticed(path: Path) -> None:
-    expected, sound = rows(path), notes(path, 3).read_bytes()
+    moments = (2, 6, 11)
+    expected, sound = rows(path, moments), notes(path, 3).read_bytes()
     for at in range(len(sound)):
         notes(path, 3).write_bytes(sound[:at] + bytes([sound[at] ^ (1 << at % 8)]) + sound[at + 1 :])
-        assert rows(path) == expected, at
+        assert rows(path, moments) == expected, at
         notes(path, 3).write_bytes(sound[:at])
-        assert rows(path) == expected, at
+        assert rows(path, moments) == expected, at
     notes(path, 3).write_bytes(sound + b"\0")
-    assert rows(path) == expected
+    assert rows(path, moments) == expected
 
 
 def test_notes_of_another_segment_are_noticed(path: Path, tmp_path: Path) -> None:
@@ -279,6 +308,58 @@ def test_damage_in_a_segment_that_has_no_notes_is_met(path: Path) -> None:
         skipped: list[kafkalog.Skipped] = []
         found = [one.offset for one in log.records(where=f"time < {T + 2}", on_damage="skip", skipped=skipped)]
         assert found == [6, 8] and skipped
+
+
+def test_a_build_notes_what_is_sound_and_raises_the_damage(path: Path, tmp_path: Path) -> None:
+    for file in path.glob("*.timeranges"):
+        file.unlink()
+    file = path / f"{3:020}.log"
+    file.write_bytes(file.read_bytes().replace(b"v", b"w", 1))
+    with kafkalog.open(path, time_ranges=tmp_path / "times") as log:
+        with pytest.raises(CorruptRecord, match="CRC"):
+            log.build_time_ranges()
+        assert [one.name[:20] for one in sorted((tmp_path / "times").rglob("*.timeranges"))] == [
+            f"{base:020}" for base in (0, 6)
+        ], "the active one was written a moment ago"
+    (tmp_path / "file").write_text("")
+    with kafkalog.open(path, time_ranges=tmp_path / "file") as log, pytest.raises(StorageError, match="time ranges"):
+        log.build_time_ranges()
+
+
+def test_the_builder_waits_until_a_file_is_settled(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the notes would have no stamp, and each process would read the segment again for its digest."""
+    for file in path.glob("*.timeranges"):
+        file.unlink()
+    with kafkalog.open(path, "a") as log:
+        builder = TimeRangesBuilder(None)
+        source: Any = log._source
+        assert not builder.run([source]) and not [*path.glob("*.timeranges")]
+        monkeypatch.setattr(identity, "SETTLED_NS", -1)
+        assert builder.run([source]) and len([*path.glob("*.timeranges")]) == 3
+        for file in path.glob("*.timeranges"):
+            assert unpacked(LazyFile(str(file), OS, "r")).stamp != identity.NO_STAMP
+
+
+def test_closed_segments_are_noted_in_the_background(tmp_path: Path, settled: None) -> None:
+    def wait_for(folder: Path, files: int) -> None:
+        deadline = time.monotonic() + 60
+        while len([*folder.rglob("*.timeranges")]) != files:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    with kafkalog.open(tmp_path / "data" / "t-0", "a", time_ranges=True) as log:
+        for n in range(2):
+            log.append([(b"k", b"v", T + n)])
+            log.roll()
+        wait_for(tmp_path / "data", 2)
+    with kafkalog.open_dirs(tmp_path / "data", "a", time_ranges=tmp_path / "times") as dirs:
+        wait_for(tmp_path / "times", 2)
+        dirs["t", 0].append(b"v")
+        dirs["t", 0].roll()
+        next(job for job in dirs.jobs if job.name == "kafkalog-time-ranges").run()
+        wait_for(tmp_path / "times", 3)
+    with kafkalog.open_dirs(tmp_path / "data", time_ranges=tmp_path / "times") as reader:
+        assert reader.jobs == () and reader["t"].build_time_ranges() == 1, "the active segment alone"
 
 
 def test_a_directory_that_cannot_be_written_costs_no_row(path: Path, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Masks against a plain evaluator, over random records and expressions; types and headers one by one."""
 
+import re
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -75,6 +77,19 @@ def test_every_form_of_text_and_bytes(type: pa.DataType) -> None:
         ("key >= x'7573'", [False, None, True, False]), ("key matches '[12]$'", [True, None, True, False]),
     ]:  # fmt: skip
         assert where.parse(text).mask(batch).to_pylist() == expected, text
+
+
+@pytest.mark.parametrize("type", FORMS, ids=str)
+def test_escapes_in_patterns(type: pa.DataType) -> None:
+    """Each escape at each place beside wildcards: as a model says that goes through the pattern."""
+    texts = ["", "\\", "a\\", "\\a", "a\\b", "%", "a%", "_", "a_b", "ab", "\\\\", "a\n\\"]
+    batch = pa.record_batch({"key": pa.array([one.encode() for one in texts]).cast(type)})
+    pieces = ("%", "", "_"), (r"\\", r"\%", r"\_", "a", ""), ("%", "", "a"), (r"\\", "%", "")
+    for pattern in map("".join, product(*pieces)):
+        parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+        model = re.compile("".join({"%": ".*", "_": "."}.get(one, re.escape(one[-1])) for one in parts), re.DOTALL)
+        found = where.parse(f"key like '{pattern}'").mask(batch).to_pylist()
+        assert found == [model.fullmatch(one) is not None for one in texts], pattern
 
 
 def test_uuids() -> None:
