@@ -155,34 +155,47 @@ cdef class KeyReader:
     cdef object in_segment(self, ReadPart part, int64_t offset, bytes key):
         """The record at an offset of a segment if it has this key, else UNDECIDED."""
         cdef MarkedRange marked
-        cdef int64_t number = part.index.mark_of(offset, &marked)
-        cdef int64_t position, size
-        cdef const Sections* batch
-        cdef const Section* section
+        cdef int64_t number
+        cdef const Sections* batch = part.index.sections.known(part.index.guess(offset))
         cdef const uint8_t* start
-        cdef uint8_t small[LARGEST_SECTION]
         cdef bytes data
         cdef BatchRow row
         cdef Fields fields
-        memset(&fields, 0, sizeof(Fields))
+        if batch != NULL:
+            fetch_sections(batch)
+            if batch.row.base_offset <= offset <= batch.row.last_offset:
+                return self.in_sections(part, batch, offset, key)
+        number = part.index.mark_of(offset, &marked)
         if number < 0 or marked.size > LARGEST_READ:
             return UNDECIDED
         batch = part.index.sections.known(number)
-        if batch == NULL:
-            data = part.read(marked.position, marked.size + OFFSET_BYTES)
-            start = find_record(begin_of(data), begin_of(data) + len(data), offset, &row, &fields, marked.is_last)
-            if start == NULL or not is_key(&fields, key):
+        if batch != NULL:
+            fetch_sections(batch)
+            return self.in_sections(part, batch, offset, key)
+        memset(&fields, 0, sizeof(Fields))
+        data = part.read(marked.position, marked.size + OFFSET_BYTES)
+        start = find_record(begin_of(data), begin_of(data) + len(data), offset, &row, &fields, marked.is_last)
+        if start == NULL or not is_key(&fields, key):
+            return UNDECIDED
+        if row.size == marked.size:                 # the only batch
+            if row.base_offset < marked.base_offset:
                 return UNDECIDED
-            if row.size == marked.size:             # the only batch
-                if row.base_offset < marked.base_offset:
-                    return UNDECIDED
-                part.index.sections.learn(number, begin_of(data), &row)
-            return record_in(start, &row, &fields, offset, key)
-        fetch_sections(batch)
-        section = section_with(batch, offset)
+            row.position = marked.position
+            part.index.sections.learn(number, begin_of(data), &row)
+        return record_in(start, &row, &fields, offset, key)
+
+    cdef object in_sections(self, ReadPart part, const Sections* batch, int64_t offset, bytes key):
+        """As in_segment, in a batch that was verified whole before."""
+        cdef const Section* section = section_with(batch, offset)
+        cdef int64_t position, size
+        cdef const uint8_t* start
+        cdef uint8_t small[LARGEST_SECTION]
+        cdef bytes data
+        cdef Fields fields
         if section == NULL:
             return UNDECIDED
-        position = marked.position + section.at
+        memset(&fields, 0, sizeof(Fields))
+        position = batch.row.position + section.at
         size = section[1].at - section.at
         if size <= LARGEST_SECTION and part.records is not None:
             if not read_into(part.records, small, size, position):
