@@ -79,6 +79,33 @@ cdef class ReadPart:
         else:
             self.map = index
 
+    cdef inline uint64_t hash_of(self, bytes key) noexcept:
+        return hash_of_key(&self.secret, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+
+
+@cython.final
+cdef class ReaderPlace:
+    """A KeyReader that may be replaced by another: `reader`, None while none can answer.
+
+    passing: the errors, as for `except`, that the other way of looking up meets too, with file and offset.
+    """
+
+    cdef public KeyReader reader
+    cdef object passing
+
+    def __cinit__(self, passing):
+        self.passing = passing
+
+    def read(self, key):
+        """As KeyReader.get, of a key of any type: UNDECIDED for what is no plain bytes object."""
+        cdef KeyReader reader = self.reader
+        if reader is None or not PyBytes_CheckExact(key):
+            return UNDECIDED
+        try:
+            return reader.answer(<bytes>key)
+        except self.passing:
+            return UNDECIDED
+
 
 @cython.final
 cdef class KeyReader:
@@ -113,11 +140,13 @@ cdef class KeyReader:
 
     def get(self, bytes key not None):
         """The last record with this key, None if there is none, UNDECIDED if that is not for this class to say."""
+        return self.answer(key)
+
+    cdef object answer(self, bytes key):
         cdef Py_ssize_t i
         cdef ReadPart part
         cdef object state = self.state
         cdef int64_t offset = NO_OFFSET
-        cdef uint64_t hashed
         self.calls += 1
         if not self.calls & CALLS_BETWEEN_CHECKS:
             self.limit()
@@ -125,17 +154,16 @@ cdef class KeyReader:
             return UNDECIDED
         for i in range(len(self.parts) - 1, -1, -1):
             part = <ReadPart>self.parts[i]
-            hashed = hash_of_key(&part.secret, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
             if part.map is not None:
                 if self.state is not state:         # since the look at the source: the map may be growing
                     return UNDECIDED
-                offset = part.map.last_below(hashed, 0x7FFFFFFFFFFFFFFF)
+                offset = NO_OFFSET if part.map.count == 0 else part.map.last_below(part.hash_of(key), 0x7FFFFFFFFFFFFFFF)
                 if offset >= self.start_offset:
                     return self.at_end(offset, key)
             elif part.index is not None:
                 part.index.searches += 1            # its pages and sections stay
                 try:
-                    offset = part.index.last_below(hashed, 0x7FFFFFFFFFFFFFFF)
+                    offset = part.index.last_below(part.hash_of(key), 0x7FFFFFFFFFFFFFFF)
                     if offset >= self.start_offset:
                         return self.in_segment(part, offset, key)
                 finally:
