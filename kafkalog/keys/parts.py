@@ -72,7 +72,7 @@ class Parts:
         self._end_parts: list[Part] | None = None  # of the log's end among the parts
         self._calls = 0
         self.place_of_reader: Final = ReaderPlace((IllegalArgument, LogClosed, OSError))
-        """Has the reader of single keys, which answers as long as the log is as at the last `trust`; None in mode "r"."""
+        """Has the reader of single keys, which answers while the log is as at the last `trust`; None in mode "r"."""
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""
