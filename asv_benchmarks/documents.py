@@ -86,7 +86,7 @@ def _json_peers(data: list[bytes]) -> Peers:
     peers: Peers = {}
     for name in ("orjson", "msgspec"):
         try:
-            loads = _loads(name)
+            loads = parser_of(name)
         except ImportError as missing:
             peers[name] = f"not installed ({missing.name})"
             continue
@@ -104,7 +104,8 @@ def _path_peers(data: list[bytes]) -> Peers:
     return {"DuckDB": _duckdb("json_extract(v, '$.total')::DOUBLE", data)}
 
 
-def _loads(name: str) -> Callable[[bytes], Any]:
+def parser_of(name: str) -> Callable[[bytes], Any]:
+    """Return the function of orjson or msgspec that parses a document; raise ImportError without the package."""
     if name == "orjson":
         import orjson
 

@@ -42,3 +42,12 @@ def get_many(place: Place) -> Iterator[Work]:
     with _log(place) as log:
         keys = [_key(number) for number in range(0, KEYS, 3)]
         yield Work(lambda: sum(record is not None for record in log.get_many(keys)))
+
+
+@hot_path("keys", "get a table of many keys", item="look-up")
+def get_table(place: Place) -> Iterator[Work]:
+    import pyarrow
+
+    with _log(place) as log:
+        keys = pyarrow.array([_key(number) for number in range(0, KEYS, 3)], pyarrow.binary())
+        yield Work(lambda: pyarrow.table(log.get_table(keys, ["offset", "timestamp", "key", "value"])).num_rows)

@@ -136,6 +136,7 @@ TYPED = (
     Plant("get many keys", "log/keyed.py",
           "return lookup_of(log).get_many(keys, isolation_of(isolation), skipped_of(on_damage, skipped))",
           "sum(bytes(30000))"),
+    Plant("get a table of many keys", "log/keyed.py", "where = log.topic_partition", "sum(bytes(30000))"),
     Plant("Avro values to Arrow columns", "values/avro.py", "given = value_column(column)", "sum(bytes(30000))"),
     Plant("JSON values to Arrow columns", "_core/values/json_rows.pyx", "memset(&run, 0, sizeof(Run))",
           "sum(bytearray(30000))", also=("condition on a path into JSON",)),

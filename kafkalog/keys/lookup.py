@@ -14,10 +14,10 @@ from kafkalog._core.keys.key_columns import KeyColumns
 from kafkalog._core.keys.key_index import KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_picker import own_record
-from kafkalog._core.keys.key_reader import UNDECIDED, Undecided
+from kafkalog._core.keys.key_reader import Undecided
 from kafkalog._core.keys.key_records import KeyRecords
 from kafkalog._core.keys.key_walk import are_bytes, hash_key
-from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange, StorageError
+from kafkalog.errors import IllegalArgument, OffsetOutOfRange, StorageError
 from kafkalog.keys.build import take_keys
 from kafkalog.keys.part import Part
 from kafkalog.keys.parts import NOT_FOUND, Parts
@@ -122,6 +122,8 @@ class KeyLookup:
         self.place = place
         self._source = source
         self.parts: Final = Parts(source, place, tell, map_bytes=memory_bytes)
+        self.read: Final = self.parts.place_of_reader.read
+        """Returns the last record with a key up to the log's end, by the compiled reader; UNDECIDED without one."""
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""
@@ -161,16 +163,6 @@ class KeyLookup:
             if record is not None or is_last or not was_replaced(source, segments):
                 return record
         raise AssertionError("the last attempt returns or raises")
-
-    def read(self, key: bytes) -> Record | None | Undecided:
-        """Return the last record with this key up to the log's end, by the compiled reader; UNDECIDED without one."""
-        reader = self.parts.reader
-        if reader is None:
-            return UNDECIDED
-        try:
-            return reader.get(key)
-        except (IllegalArgument, LogClosed, OSError):  # the other way meets it too, and names the file and the offset
-            return UNDECIDED
 
     def _get(
         self, key: bytes, isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None, is_last: bool

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
-from kafkalog._core.keys.key_reader import KeyReader, ReadPart
-from kafkalog.errors import CorruptIndex, StorageError
+from kafkalog._core.keys.key_reader import KeyReader, ReaderPlace, ReadPart
+from kafkalog.errors import CorruptIndex, IllegalArgument, LogClosed, StorageError
 from kafkalog.keys.build import open_index, take_keys
 from kafkalog.keys.log_end import LogEnd, told
 from kafkalog.keys.part import Part
@@ -71,14 +71,14 @@ class Parts:
         self._parts: list[Part] = []
         self._end_parts: list[Part] | None = None  # of the log's end among the parts
         self._calls = 0
-        self.reader: KeyReader | None = None
-        """Looks up single keys as long as the log is as it was at the last `trust`; None in mode "r"."""
+        self.place_of_reader: Final = ReaderPlace((IllegalArgument, LogClosed, OSError))
+        """Has the reader of single keys, which answers while the log is as at the last `trust`; None in mode "r"."""
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""
         self._segments = None
         self._closed = {}
-        self.reader = None
+        self.place_of_reader.reader = None
 
     def current(self, skipped: list[Skipped] | None = None) -> list[Part]:
         """Return the parts of the log as it is; with `skipped` damage at the log's end is recorded there.
@@ -94,7 +94,7 @@ class Parts:
             self._distrust_reader()
             end.follow(segments, skipped)
         if end.parts is not self._end_parts:
-            self.reader = None
+            self.place_of_reader.reader = None
             self._parts = [*(part for _, _, part in self._closed.values()), *end.parts]
             self._end_parts = end.parts
         if skipped is not None:
@@ -105,27 +105,29 @@ class Parts:
         return self._parts
 
     def trust(self, state: object) -> None:
-        """Let `reader` answer while the log has this state, in which the parts are right and its end is sound."""
+        """Let the reader answer while the log has this state, in which the parts are right and its end is sound."""
         source = self._source
         if isinstance(source, LogView) or source.state is not state:
             return
-        if self.reader is None:
+        reader = self.place_of_reader.reader
+        if reader is None:
             parts = [_read_part(one, source.fs) for one in self._parts]
-            self.reader = KeyReader(source.fields, parts, self._record_at_end, self._limit_memory)
-        self.reader.start_offset = source.log_start_offset
-        self.reader.state = state
+            reader = KeyReader(source.fields, parts, self._record_at_end, self._limit_memory)
+            self.place_of_reader.reader = reader
+        reader.start_offset = source.log_start_offset
+        reader.state = state
 
     def _record_at_end(self, offset: int) -> Record | None:
         return record_at_offset(self._parts[-1].segment, offset, self._source)
 
     def _distrust_reader(self) -> None:
-        """Let `reader` answer nothing: the map is about to change, or the parts."""
-        if self.reader is not None:
-            self.reader.state = None
+        """Let the reader answer nothing: the map is about to change, or the parts."""
+        if self.place_of_reader.reader is not None:
+            self.place_of_reader.reader.state = None
 
     def _follow_segments(self, segments: LogSegments[Any]) -> None:
         """Open the indexes of the closed segments that are new or were changed."""
-        self.reader = None
+        self.place_of_reader.reader = None
         truncations = truncation_count(self._source)
         known, self._closed = self._closed, {}
         if truncations != self._closed_truncations:
@@ -175,7 +177,7 @@ class Parts:
 
     def distrust(self) -> None:
         """Read the log's end again: a record there is not the one that the map has."""
-        self.reader = None
+        self.place_of_reader.reader = None
         self._end.begin()
 
     def _limit_memory(self) -> None:
@@ -188,7 +190,7 @@ class Parts:
 
     def _drop_index(self, part: Part) -> None:
         part.drop_index()
-        self.reader = None  # it would read the damaged page again for each key
+        self.place_of_reader.reader = None  # it would read the damaged page again for each key
 
     def search(
         self, part: Part, hashes: bytes, start: int, stop: int, every: bool, skipped: list[Skipped] | None

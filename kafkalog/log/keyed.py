@@ -75,9 +75,12 @@ def get(
     if unknown:
         raise unknown_keyword("get", unknown, ("key", *_OPTIONS))
     lookup = log._keys
-    if lookup is not None and type(key) is bytes and isolation is None and skipped is None and on_damage == "raise":
+    if lookup is not None and isolation is None and skipped is None and on_damage == "raise":
         found = lookup.read(key)
-        return lookup.find(key, "log_end", None) if isinstance(found, Undecided) else found
+        if type(found) is not Undecided:
+            return found
+        if type(key) is bytes:
+            return lookup.find(key, "log_end", None)
     return lookup_of(log).get(key, isolation_of(isolation), skipped_of(on_damage, skipped))
 
 

@@ -40,7 +40,7 @@ def log(tmp_path: Path) -> Iterator[kafkalog.Log]:
 
 
 def reader_of(log: kafkalog.Log) -> KeyReader:
-    reader = log._keys.parts.reader  # type: ignore[union-attr]
+    reader = log._keys.parts.place_of_reader.reader  # type: ignore[union-attr]
     assert reader is not None
     return reader
 

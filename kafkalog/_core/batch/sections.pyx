@@ -8,6 +8,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 
+from kafkalog._core.arrow.filling cimport take_head
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.layout cimport CODEC_MASK, OK, V2_ATTRIBUTES_AT, V2_RECORDS_AT
@@ -52,10 +53,11 @@ cdef const uint8_t* record_in_section(
         return NULL
     while c.p < c.end:
         start = c.p
-        if take_record(&c, f) != OK:
+        if take_head(&c, f) != OK:
             return NULL
         if f.offset_delta >= delta:
-            return start if f.offset_delta == delta else NULL
+            c.p = start
+            return start if f.offset_delta == delta and take_record(&c, f) == OK else NULL
     return NULL
 
 

@@ -7,25 +7,11 @@ from libc.string cimport memset
 
 from kafkalog._core.batch.layout cimport ERR_MEMORY, OK
 from kafkalog._core.batch.scan cimport BatchTable
+from kafkalog._core.bytes.large_pages cimport kl_want_huge
 from kafkalog._core.keys.key_layout cimport (
     MARK_RECORDS, PAGE_BYTES, SORTED_FROM, bits_for, bucket_of_high, directory_bytes, entry_of, relative_of, tag_of,
 )
 from kafkalog._core.keys.key_walk cimport KeyWalk
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <sys/mman.h>
-    /* asks for large pages for memory that is about to be written from one end to the other */
-    static inline void kl_want_huge(void *address, size_t size) {
-    #if defined(__linux__) && defined(MADV_HUGEPAGE) && !defined(KAFKALOG_PORTABLE)
-        uintptr_t first = ((uintptr_t)address + 4095) & ~(uintptr_t)4095;
-        if (size >= 4 << 20)
-            (void)madvise((void *)first, size - (first - (uintptr_t)address), MADV_HUGEPAGE);
-    #endif
-    }
-    """
-    void kl_want_huge(void* address, size_t size) noexcept nogil
 
 cdef enum:
     FIRST_ROOM = 64                 # keys in the first chunk of a stream; each is twice as large as the one before

@@ -106,7 +106,7 @@ cdef class KeyColumns(KeyPicker):
             memset(&m, 0, sizeof(Making))
             try:
                 rows = min(self.keys.count - done, most_rows)
-                if not begin(&m, kinds, rows):
+                if not begin(&m, kinds, rows, self.key_room(done, rows, most_bytes), self.value_room(rows, most_bytes)):
                     raise MemoryError("no memory for the columns")
                 with nogil:
                     status = self.fill(&m, done, rows, most_bytes)
@@ -121,6 +121,23 @@ cdef class KeyColumns(KeyPicker):
             finally:
                 drop(&m)
         return out
+
+    cdef int64_t key_room(self, int64_t first, int64_t rows, int64_t most_bytes) noexcept nogil:
+        """The bytes of the keys of a piece, unless it ends before."""
+        cdef int64_t size = 0
+        cdef int64_t i
+        for i in range(first, first + rows):
+            size += self.keys.slices[i].size
+        return min(size, most_bytes)
+
+    cdef int64_t value_room(self, int64_t rows, int64_t most_bytes) noexcept nogil:
+        """The bytes of the values of a piece, about: a little more than the copies have on average."""
+        cdef int64_t copied = self.keys.count - self.absent
+        cdef double size
+        if copied <= 0 or self.copied_bytes <= 0:
+            return 0
+        size = max(<double>self.copied_bytes / <double>copied - <double>sizeof(Copied), 1.0) * 1.05 * <double>rows
+        return <int64_t>min(size, <double>most_bytes)
 
     cdef int fill(self, Making* m, int64_t first, int64_t rows, int64_t most_bytes) except? -1 nogil:
         """Put the records of `rows` keys from `first` on into the piece, or of as many as have `most_bytes`."""
@@ -220,16 +237,16 @@ cdef int put_bytes_object(Bytes* b, int64_t row, bytes value) noexcept:
     return put_bytes(b, row, <const uint8_t*>PyBytes_AS_STRING(value), <int32_t>PyBytes_GET_SIZE(value))
 
 
-cdef bint begin(Making* m, bytes kinds, int64_t rows) noexcept:
-    """Make room for the rows of a piece; False without memory."""
+cdef bint begin(Making* m, bytes kinds, int64_t rows, int64_t key_bytes, int64_t value_bytes) noexcept:
+    """Make room for the rows of a piece, with about so many bytes of keys and values; False without memory."""
     cdef int status = OK
     m.wants_key, m.wants_value, m.wants_topic, m.wants_headers = KEY in kinds, VALUE in kinds, TOPIC in kinds, HEADERS in kinds
     if m.wants_key:
-        status = begin_bytes(&m.key, rows)
+        status = begin_bytes(&m.key, rows, key_bytes)
     if status == OK and m.wants_value:
-        status = begin_bytes(&m.value, rows)
+        status = begin_bytes(&m.value, rows, value_bytes)
     if status == OK and m.wants_topic:
-        status = begin_bytes(&m.topic, rows)
+        status = begin_bytes(&m.topic, rows, 16 * rows)
     if status == OK and m.wants_headers:
         status = begin_headers(&m.headers, rows)
     if status != OK:
@@ -240,9 +257,9 @@ cdef bint begin(Making* m, bytes kinds, int64_t rows) noexcept:
     )
 
 
-cdef int begin_bytes(Bytes* b, int64_t rows) noexcept:
+cdef int begin_bytes(Bytes* b, int64_t rows, int64_t size) noexcept:
     cdef int status = reserve_rows(b, 0, rows)
-    return reserve_bytes(b, min(16 * rows, <int64_t>MOST_BYTES)) if status == OK else status
+    return reserve_bytes(b, min(size, <int64_t>MOST_BYTES)) if status == OK else status
 
 
 cdef int begin_headers(Headers* h, int64_t rows) noexcept:

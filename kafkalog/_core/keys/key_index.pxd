@@ -57,11 +57,13 @@ cdef class KeyIndex:
     cdef int64_t count_below(self, const Block* block, uint64_t first, uint64_t last, uint64_t limit) noexcept nogil
     cdef int64_t last_in(self, const Block* block, uint64_t hashed, int64_t below) noexcept nogil
     cdef int64_t last_below(self, uint64_t hashed, int64_t below) noexcept nogil
+    cdef int64_t last_of(self, const uint8_t* bucket, uint64_t count, uint32_t tag, int64_t below) noexcept nogil
     cdef list all_within(self, uint64_t hashed, int64_t start, int64_t stop)
     cdef bint find_all_of(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef bint find_in_order(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef bint find_asked(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef void prefetch(self, const Block* block, const Asked* asked, const int64_t* found, int64_t n) noexcept nogil
+    cdef int64_t guess(self, int64_t offset) noexcept nogil
     cdef int64_t mark_of(self, int64_t offset, MarkedRange* found) noexcept nogil
     cdef bint marks_below(self, const Block* block, uint64_t limit, uint64_t* number) noexcept nogil
     cdef bint mark(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil

@@ -206,7 +206,7 @@ cdef class KeyIndex:
 
     cdef int64_t last_in(self, const Block* block, uint64_t hashed, int64_t below) noexcept nogil:
         """The last offset below `below`, relative to the base, of a hash in one block; or NO_OFFSET, DAMAGED_INDEX."""
-        cdef uint64_t first, last, found
+        cdef uint64_t first, last, found, place
         cdef int64_t number
         cdef uint32_t tag = tag_of(hashed)
         if self.bucket(block, hashed, &first, &last) != 0:
@@ -220,9 +220,27 @@ cdef class KeyIndex:
             if self.entry(block, <uint64_t>number - 1, &found) != 0:
                 return DAMAGED_INDEX
             return relative_of(found) if found >> 32 == tag else NO_OFFSET
+        place = block.entries_at + 8 * first
+        if first < last and place % PAGE_BYTES + 8 * (last - first) <= PAGE_BYTES:
+            return self.last_of(self.at(place), last - first, tag, below)
         while last > first:
             last -= 1
             if self.entry(block, last, &found) != 0:
+                return DAMAGED_INDEX
+            if found >> 32 == tag and relative_of(found) < below:
+                return relative_of(found)
+        return NO_OFFSET
+
+    cdef inline int64_t last_of(self, const uint8_t* bucket, uint64_t count, uint32_t tag, int64_t below) noexcept nogil:
+        """As last_in, of a small bucket that lies in one page; both lines that it may have are on their way at once."""
+        cdef uint64_t found
+        if bucket == NULL:
+            return DAMAGED_INDEX
+        kl_prefetch_index(bucket)
+        while count > 0:
+            count -= 1
+            memcpy(&found, bucket + 8 * count, 8)
+            if relative_of(found) >= self.span:
                 return DAMAGED_INDEX
             if found >> 32 == tag and relative_of(found) < below:
                 return relative_of(found)
@@ -391,6 +409,12 @@ cdef class KeyIndex:
         if self.mark_of(offset, &found) < 0:
             return -1, 0
         return found.position, found.size
+
+    cdef int64_t guess(self, int64_t offset) noexcept nogil:
+        """The number that the mark of an offset has if all batches have the same number of records; or -1."""
+        if self.block_count != 1 or not self.base_offset <= offset < self.base_offset + self.span:
+            return -1
+        return (offset - self.base_offset) * self.sections.room // self.span
 
     cdef int64_t mark_of(self, int64_t offset, MarkedRange* found) noexcept nogil:
         """The number of the mark of the batches among which the one with this offset is, with their place; or -1."""

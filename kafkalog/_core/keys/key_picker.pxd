@@ -66,5 +66,6 @@ cdef class KeyPicker:
     cdef int miss(self, int64_t below) noexcept nogil
     cdef int take_table(self, RecordTable table) except -1
     cdef int make_room(self) except -1
+    cdef int64_t expected_room(self) noexcept nogil
     cdef int take_row(self, RecordTable table, Py_ssize_t row, int64_t number) except -1
     cdef int put(self, int64_t number, Record record) except -1

@@ -22,6 +22,7 @@ from kafkalog._core.batch.record_walk cimport check_plain, check_rows, kl_prefet
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.large_pages cimport kl_want_huge
 from kafkalog._core.bytes.wrap cimport added
 from kafkalog._core.keys.given_keys cimport GivenKeys
 
@@ -31,6 +32,8 @@ cdef enum:
     DIGIT_BITS = 11
     DIGITS = 1 << DIGIT_BITS
     FIRST_ROOM = 64 << 10
+    LEAST_TO_EXPECT = 256           # keys that were looked at
+    MOST_EXPECTED = 256 << 20
 
 
 cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64_t most) noexcept nogil:
@@ -309,13 +312,22 @@ cdef class KeyPicker:
 
     cdef int make_room(self) except -1:
         """Make room for the copy that found none."""
-        cdef int64_t room = max(2 * self.room, self.wanted_room, <int64_t>FIRST_ROOM)
+        cdef int64_t room = max(2 * self.room, self.wanted_room, <int64_t>FIRST_ROOM, self.expected_room())
         cdef void* copies = realloc(self.copies, <size_t>room)
         if copies == NULL:
             raise MemoryError("no memory for copies of records")
+        kl_want_huge(copies, <size_t>room)
         self.copies = <uint8_t*>copies
         self.room = room
         return 0
+
+    cdef int64_t expected_room(self) noexcept nogil:
+        """The room for all copies if the others are as large as those there are; 0 for too few to tell."""
+        cdef double size
+        if self.at < LEAST_TO_EXPECT:
+            return 0
+        size = 1.05 * <double>self.copied_bytes * <double>self.count / <double>self.at
+        return <int64_t>min(size, <double>MOST_EXPECTED)
 
     cdef int take_row(self, RecordTable table, Py_ssize_t row, int64_t number) except -1:
         """Take a record of an old format."""

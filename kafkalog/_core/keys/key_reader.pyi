@@ -22,6 +22,12 @@ class ReadPart:
     ) -> None: ...
 
 @final
+class ReaderPlace:
+    reader: KeyReader | None
+    def __init__(self, passing: tuple[type[Exception], ...]) -> None: ...
+    def read(self, key: object) -> Record | None | Undecided: ...
+
+@final
 class KeyReader:
     state: object
     start_offset: int

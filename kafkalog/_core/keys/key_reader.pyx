@@ -79,6 +79,33 @@ cdef class ReadPart:
         else:
             self.map = index
 
+    cdef inline uint64_t hash_of(self, bytes key) noexcept:
+        return hash_of_key(&self.secret, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+
+
+@cython.final
+cdef class ReaderPlace:
+    """A KeyReader that may be replaced by another: `reader`, None while none can answer.
+
+    passing: the errors, as for `except`, that the other way of looking up meets too, with file and offset.
+    """
+
+    cdef public KeyReader reader
+    cdef object passing
+
+    def __cinit__(self, passing):
+        self.passing = passing
+
+    def read(self, key):
+        """As KeyReader.get, of a key of any type: UNDECIDED for what is no plain bytes object."""
+        cdef KeyReader reader = self.reader
+        if reader is None or not PyBytes_CheckExact(key):
+            return UNDECIDED
+        try:
+            return reader.answer(<bytes>key)
+        except self.passing:
+            return UNDECIDED
+
 
 @cython.final
 cdef class KeyReader:
@@ -113,11 +140,13 @@ cdef class KeyReader:
 
     def get(self, bytes key not None):
         """The last record with this key, None if there is none, UNDECIDED if that is not for this class to say."""
+        return self.answer(key)
+
+    cdef object answer(self, bytes key):
         cdef Py_ssize_t i
         cdef ReadPart part
         cdef object state = self.state
         cdef int64_t offset = NO_OFFSET
-        cdef uint64_t hashed
         self.calls += 1
         if not self.calls & CALLS_BETWEEN_CHECKS:
             self.limit()
@@ -125,17 +154,16 @@ cdef class KeyReader:
             return UNDECIDED
         for i in range(len(self.parts) - 1, -1, -1):
             part = <ReadPart>self.parts[i]
-            hashed = hash_of_key(&part.secret, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
             if part.map is not None:
                 if self.state is not state:         # since the look at the source: the map may be growing
                     return UNDECIDED
-                offset = part.map.last_below(hashed, 0x7FFFFFFFFFFFFFFF)
+                offset = NO_OFFSET if part.map.count == 0 else part.map.last_below(part.hash_of(key), 0x7FFFFFFFFFFFFFFF)
                 if offset >= self.start_offset:
                     return self.at_end(offset, key)
             elif part.index is not None:
                 part.index.searches += 1            # its pages and sections stay
                 try:
-                    offset = part.index.last_below(hashed, 0x7FFFFFFFFFFFFFFF)
+                    offset = part.index.last_below(part.hash_of(key), 0x7FFFFFFFFFFFFFFF)
                     if offset >= self.start_offset:
                         return self.in_segment(part, offset, key)
                 finally:
@@ -155,34 +183,47 @@ cdef class KeyReader:
     cdef object in_segment(self, ReadPart part, int64_t offset, bytes key):
         """The record at an offset of a segment if it has this key, else UNDECIDED."""
         cdef MarkedRange marked
-        cdef int64_t number = part.index.mark_of(offset, &marked)
-        cdef int64_t position, size
-        cdef const Sections* batch
-        cdef const Section* section
+        cdef int64_t number
+        cdef const Sections* batch = part.index.sections.known(part.index.guess(offset))
         cdef const uint8_t* start
-        cdef uint8_t small[LARGEST_SECTION]
         cdef bytes data
         cdef BatchRow row
         cdef Fields fields
-        memset(&fields, 0, sizeof(Fields))
+        if batch != NULL:
+            fetch_sections(batch)
+            if batch.row.base_offset <= offset <= batch.row.last_offset:
+                return self.in_sections(part, batch, offset, key)
+        number = part.index.mark_of(offset, &marked)
         if number < 0 or marked.size > LARGEST_READ:
             return UNDECIDED
         batch = part.index.sections.known(number)
-        if batch == NULL:
-            data = part.read(marked.position, marked.size + OFFSET_BYTES)
-            start = find_record(begin_of(data), begin_of(data) + len(data), offset, &row, &fields, marked.is_last)
-            if start == NULL or not is_key(&fields, key):
+        if batch != NULL:
+            fetch_sections(batch)
+            return self.in_sections(part, batch, offset, key)
+        memset(&fields, 0, sizeof(Fields))
+        data = part.read(marked.position, marked.size + OFFSET_BYTES)
+        start = find_record(begin_of(data), begin_of(data) + len(data), offset, &row, &fields, marked.is_last)
+        if start == NULL or not is_key(&fields, key):
+            return UNDECIDED
+        if row.size == marked.size:                 # the only batch
+            if row.base_offset < marked.base_offset:
                 return UNDECIDED
-            if row.size == marked.size:             # the only batch
-                if row.base_offset < marked.base_offset:
-                    return UNDECIDED
-                part.index.sections.learn(number, begin_of(data), &row)
-            return record_in(start, &row, &fields, offset, key)
-        fetch_sections(batch)
-        section = section_with(batch, offset)
+            row.position = marked.position
+            part.index.sections.learn(number, begin_of(data), &row)
+        return record_in(start, &row, &fields, offset, key)
+
+    cdef object in_sections(self, ReadPart part, const Sections* batch, int64_t offset, bytes key):
+        """As in_segment, in a batch that was verified whole before."""
+        cdef const Section* section = section_with(batch, offset)
+        cdef int64_t position, size
+        cdef const uint8_t* start
+        cdef uint8_t small[LARGEST_SECTION]
+        cdef bytes data
+        cdef Fields fields
         if section == NULL:
             return UNDECIDED
-        position = marked.position + section.at
+        memset(&fields, 0, sizeof(Fields))
+        position = batch.row.position + section.at
         size = section[1].at - section.at
         if size <= LARGEST_SECTION and part.records is not None:
             if not read_into(part.records, small, size, position):

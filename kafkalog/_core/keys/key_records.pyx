@@ -44,6 +44,9 @@ cdef class KeyRecords(KeyPicker):
             return 0
         return KeyPicker.make_room(self)
 
+    cdef int64_t expected_room(self) noexcept nogil:
+        return min(KeyPicker.expected_room(self), self.most_bytes)
+
     cdef int take_row(self, RecordTable table, Py_ssize_t row, int64_t number) except -1:
         return self.put(number, record_of(table, row))
 
