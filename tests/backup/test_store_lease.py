@@ -23,6 +23,7 @@ from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 from tests.backup.logs import append, fill
 from tests.backup.test_create import Later
+from tests.elsewhere import in_a_thread
 from tests.remote.s3 import s3_server
 from tests.trees import ROOT
 
@@ -61,22 +62,6 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, work: 
 
     monkeypatch.setattr(owner, name, call)
     return done
-
-
-def in_a_thread(work: Callable[[], object]) -> BaseException | None:
-    """The error of work that is done elsewhere: the lease of a thread is not that of another one."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return errors[0] if errors else None
 
 
 @pytest.mark.parametrize("first", ["backup", "delete", "redact"])
