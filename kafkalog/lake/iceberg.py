@@ -130,6 +130,11 @@ class IcebergTable:
         assert self._file_schema is not None
         return self._file_schema
 
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """Columns and partitioning of a data file."""
+        return self.file_schema, self._table.spec()
+
     def positions(self, partitions: Sequence[int]) -> Positions | None:
         """Return the positions in the newest ancestor of the snapshot that has some.
 
@@ -255,8 +260,12 @@ class IcebergTable:
     def commit(
         self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions | None
     ) -> None:
-        """Commit a snapshot with the files and positions; the catalog compares the snapshot that it is based on."""
+        """Commit a snapshot with the files and positions.
+
+        The catalog compares the snapshot that it is based on, and the partitioning, which may change without one.
+        """
         from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import AssertDefaultSpecId
 
         with store_errors("commit to the table", self.name):
             sequence = self._table.metadata.next_sequence_number()
@@ -268,9 +277,10 @@ class IcebergTable:
                     producer.delete_data_file(live.entry.file)
             if positions is not None:
                 change.set_properties({self._key: f"{sequence} {positions.text()}"})
+            spec = AssertDefaultSpecId(default_spec_id=self._table.metadata.default_spec_id)
             try:
                 # not commit_transaction(), which would commit again on a newer snapshot: that may have these rows
-                self._catalog.commit_table(self._table, change._requirements, change._updates)
+                self._catalog.commit_table(self._table, (*change._requirements, spec), change._updates)
             except CommitFailedException as error:
                 raise CommitConflict(str(error)) from None
         self.load()
