@@ -89,7 +89,7 @@ def create_backup(
     for place in filter(None, (staging, remote.objects.local_path)):
         check_places(paths, place)
     remote.objects.create()
-    with remote.mirrored(staging, fs) as mirror:
+    with remote.objects.leased("a backup"), remote.mirrored(staging, fs) as mirror:
         for left in mirror.prepared():
             mirror.upload(left, tell)
         stored = remote.objects.sums()

@@ -3,9 +3,10 @@
     <backups>.kafkalog-copy/           data directory of a copy that is not complete; the next run continues it
     <backups>.kafkalog-copy.restored/  the newest backup, which becomes that directory by a rename
     <backups>.kafkalog-copy.stored/    the data directory once it is in a backup, while it is removed
+    <backups>/kafkalog.copying         locked by the one copy that writes to these directories
 
-Only a copy that is complete, with the offsets of groups, becomes a backup. It links to the files that earlier ones
-have.
+What a killed copy left of the last two directories is removed by the next one, which has the lock. Only a copy that is
+complete, with the offsets of groups, becomes a backup. It links to the files that earlier ones have.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from kafkalog.copy.facts import INTERNAL, TargetTopic
 from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
 from kafkalog.dirs.open import open_dirs
-from kafkalog.errors import IllegalArgument, IllegalState
+from kafkalog.errors import DirectoryLocked, IllegalArgument, IllegalState
 from kafkalog.server.groups.stored import whole_offsets
 from kafkalog.types import TopicPartition
-from kafkalog.util.fileio import OS, make_directories
+from kafkalog.util.file_lock import open_locked
+from kafkalog.util.fileio import OS, File, make_directories
 from kafkalog.util.os_errors import os_errors
 
 _STAGING: Final = ".kafkalog-copy"
 _RESTORED: Final = ".restored"
 _STORED: Final = ".stored"
+_LOCK: Final = "kafkalog.copying"
 
 
 class BackupTarget:
@@ -42,6 +45,7 @@ class BackupTarget:
         self._path = os.path.realpath(path)
         self._staging = self._path + _STAGING
         self._directory = DirectoryTarget(self._staging)
+        self._lock: File | None = None
         self.traits = self._directory.traits._replace(name=path)
 
     async def existing(self, names: Sequence[str]) -> dict[str, TargetTopic]:
@@ -90,23 +94,31 @@ class BackupTarget:
         await self._directory.check(plan)
 
     async def create(self, plan: TopicPlan) -> None:
-        """Create the topic in the data directory. Errors as for a directory, and as for `restore_backup`."""
-        if not os.path.isdir(self._staging):
+        """Create the topic in the data directory. Errors as for a directory, and as for `restore_backup`.
+
+        DirectoryLocked while another copy writes to it.
+        """
+        if self._lock is None:
             self._prepare()
         await self._directory.create(plan)
 
     def _prepare(self) -> None:
-        """Create the data directory, from the newest backup if there is one."""
+        """Lock the data directory, which is created, from the newest backup if there is one, if it is missing."""
         with StoreLock(self._path, create=True) as store, os_errors("prepare the copy", self._staging):
             newest, restored = self._newest(), self._staging + _RESTORED
+            self._lock = open_locked(OS, os.path.join(self._path, _LOCK), "create")
+            if self._lock is None:
+                raise DirectoryLocked(
+                    "another copy into these backups is not complete", path=self._staging, hint="wait until it finishes"
+                )
+            for left in (restored, self._staging + _STORED):
+                if os.path.isdir(left):
+                    shutil.rmtree(left)
             if os.path.isdir(self._staging):
                 return
             if newest is None:
                 make_directories(OS, self._staging)
                 return
-            for left in (restored, self._staging + _STORED):
-                if os.path.isdir(left):
-                    shutil.rmtree(left)
             restore_backup(store.path, restored, newest.id)
             OS.rename(restored, self._staging)
             OS.fsync_dir(os.path.dirname(self._staging))
@@ -129,12 +141,15 @@ class BackupTarget:
         create_backup(self._staging, self._path, committed=whole_offsets)
         with os_errors("remove the copy that is in a backup now", self._staging):
             stored = self._staging + _STORED
-            if os.path.isdir(stored):
-                shutil.rmtree(stored)
             OS.rename(self._staging, stored)  # a run after a kill must not continue a part of it
             OS.fsync_dir(os.path.dirname(stored))
             shutil.rmtree(stored)
 
     async def close(self) -> None:
-        """Close the logs and release the lock."""
-        await self._directory.close()
+        """Close the logs and release the locks."""
+        lock, self._lock = self._lock, None
+        try:
+            await self._directory.close()
+        finally:
+            if lock is not None:
+                lock.close()

@@ -43,7 +43,7 @@ class PartitionCopy:
         """Copy the records that the target lacks. Errors as for `Target.copy`; everything acknowledged is kept."""
         facts = self._job.facts
         end, marker = await self._position()
-        lost = self._check_source(marker, end)
+        marker, lost = await self._continued(marker, end)
         offsets, unmapped = await self._map_before(marker)
         written = end - marker.target_offset
         producer = Producer(marker.producer_id, marker.epoch, (marker.sequence + written) % SEQUENCES)
@@ -140,8 +140,11 @@ class PartitionCopy:
             return None
         return Marker(0, 0, found[0][0], end, 0, 0, 0, self._identity, False)
 
-    def _check_source(self, marker: Marker, end: int) -> tuple[NotKept, ...]:
-        """Return what the source deleted before it was copied; IllegalState if it cannot be continued."""
+    async def _continued(self, marker: Marker, end: int) -> tuple[Marker, tuple[NotKept, ...]]:
+        """Return the marker to continue from, and what the source deleted before it was copied.
+
+        IllegalState if it cannot be continued.
+        """
         facts, at = self._job.facts, marker.source_offset
         if at > facts.end:
             raise IllegalState(
@@ -149,13 +152,43 @@ class PartitionCopy:
                 hint="the source lost records, or it is another one: " + AGAIN,
             )
         if at >= facts.start:
-            return ()
+            return marker, ()
         if end > marker.target_offset:
+            return await self._behind_deleted(marker, end)
+        return marker, (self._lost(at, "the source deleted them before they were copied"),)
+
+    def _lost(self, first: int, why: str) -> NotKept:
+        return NotKept(str(self._key), f"records of offsets {first} to {self._job.facts.start}", why)
+
+    async def _behind_deleted(self, marker: Marker, end: int) -> tuple[Marker, tuple[NotKept, ...]]:
+        """Return the marker at the target's end, after a kill between two markers and deletes behind the first one.
+
+        The last batch of the target is looked for among those that the source still has. If the topic is not compacted
+        and none is that batch, all that was sent has been deleted, and the source's start is next.
+        """
+        facts, at = self._job.facts, marker.source_offset
+        last = await last_batch(self._client, self._key, end)
+        found = []
+        async with aclosing(self._job.source.chunks(self._key, facts.start, facts.stop, committed=True)) as chunks:
+            async for chunk in chunks:
+                whole = plain_batches(chunk, 0)  # also a batch whose first records were deleted
+                found += [one.next_offset for one in whole if last is not None and last.is_same(one)]
+        is_known = last is not None and last.timestamp is not None
+        may_have_changed = self._job.topic.settings is None or self._job.topic.is_compacted
+        if not is_known or len(found) > 1 or (not found and may_have_changed):
             raise IllegalState(
                 f"the source deleted records of {self._key} from offset {at} on while they were copied", hint=AGAIN
             )
-        why = "the source deleted them before they were copied"
-        return (NotKept(str(self._key), f"records of offsets {at} to {facts.start}", why),)
+        reached = found[0] if found else facts.start
+        sent = end - marker.target_offset
+        moved = marker._replace(
+            source_offset=reached, target_offset=end, sequence=(marker.sequence + sent) % SEQUENCES,
+            is_kept=marker.is_kept and reached == end,
+        )  # fmt: skip
+        if found:
+            return moved, ()
+        why = f"the source deleted them; the run that was killed had copied the first {sent} of the records there"
+        return moved, (self._lost(at, why),)
 
     async def _map_before(self, marker: Marker) -> tuple[OffsetMap, int | None]:
         """Return the map of what earlier runs copied, as far as groups need it, and the offset below which it is empty.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kafkalog.copy.cluster import CREATE_TOPICS, ClusterClient, check
+from kafkalog.copy.cluster import CREATE_PARTITIONS, CREATE_TOPICS, ClusterClient, check
 from kafkalog.copy.cluster_groups import Committed, commit_offsets, read_offsets
 from kafkalog.copy.cluster_partition import PartitionCopy
 from kafkalog.copy.cluster_source import list_offset
@@ -50,14 +50,24 @@ class ClusterTarget:
         return topics
 
     async def check(self, plan: TopicPlan) -> None:
-        """Ask the cluster whether it would create the topic. Unauthorized, ConfigError and others of the broker."""
+        """Ask the cluster whether it would create the topic, or the partitions that it lacks.
+
+        Unauthorized, ConfigError and others of the broker.
+        """
         if plan.existing is None:
             await self._create(plan, validate_only=True)
+        elif len(plan.existing.ends) < plan.topic.partition_count:
+            await self._add_partitions(plan, validate_only=True)
 
     async def create(self, plan: TopicPlan) -> None:
-        """Create the topic with the source's settings and the cluster's replication factor, if it is missing."""
+        """Create the topic with the source's settings and the cluster's replication factor, if it is missing.
+
+        Partitions that were added in the source are added to a topic that is there.
+        """
         if plan.existing is None:
             await self._create(plan, validate_only=False)
+        elif len(plan.existing.ends) < plan.topic.partition_count:
+            await self._add_partitions(plan, validate_only=False)
 
     async def _create(self, plan: TopicPlan, *, validate_only: bool) -> None:
         name = plan.topic.name
@@ -83,6 +93,21 @@ class ClusterTarget:
             found = (await self._client.read([name])).topics.get(name)
             if found is not None and len(found.leaders) < plan.topic.partition_count:
                 raise InvalidPartitions(f"topic {name} has {len(found.leaders)} partitions in {self._client.name}")
+
+    async def _add_partitions(self, plan: TopicPlan, *, validate_only: bool) -> None:
+        name, count = plan.topic.name, plan.topic.partition_count
+        topic = {"name": name, "count": count, "assignments": None}
+        tree = {"topics": [topic], "timeout": self._client.settings.request_ms, "validate_only": validate_only}
+
+        async def call(connection: PeerConnection) -> None:
+            (one,) = (await connection.request(CREATE_PARTITIONS, tree)).results
+            if one.error_code == ErrorCode.INVALID_PARTITIONS:  # a request whose answer was lost has added them
+                found = (await self._client.try_read([name])).topics.get(name)
+                if found is not None and len(found.leaders) == count:
+                    return
+            check(one.error_code, f"{self._client.name} adds no partitions to topic {name}", one.error_message)
+
+        await self._client.any_broker(call)
 
     async def copy(self, job: PartitionJob) -> Copied:
         """Produce the records that the partition lacks. Errors as for `Source.chunks` and `PartitionProducer`."""

@@ -35,15 +35,16 @@ def plan_topic(
 ) -> TopicPlan:
     """Return the plan for a topic.
 
-    Raises IllegalArgument if offsets are to be kept but the target cannot, TopicExists if the topic there has fewer
-    partitions, and records: without any a killed copy may not have created all of them.
+    Partitions that the topic there lacks are added to it if it is a copy: a log whose records are compared with the
+    source's, or a topic of which earlier runs copied a part. Raises IllegalArgument if offsets are to be kept but the
+    target cannot, TopicExists if it has fewer partitions and is no copy.
     """
-    is_being_created = traits.keeps_log and existing is not None and not any(existing.ends.values())
-    if existing is not None and existing.ends and len(existing.ends) < topic.partition_count and not is_being_created:
-        raise TopicExists(
-            f"topic {topic.name} has {len(existing.ends)} partitions in {traits.name}, but {topic.partition_count} in "
-            "the source", hint="add partitions there, so that each record stays in its partition",
-        )  # fmt: skip
+    if existing is not None and existing.ends and len(existing.ends) < topic.partition_count:
+        if not traits.keeps_log and not existing.copied:
+            raise TopicExists(
+                f"topic {topic.name} has {len(existing.ends)} partitions in {traits.name}, but {topic.partition_count} "
+                "in the source", hint="add partitions there, so that each record stays in its partition",
+            )  # fmt: skip
     settings, dropped = _settings(topic, traits)
     rows = [*_topic_rows(topic, traits, isolation), *dropped, *_existing_rows(topic, existing, settings)]
     for number, partition in sorted(topic.partitions.items()):

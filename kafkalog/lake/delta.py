@@ -136,6 +136,11 @@ class DeltaLakeTable:
         """Columns of a data file: partition columns are not in it."""
         return self._file_schema
 
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """Columns and partitioning of a data file."""
+        return self._file_schema, tuple(self._fields)
+
     def positions(self, partitions: Sequence[int]) -> Positions | None:
         """Return the versions that the applications of the partitions wrote last."""
         offsets, checksums = {}, {}

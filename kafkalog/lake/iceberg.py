@@ -34,6 +34,7 @@ _FIELD_ID: Final = b"PARQUET:field_id"
 _DROPPED: Final = "\x00dropped: "
 _CATALOG_TABLES: Final = 2
 _LOCK_TIMEOUT_S: Final = 60
+_NOT_IN_URLS: Final = frozenset("#?%")
 _MERGES: Final = "commit.manifest-merge.enabled"
 
 
@@ -129,6 +130,11 @@ class IcebergTable:
         """Columns of a data file, with their field ids."""
         assert self._file_schema is not None
         return self._file_schema
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """Columns and partitioning of a data file."""
+        return self.file_schema, self._table.spec()
 
     def positions(self, partitions: Sequence[int]) -> Positions | None:
         """Return the positions in the newest ancestor of the snapshot that has some.
@@ -255,8 +261,12 @@ class IcebergTable:
     def commit(
         self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions | None
     ) -> None:
-        """Commit a snapshot with the files and positions; the catalog compares the snapshot that it is based on."""
+        """Commit a snapshot with the files and positions.
+
+        The catalog compares the snapshot that it is based on, and the partitioning, which may change without one.
+        """
         from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import AssertDefaultSpecId
 
         with store_errors("commit to the table", self.name):
             sequence = self._table.metadata.next_sequence_number()
@@ -268,9 +278,10 @@ class IcebergTable:
                     producer.delete_data_file(live.entry.file)
             if positions is not None:
                 change.set_properties({self._key: f"{sequence} {positions.text()}"})
+            spec = AssertDefaultSpecId(**{"default-spec-id": self._table.metadata.default_spec_id})
             try:
                 # not commit_transaction(), which would commit again on a newer snapshot: that may have these rows
-                self._catalog.commit_table(self._table, change._requirements, change._updates)
+                self._catalog.commit_table(self._table, (*change._requirements, spec), change._updates)
             except CommitFailedException as error:
                 raise CommitConflict(str(error)) from None
         self.load()
@@ -374,6 +385,7 @@ def _catalog(target: IcebergTarget) -> Any:
             ) from None
     try:
         from pyiceberg.catalog.sql import SqlCatalog
+        from sqlalchemy import URL
         from sqlalchemy.exc import OperationalError
     except ImportError as error:
         raise missing_package("local Iceberg catalogs", error) from None
@@ -384,10 +396,13 @@ def _catalog(target: IcebergTarget) -> Any:
         )
     directory = os.path.abspath(target.warehouse)
     os.makedirs(directory, exist_ok=True)
-    properties = {
-        "uri": f"sqlite:///{os.path.join(directory, LOCAL_CATALOG)}?timeout={_LOCK_TIMEOUT_S}",
-        "warehouse": f"file://{directory}",
-    }
+    database, timeout = os.path.join(directory, LOCAL_CATALOG), str(_LOCK_TIMEOUT_S)
+    properties: dict[str, Any] = {
+        "uri": f"sqlite:///{database}?timeout={timeout}", "warehouse": f"file://{directory}",
+    }  # fmt: skip
+    if _NOT_IN_URLS & {*directory}:  # locations that are plain paths are taken as they are
+        properties["uri"] = URL.create("sqlite", database=database, query={"timeout": timeout})
+        properties["warehouse"] = directory
     properties |= target.options
     for _ in range(_CATALOG_TABLES):
         try:

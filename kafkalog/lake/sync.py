@@ -303,7 +303,7 @@ class _Sync:
     ) -> SyncCommit:
         """Commit the finished files; on a newer snapshot that has the same positions, again with the same files."""
         positions = self._moved(reached)
-        schema, conflicts = self._table.file_schema, 0
+        layout, conflicts = self._table.layout, 0
         while True:
             self._check_alone()
             try:
@@ -313,8 +313,8 @@ class _Sync:
                 conflicts += 1
                 if self._reload(files, positions):
                     break
-                if conflicts == MOST_CONFLICTS or self._table.file_schema != schema:
-                    raise CommitConflict(str(error)) from None  # the files are of other columns: they are made again
+                if conflicts == MOST_CONFLICTS or self._table.layout != layout:
+                    raise CommitConflict(str(error)) from None  # the files are of another layout: they are made again
                 pause(conflicts)
         return self._committed(files, records, positions, rows)
 

@@ -107,6 +107,10 @@ class LakeTable(Protocol):
     def file_schema(self) -> pyarrow.Schema:
         """Columns of a data file."""
 
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """Columns and partitioning of a data file: a commit takes no files of another layout."""
+
     def positions(self, partitions: Sequence[int]) -> Positions | None:
         """Return the positions of the topic's partitions in this snapshot; None if no sync of it wrote to the table."""
 

@@ -89,14 +89,14 @@ class RemoteFileSystem(FileSystem):
         for one in listed:
             name = str(one["name"]).rstrip("/").rpartition("/")[2]
             if name and str(one["name"]).strip("/") != where.strip("/"):
-                found[name] = _parse_info(one)
+                found[name] = parse_info(one)
         if not found and not self._info(path).is_directory:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         return found
 
     def _info(self, path: str) -> RemoteStatus:
         try:
-            return _parse_info(self.remote.info(self.remote_path(path)))
+            return parse_info(self.remote.info(self.remote_path(path)))
         except Exception as error:
             raise as_os_error(error, path) from error
 
@@ -227,7 +227,8 @@ def as_os_error(error: Exception, path: str) -> OSError:
     return OSError(f"the store failed ({type(error).__name__}: {reason[:300]})")
 
 
-def _parse_info(info: dict[str, Any]) -> RemoteStatus:
+def parse_info(info: dict[str, Any]) -> RemoteStatus:
+    """Return the status in the description of a file by fsspec; its time is 0 if the store has none."""
     is_directory = info.get("type") == "directory"
     time = next((info[name] for name in _TIMES if info.get(name) is not None), 0)
     if isinstance(time, str):

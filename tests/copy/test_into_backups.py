@@ -11,11 +11,12 @@ from kafkalog.backup import create_backup, restore_backup
 from kafkalog.backup.store import BackupStore
 from kafkalog.backup.verify import verify_backup
 from kafkalog.copy import copy_topics
-from kafkalog.errors import CorruptRecord, IllegalArgument, IllegalState
+from kafkalog.errors import CorruptRecord, DirectoryLocked, IllegalArgument, IllegalState
 from kafkalog.server.groups.stored import commit_all, committed_offsets
 from kafkalog.testing import kafka_server
 from tests.copy.test_runs_again import append, rows
 from tests.copy.topics import SERVER, records_in
+from tests.elsewhere import in_a_thread
 
 
 def test_a_cluster_into_backups(tmp_path: Path) -> None:
@@ -85,6 +86,45 @@ def test_a_copy_of_other_topics_leaves_one_that_failed_alone(tmp_path: Path) -> 
     copy_topics(str(data), str(backups), ["t", "u"], apply=True)
     newest = Path(BackupStore(backups).find()) / "dir0"
     assert records_in(newest / "t-0") == records_in(data / "t-0") and not left.exists()
+
+
+def test_another_copy_does_not_write_to_one_that_is_being_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its data directory is closed then, and gone afterwards: records that were added would be gone with it."""
+    data, backups, met = tmp_path / "data", tmp_path / "backups", list[int]()
+    append(data, rows(0, 3))
+
+    def create(*given: object, **more: object) -> object:
+        if not met:
+            met.append(1)
+            append(data, rows(3, 3))
+            error = in_a_thread(lambda: copy_topics(str(data), str(backups), apply=True))
+            assert isinstance(error, DirectoryLocked) and "another copy into these backups" in str(error)
+        return create_backup(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("kafkalog.copy.backup_target.create_backup", create)
+    assert copy_topics(str(data), f"backup:{backups}", apply=True).records == 3 and met
+    assert copy_topics(str(data), str(backups), apply=True).records == 3
+    assert records_in(Path(BackupStore(backups).find()) / "dir0" / "t-0") == records_in(data / "t-0")
+    assert sorted(os.listdir(tmp_path)) == ["backups", "data"]
+
+
+@pytest.mark.parametrize("has_backup", [True, False])
+def test_what_kills_left_beside_the_backups_is_removed_and_the_copy_continued(
+    tmp_path: Path, has_backup: bool
+) -> None:
+    data, backups = tmp_path / "data", tmp_path / "backups"
+    append(data, rows(0, 3))
+    if has_backup:
+        create_backup(data, backups)
+    append(data, rows(3, 3))
+    copy_topics(str(data), str(tmp_path / "backups.kafkalog-copy"), apply=True)  # killed before it was stored
+    for name in ("restored", "stored"):
+        append(tmp_path / f"backups.kafkalog-copy.{name}", rows(0, 2))
+    assert copy_topics(str(data), f"backup:{backups}", apply=True).records == 0
+    assert records_in(Path(BackupStore(backups).find()) / "dir0" / "t-0") == records_in(data / "t-0")
+    assert sorted(os.listdir(tmp_path)) == ["backups", "data"]
 
 
 def test_places_that_take_no_backup(tmp_path: Path) -> None:

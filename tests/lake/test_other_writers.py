@@ -17,6 +17,7 @@ from kafkalog.errors import StorageError
 from kafkalog.lake.failures import TableChanged
 from kafkalog.lake.sync import sync_topic
 from tests.lake.tables import Lake, write
+from tests.spark.killed_sync import sync_here
 
 
 def test_rows_of_another_writer_stay_and_positions_are_found_behind_them(tmp_path: Path, lake: Lake) -> None:
@@ -126,6 +127,39 @@ def test_a_namespace_that_two_create_at_once_is_one(tmp_path: Path, monkeypatch:
         sync_topic(data, "orders", lake.target)
     assert others == [False]
     assert lake.places() == [(0, n) for n in range(10)]
+
+
+@pytest.mark.parametrize("by", ["this process", "tasks"])
+@pytest.mark.parametrize("adds_rows", [False, True])
+def test_a_partitioning_that_changes_during_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, adds_rows: bool
+) -> None:
+    """The files are written again: their partitions are those of the table at the commit."""
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "iceberg")
+    write(data, {0: 10, 1: 10})
+    sync_topic(data, "orders", lake.target, partition_by=["hour(timestamp)"])
+    rows = lake.read().slice(0, 2)
+    write(data, {0: 5, 1: 5}, first=10)
+
+    def change() -> None:
+        table = lake.loaded()
+        with table.update_spec() as update:
+            update.remove_field(table.spec().fields[0].name)
+            update.add_field("partition", "identity", "of_log")
+        if adds_rows:
+            lake.append(rows)
+
+    at_first_file(monkeypatch, change)
+    if by == "tasks":
+        sync_here(data, lake.target)
+    else:
+        sync_topic(data, "orders", lake.target)
+    spec = lake.loaded().spec()
+    new = [one.file for one in lake.loaded().scan().plan_files() if one.file.spec_id == spec.spec_id]
+    assert [one.name for one in spec.fields if str(one.transform) != "void"] == ["of_log"]
+    assert sorted((one.partition[-1], one.record_count) for one in new if one.record_count > 2) == [(0, 5), (1, 5)]
+    wanted = [(number, offset) for number in range(2) for offset in range(15)]
+    assert sorted(lake.places()) == sorted(wanted + ([(0, 0), (0, 1)] if adds_rows else []))
 
 
 def test_a_table_that_was_rolled_back_gets_the_rows_again(tmp_path: Path) -> None:

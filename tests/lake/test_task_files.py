@@ -9,8 +9,9 @@ import pytest
 from pyiceberg.table.locations import SimpleLocationProvider
 
 import kafkalog.spark.jobs.sync as job
-from kafkalog.errors import OffsetOutOfRange
+from kafkalog.errors import OffsetOutOfRange, PartitionNotFound
 from kafkalog.lake.failures import TableChanged
+from kafkalog.lake.table import WrittenFile
 from tests.lake.tables import FORMATS, Lake, write
 from tests.spark import killed_sync
 from tests.spark.killed_sync import sync_here
@@ -114,3 +115,30 @@ def test_schemas_of_a_relative_path_are_found_by_tasks_elsewhere(
     monkeypatch.chdir(tmp_path)
     sync_here(tmp_path / "data", lake.target, value="json", schema="order.json")
     assert lake.read()["value"].combine_chunks().field("id").to_pylist() == [0, 1, 2]
+
+
+class Compared(str):
+    """A path that counts how often paths are compared with it."""
+
+    __slots__ = ()
+    count = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return str.__eq__(self, other)
+
+
+def test_files_of_many_tasks_are_looked_up_and_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit of a cluster has thousands of files, and each is looked for among all that the driver sees."""
+    paths = [f"part-{number:05}.parquet" for number in range(500)]
+    written = [WrittenFile(path, 1, 1, (), None) for path in paths]  # type: ignore[arg-type]
+    files = job._TaskFiles(None)  # type: ignore[arg-type]
+    monkeypatch.setattr(files, "_siblings", lambda: [Compared(path) for path in reversed(paths)])
+    monkeypatch.setattr(Compared, "count", 0)
+    files.see(written)
+    assert files.finished == written and Compared.count <= len(paths)
+    monkeypatch.setattr(files, "_siblings", lambda: paths[1:])
+    with pytest.raises(PartitionNotFound, match="does not see") as failure:
+        files.see(written)
+    assert failure.value.path == paths[0]

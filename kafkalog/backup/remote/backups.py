@@ -124,9 +124,13 @@ class RemoteBackups:
     def delete(self, ids: Iterable[str]) -> None:
         """Delete backups, and the contents that no other backup has.
 
-        PartitionNotFound, StorageError. CorruptBackup, IllegalArgument: the manifest of a backup that stays cannot be
-        read, so that nothing is deleted.
+        PartitionNotFound, StorageError; DirectoryLocked while another run writes to the store. CorruptBackup,
+        IllegalArgument: the manifest of a backup that stays cannot be read, so that nothing is deleted.
         """
+        with self.objects.leased("a delete"):
+            self._delete(ids)
+
+    def _delete(self, ids: Iterable[str]) -> None:
         doomed = list(dict.fromkeys(self.find(one) for one in ids))
         self.objects.delete_superseded()
         kept = [self.objects.manifest(one) for one in self.ids() if one not in doomed]
@@ -152,8 +156,25 @@ class RemoteBackups:
         return [*self.objects.leftovers(), *(f"files/{checksum}" for checksum in sorted(unneeded))]
 
     def verify(self, which: str, tell: Tell | None) -> Report:
-        """Read every file of a backup from the store and compare its checksum. PartitionNotFound, IllegalArgument."""
+        """Read every file of a backup from the store and compare its checksum. IllegalArgument, StorageError.
+
+        One that is redacted meanwhile is read again. PartitionNotFound, also for one that is deleted meanwhile.
+        """
         found = self.find(which)
+        while True:
+            before = self.objects.manifest_name(found)
+            report = self._verify(found, tell)
+            if report.ok:
+                return report
+            after = self.objects.manifest_name(found)
+            if after is None:
+                raise PartitionNotFound(
+                    f"the backup {found} was deleted meanwhile", path=self.url, hint="verify another one: --id ID"
+                )
+            if after == before:
+                return report
+
+    def _verify(self, found: str, tell: Tell | None) -> Report:
         sums, findings = Sums(), list[Finding]()
         try:
             manifest = self.objects.manifest(found)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from secrets import token_hex
 from typing import Any, Final, Protocol
@@ -13,10 +14,12 @@ from typing import Any, Final, Protocol
 from kafkalog.backup.copying import COPY_BYTES, Tell
 from kafkalog.backup.manifest import MAX_BYTES, Manifest, StoredFile, encode_manifest, is_id, is_sum, parse_manifest
 from kafkalog.backup.remote.encryption import SUFFIX, Encryption
+from kafkalog.backup.remote.lease import MAX_BYTES as MAX_NOTE_BYTES
+from kafkalog.backup.remote.lease import StoreLease
 from kafkalog.errors import CorruptBackup, IllegalArgument, IllegalState, PartitionNotFound, StorageError
 from kafkalog.storage.remote import locate, without_password
 from kafkalog.util.fileio import OS
-from kafkalog.util.remote_files import as_os_error
+from kafkalog.util.remote_files import as_os_error, parse_info
 
 MARKER: Final = "kafkalog.objects"
 _CONTENT: Final = b"kafkalog backups of objects, version 1\n"
@@ -43,7 +46,7 @@ class Discarded:
 
 
 class StoredObjects:
-    """The objects of backups below `url`. Threads: any; one at a time creates or deletes backups.
+    """The objects of backups below `url`. Threads: any; one at a time, with the lease, creates or deletes backups.
 
     MissingPackage, IllegalArgument, StorageError.
     """
@@ -62,10 +65,64 @@ class StoredObjects:
         self._root = found.remote_path(path)
         self._is_local = found.root in ("/file:", "/local:")
         self.local_path = os.path.realpath(self._root) if self._is_local else None
+        self._lease: tuple[int, StoreLease] | None = None  # with the thread that took it
 
     def url_of(self, name: str) -> str:
         """Return the URL of an object."""
         return f"{self.url}/{name}"
+
+    # The lease
+
+    @contextmanager
+    def leased(self, doing: str) -> Iterator[None]:
+        """Hold the store's lease for the block; a block inside another one of the same thread shares its lease.
+
+        DirectoryLocked names the run that has it; PartitionNotFound if there is no store; StorageError.
+        """
+        if self._lease is not None and self._lease[0] == threading.get_ident():
+            yield
+            return
+        self._check_exists()
+        with StoreLease(self, doing) as lease:
+            self._lease = threading.get_ident(), lease
+            try:
+                yield
+            finally:
+                self._lease = None
+
+    def _check_lease(self, *, now: bool = False) -> None:
+        if self._lease is not None:
+            self._lease[1].check(now=now)
+
+    def times(self) -> dict[str, int]:
+        """Return the names of the objects beside the marker with their times in ns, 0 if the store has none."""
+        try:
+            self._fs.invalidate_cache(self._root)
+            listed = self._fs.ls(self._root, detail=True)
+        except Exception as error:
+            raise self._failed(error, "list the objects", "") from error
+        return {str(one["name"]).rstrip("/").rpartition("/")[2]: parse_info(one).mtime_ns for one in listed}
+
+    def put_note(self, name: str, content: bytes) -> None:
+        """Write a small object beside the marker. StorageError."""
+        try:
+            self._fs.pipe_file(self._path(name), content)
+        except Exception as error:
+            raise self._failed(error, "write", name) from error
+
+    def note(self, name: str) -> bytes:
+        """Return the first bytes of a small object, or nothing if it is gone. StorageError."""
+        try:
+            with self._fs.open(self._path(name), "rb") as source:
+                return bytes(source.read(MAX_NOTE_BYTES))
+        except FileNotFoundError:
+            return b""
+        except Exception as error:
+            raise self._failed(error, "read", name) from error
+
+    def remove_note(self, name: str) -> None:
+        """Delete a small object, if it is there. StorageError."""
+        self._remove(name)
 
     # Contents of the store
 
@@ -83,11 +140,14 @@ class StoredObjects:
 
     def ids(self) -> list[str]:
         """Return the ids of the backups, oldest first. PartitionNotFound if there is no store; StorageError."""
+        self._check_exists()
+        return sorted(self._manifests())
+
+    def _check_exists(self) -> None:
         if MARKER not in self._names(""):
             raise PartitionNotFound(
                 "no backups were created at this URL", path=self.url, hint="create one: `kafkalog backup`"
             )
-        return sorted(self._manifests())
 
     def manifest(self, which: str) -> Manifest:
         """Read a backup's manifest. CorruptBackup, IllegalArgument (it is encrypted, without identities)."""
@@ -185,25 +245,37 @@ class StoredObjects:
             )
 
     def put_manifest(self, manifest: Manifest) -> None:
-        """Upload a backup's manifest, which completes the backup. StorageError; IllegalState if its id is taken."""
+        """Upload a backup's manifest, which completes the backup.
+
+        IllegalState if another one has its id, also one that is uploaded at the same moment: then at least one of the
+        two is withdrawn. DirectoryLocked if the lease was lost; StorageError.
+        """
+        self._check_lease(now=True)
+        taken = IllegalState(
+            f"another backup has the id {manifest.id}: it was uploaded meanwhile", path=self.url, hint="create it again"
+        )
         if manifest.id in self._manifests():
-            raise IllegalState(
-                "another backup of the same second was uploaded meanwhile", path=self.url, hint="create it again"
-            )
-        self._put_manifest(manifest, self._encryption.encrypts)
+            raise taken
+        own = self._put_manifest(manifest, self._encryption.encrypts)
+        if self._manifests().get(manifest.id, [own]) != [own]:
+            self._remove(f"{_MANIFESTS}/{own}")
+            raise taken
 
     def replace_manifest(self, manifest: Manifest) -> None:
         """Upload the manifest of a redacted backup, all of whose contents are there, and delete its older ones.
 
-        Errors as for `manifest`; StorageError.
+        Errors as for `manifest`; DirectoryLocked if the lease was lost; StorageError.
         """
+        self._check_lease(now=True)
         self._put_manifest(manifest, self.is_encrypted(manifest.id))
         self.delete_superseded()
 
-    def _put_manifest(self, manifest: Manifest, encrypted: bool) -> None:
+    def _put_manifest(self, manifest: Manifest, encrypted: bool) -> str:
+        """Upload a manifest; return the name of its object."""
         content = encode_manifest(manifest)
-        name = f"{_MANIFESTS}/{manifest.id}.{sha256(content).hexdigest()}{_JSON}"
-        self._write_sealed(name, io.BytesIO(content), lambda: None, encrypted)
+        name = f"{manifest.id}.{sha256(content).hexdigest()}{_JSON}"
+        self._write_sealed(f"{_MANIFESTS}/{name}", io.BytesIO(content), lambda: None, encrypted)
+        return f"{name}{SUFFIX}" if encrypted else name
 
     def get(self, file: StoredFile, target: Sink, tell: Tell | None) -> None:
         """Write the content of a file to `target`. CorruptBackup if it is missing or not what was stored."""
@@ -213,12 +285,17 @@ class StoredObjects:
         writing.check(file, self.url_of(name))
 
     def delete(self, which: str) -> None:
-        """Delete a backup's manifest: from then on the backup does not exist. StorageError."""
+        """Delete a backup's manifest: from then on the backup does not exist. StorageError.
+
+        DirectoryLocked if the lease was lost.
+        """
+        self._check_lease()
         for name in self._manifests()[which]:
             self._remove(f"{_MANIFESTS}/{name}")
 
     def delete_content(self, checksum: str) -> None:
-        """Delete a content that no backup has. StorageError."""
+        """Delete a content that no backup has. DirectoryLocked if the lease was lost; StorageError."""
+        self._check_lease()
         for name in (checksum, checksum + SUFFIX):
             self._remove(f"{_FILES}/{name}")
 

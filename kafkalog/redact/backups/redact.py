@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from kafkalog.backup.manifest import Manifest
@@ -78,7 +78,8 @@ def _opened(target: Path | RemoteBackups, apply: bool, fs: FileSystem) -> Iterat
     """Open the backups for the block; with `apply` no one else creates or deletes one in the directory meanwhile."""
     remote = located(target)
     if isinstance(remote, RemoteBackups):
-        with remote.mirrored(remote.required_staging(), fs) as mirror:
+        lease = remote.objects.leased("a redaction") if apply else nullcontext()
+        with lease, remote.mirrored(remote.required_staging(), fs) as mirror:
             yield ObjectBackups(remote, mirror)
     elif apply:
         with StoreLock(remote, fs=fs) as store:

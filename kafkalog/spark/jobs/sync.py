@@ -145,7 +145,8 @@ class _TaskFiles:
     def see(self, files: Iterable[WrittenFile]) -> None:
         """Add files that tasks wrote; raise PartitionNotFound where the driver does not see them."""
         self.finished = [*files]
-        seen = self._siblings()
+        listed = self._siblings()
+        seen = None if listed is None else {*listed}
         missing = [one.path for one in self.finished if seen is not None and one.path not in seen]
         if missing:
             raise PartitionNotFound(

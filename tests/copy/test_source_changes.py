@@ -1,0 +1,167 @@
+"""Sources that change between runs and during one: partitions are added, records deleted; brokers fail for a moment."""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.copy import copy_topics, follow_topics
+from kafkalog.copy.cluster_partition import PartitionCopy
+from kafkalog.errors import IllegalState, TopicExists
+from kafkalog.testing import kafka_server
+from tests.copy.test_failures import fill
+from tests.copy.topics import SERVER, cluster_on, records_in
+
+
+class Killed(Exception):
+    """The run ends here, before its marker."""
+
+
+def values(partition: Path) -> list[bytes | None]:
+    return [one.value for one in records_in(partition)]
+
+
+@pytest.mark.parametrize("kind", ["directory", "cluster", "backup"])
+def test_partitions_that_are_added_are_added_to_the_copy(tmp_path: Path, kind: str) -> None:
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    fill(data, batches=3)
+    with cluster_on(tmp_path / "cluster") if kind == "cluster" else nullcontext() as server:
+        target = f"backup:{tmp_path}/backups" if kind == "backup" else str(copied)
+        if server is not None:
+            target = f"kafka://{server.bootstrap}"
+        assert copy_topics(str(data), target, apply=True).records == 9
+        with kafkalog.open_dirs(data, "a") as dirs:
+            dirs.alter_topic("t", {}, partitions=3)
+            dirs["t", 2].append([(b"k", b"new")])
+        assert copy_topics(str(data), target).records == 0
+        assert copy_topics(str(data), target, apply=True).records == 1
+        assert copy_topics(str(data), target, apply=True).records == 0
+        files = tmp_path / "cluster" if kind == "cluster" else copied
+        if kind == "backup":
+            newest = sorted(one for one in (tmp_path / "backups").iterdir() if one.is_dir())[-1]
+            files = newest / "dir0"
+        assert [values(files / f"t-{number}") for number in range(3)] == [
+            values(data / f"t-{number}") for number in range(3)
+        ]
+
+
+def test_partitions_that_are_added_to_a_cluster_that_is_followed(tmp_path: Path) -> None:
+    """The topic there is a copy; one that is not gets no partitions."""
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    with (
+        kafka_server(directory=tmp_path / "source", settings=SERVER, topics={"t": 1}) as source,
+        cluster_on(tmp_path / "cluster") as target,
+    ):
+        produce(source.bootstrap, 0, b"one")
+        done = list[int]()
+        reports = follow_topics(
+            f"kafka://{source.bootstrap}", f"kafka://{target.bootstrap}", poll_every_s=0.01,
+            is_stopped=lambda: len(done) == 2,
+        )  # fmt: skip
+        done.append(next(reports).records)
+        admin = AdminClient({"bootstrap.servers": source.bootstrap})
+        admin.create_partitions([NewPartitions("t", 2)])["t"].result(20)
+        produce(source.bootstrap, 1, b"two")
+        while sum(done) < 2:
+            done[0] += next(reports).records
+        done.append(0)
+        assert list(reports) == [] and done[0] == 2
+        assert values(tmp_path / "cluster" / "t-1") == [b"two"]
+        produce(target.bootstrap, 0, b"mine", topic="other")
+        fill(tmp_path / "data", batches=1, topic="other", partitions=2)
+        with pytest.raises(TopicExists, match="1 partitions in kafka"):
+            copy_topics(str(tmp_path / "data"), f"kafka://{target.bootstrap}", ["other"], apply=True)
+
+
+def produce(bootstrap: str, partition: int, value: bytes, topic: str = "t") -> None:
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    if topic != "t":
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
+    producer = Producer({"bootstrap.servers": bootstrap, "topic.metadata.refresh.interval.ms": 50})
+    producer.produce(topic, value, partition=partition)
+    assert producer.flush(30) == 0
+
+
+def test_a_broker_whose_disk_fails_for_a_moment(tmp_path: Path) -> None:
+    """The leader moves elsewhere, or the disk is back: Kafka's clients try again, and so does a copy."""
+    data, apis = tmp_path / "data", ("Produce", "Fetch", "ListOffsets")
+    for api in apis:
+        fill(data, batches=3, topic=api)
+    with (
+        kafka_server(directory=data, settings=SERVER) as source, cluster_on(tmp_path / "cluster") as target
+    ):  # fmt: skip
+        for api in apis:
+            failing = target if api == "Produce" else source
+            with failing.fault(api, error="KAFKA_STORAGE_ERROR", topic=api, times=2) as fault:
+                copy_topics(f"kafka://{source.bootstrap}", f"kafka://{target.bootstrap}", [api], apply=True)
+            assert fault.fired == 2
+    for api in apis:
+        assert values(tmp_path / "cluster" / f"{api}-0") == values(data / f"{api}-0")
+
+
+def test_a_kill_between_two_markers_and_deletes_behind_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source begins inside of what was sent, inside of its last batch, right after it, or later."""
+    cases = {30: 0, 58: 0, 59: 0, 60: 0, 75: 15}
+    with cluster_on(tmp_path / "cluster") as server:
+        for deleted_before, lost in cases.items():
+            topic, target = f"t{deleted_before}", f"kafka://{server.bootstrap}"
+            data = tmp_path / f"data-{topic}"
+            append(data, topic, range(60))
+            send_without_marker(data, topic, target, monkeypatch)
+            log = tmp_path / "cluster" / f"{topic}-0"
+            assert len(values(log)) == 60
+            append(data, topic, range(60, 90))
+            delete(data, topic, deleted_before)
+            report = copy_topics(str(data), target, [topic], apply=True)
+            assert report.records == 30 - lost
+            assert [row.what for row in report.not_kept if row.what.startswith("records")] == (
+                [f"records of offsets 0 to {deleted_before}"] if deleted_before >= 60 else []
+            )
+            assert copy_topics(str(data), target, [topic], apply=True).records == 0
+            assert values(log) == [b"%d" % n for n in (*range(60), *range(60 + lost, 90))]
+
+
+def append(data: Path, topic: str, numbers: range, *, timestamp: int | None = None) -> None:
+    """Batches of three records; with a timestamp all batches are alike."""
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        if topic not in dirs.topics:
+            dirs.create_topic(topic, 1, {"retention.ms": -1})
+        for n in numbers[::3]:
+            rows = [(b"k", b"same" if timestamp else b"%d" % m, timestamp or 5_000 + m) for m in range(n, n + 3)]
+            dirs[topic, 0].append(rows)
+
+
+def delete(data: Path, topic: str, offset: int) -> None:
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs[topic, 0].flush()
+        dirs[topic, 0].delete_before(offset)
+
+
+def send_without_marker(data: Path, topic: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def killed(*given: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionCopy, "_mark", killed)
+        with pytest.raises(Killed):
+            copy_topics(str(data), target, [topic], apply=True)
+
+
+def test_a_kill_and_deletes_where_the_last_batch_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches that are alike, with one time: which of them was sent last is not known, and nothing is written."""
+    data = tmp_path / "data"
+    append(data, "t", range(27), timestamp=5_000)
+    with cluster_on(tmp_path / "cluster") as server:
+        target = f"kafka://{server.bootstrap}"
+        send_without_marker(data, "t", target, monkeypatch)
+        delete(data, "t", 12)
+        with pytest.raises(IllegalState, match="deleted records of t-0 from offset 0 on while they were copied"):
+            copy_topics(str(data), target, apply=True)
+    assert len(values(tmp_path / "cluster" / "t-0")) == 27

@@ -1,0 +1,30 @@
+"""Local tables whose directories have characters that mean something in a URL."""
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy import URL
+
+from kafkalog.lake.compact import compact_table
+from kafkalog.lake.sync import sync_topic
+from tests.lake.tables import NAME, Lake, write
+from tests.spark.killed_sync import sync_here
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b=c&d", "a%20b", "50%", "plain name"])
+def test_a_directory_of_any_name_has_a_table(tmp_path: Path, name: str) -> None:
+    """All files are below it, whichever process writes them, and the table is that of the next run."""
+    data, home = tmp_path / "data", tmp_path / "home"
+    home.mkdir()
+    lake = Lake(home / name, "iceberg")
+    write(data, {0: 5})
+    sync_topic(data, "orders", lake.target, partition_by=["hour(timestamp)"])
+    write(data, {0: 5}, first=5)
+    sync_here(data, lake.target)
+    compact_table(lake.target)
+    catalog = SqlCatalog("default", uri=URL.create("sqlite", database=str(lake.directory / "catalog.db")))  # type: ignore[arg-type]
+    rows = catalog.load_table(NAME).scan().to_arrow()
+    assert sorted(rows["offset"].to_pylist()) == list(range(10))
+    assert [one.name for one in home.iterdir()] == [name]
+    assert {one.name for one in lake.directory.iterdir()} == {"catalog.db", "shop"}
