@@ -116,6 +116,7 @@ cdef class ColumnBuilder:
     def error_text(self) -> str:
         return STATUS_TEXT[self.status]
 
+    @cython.critical_section
     def feed(self, buf, BatchTable batches not None, Py_ssize_t first=0, Py_ssize_t last=-1, *, int64_t base_position=0) -> int:
         """Puts rows `first` up to `last` (exclusive; -1 is all) of a batch table made from `buf` into the columns.
 
@@ -237,6 +238,7 @@ cdef class ColumnBuilder:
             b.room = room
         return status
 
+    @cython.critical_section
     def take(self) -> Columns:
         """The piece made so far, as columns; the builder begins another one. Without records it is empty columns."""
         cdef Columns out = Columns.__new__(Columns, self.kinds)

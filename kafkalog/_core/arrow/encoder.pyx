@@ -66,6 +66,7 @@ cdef class Parcel:
     def __dealloc__(self):
         drop_memory(self.memory)
 
+    @cython.critical_section
     def __getbuffer__(self, Py_buffer* out, int flags):
         cdef void* data = <void*>&self.size     # of nothing, where there is no memory
         if self.memory != NULL:
@@ -139,6 +140,7 @@ cdef class ArrowEncoder:
             raise RuntimeError("this encoder met a row that it could not take: what it holds is not whole")
         return 0
 
+    @cython.critical_section
     def feed(self, Rows rows not None, Py_ssize_t first, int64_t now_ms) -> int:
         """Takes rows from `first` on; returns the next one to be fed, before the end where `take` is due.
 
@@ -396,6 +398,7 @@ cdef class ArrowEncoder:
         for i in range(self.lane_count):
             seal_lane(&self.lanes[i])
 
+    @cython.critical_section
     def seal(self) -> None:
         """Closes every open batch."""
         self._enter()
@@ -404,6 +407,7 @@ cdef class ArrowEncoder:
             self._seal_all()
         self.busy = False
 
+    @cython.critical_section
     def take(self) -> list[Parcel]:
         """The finished batches of each partition that has some, by topic in the order they were met, and partition."""
         cdef int64_t i

@@ -126,6 +126,7 @@ cdef class ArrowSource:
                 "something with __arrow_c_stream__ or __arrow_c_array__"
             )
 
+    @cython.critical_section
     def _take_stream(self, capsule):
         cdef ArrowArrayStream* source
         cdef HeldSchema schema = HeldSchema.__new__(HeldSchema)
@@ -161,6 +162,7 @@ cdef class ArrowSource:
         text = (<bytes>(words if words != NULL else strerror(number))).decode("utf-8", "replace")
         return BadArrow(f"the Arrow stream failed: {text}", "stream")
 
+    @cython.critical_section
     cdef HeldArray next_array(self):
         """The next record batch, None at the end."""
         cdef HeldArray held

@@ -261,6 +261,7 @@ cdef class BatchBuilder:
         self.count += 1
         return 1
 
+    @cython.critical_section
     cdef int put_objects(self, object value, object key, int64_t timestamp, object headers, int64_t delta) except -1:
         # the caller's objects may run code of their own: headers first, which are copied, then the two held as pointers
         cdef bytes encoded = encode_headers(headers, self.count) if headers else None
@@ -285,10 +286,12 @@ cdef class BatchBuilder:
             raise RuntimeError("this builder is taking a record at the moment, in another thread or further up the stack")
         return 0
 
+    @cython.critical_section
     def append(self, value, key=None, int64_t timestamp=-1, headers=(), *, int32_t offset_delta=-1) -> bool:
         """Adds a record; False where it would pass the limit. `offset_delta` defaults to the next one."""
         return self.put_objects(value, key, timestamp, headers, offset_delta) == 1
 
+    @cython.critical_section
     def build(
         self, *, int64_t base_offset=0, int32_t leader_epoch=-1, int64_t producer_id=-1, int16_t producer_epoch=-1,
         int32_t base_sequence=-1, bint transactional=False, bint control=False, int64_t append_time=-1,

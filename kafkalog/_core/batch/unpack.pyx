@@ -97,10 +97,12 @@ cdef class Tool:
 cdef class Piece:
     """The bytes a package is to read, as a read-only buffer; one object serves for all blocks."""
 
+    @cython.critical_section
     def __getbuffer__(self, Py_buffer* out, int flags):
         PyBuffer_FillInfo(out, self, <void*>self.data, self.size, 1, flags)
         self.exports += 1
 
+    @cython.critical_section
     def __releasebuffer__(self, Py_buffer* out):
         self.exports -= 1
 
@@ -120,6 +122,7 @@ cdef class Unpacker:
         self.tools = [None] * 7
         self.piece = Piece.__new__(Piece)
 
+    @cython.critical_section
     def unpack(self, Store store not None, int codec, data, *, int magic=2, int64_t limit_bytes) -> int:
         """Appends what `data`, the records of a batch of format `magic`, decompresses to: 0, or why it cannot be.
 
@@ -139,6 +142,7 @@ cdef class Unpacker:
             value=self.out.value, other=self.out.other, limit=self.limit, codec_error=self.codec_error
         )
 
+    @cython.critical_section
     cdef int run(
         self, Store store, int codec, object owner, const uint8_t* start, Py_ssize_t size, int magic, int64_t limit
     ) except -1:
@@ -164,6 +168,7 @@ cdef class Unpacker:
             self.owner = None
             self.busy = False
 
+    @cython.critical_section
     cdef int run_batch(
         self, Store store, object owner, const uint8_t* batch, const BatchRow* row, int64_t limit
     ) except -1:

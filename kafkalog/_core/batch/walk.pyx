@@ -2,6 +2,7 @@
 
 What is to be made of a batch says the class that derives from it: recovery, or a check.
 """
+cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from kafkalog._core.batch.check cimport STOP_SIZE, peek_batch, read_row
@@ -17,6 +18,7 @@ cdef enum:
 cdef class BatchWalk:
     """The state of the walk over one file of `end` bytes; `check` takes the next chunk, until it says why it stops."""
 
+    @cython.critical_section
     def check(self, buf, int64_t start, int64_t length) -> int:
         """Goes on with `buf[start:start + length]`, the file's bytes from `position` on; says why it came back.
 
@@ -37,6 +39,7 @@ cdef class BatchWalk:
             raise MemoryError
         return status
 
+    @cython.critical_section
     cdef int refuse_a_second(self) except -1:
         """RuntimeError for a second thread: the first may be moving what is gathered."""
         if self.busy:

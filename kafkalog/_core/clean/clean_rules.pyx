@@ -58,6 +58,7 @@ cdef class Retention:
         free(self.window)
         free(self.flags)
 
+    @cython.critical_section
     def begin_segment(self, bint retain_legacy_deletes, LastRecords last_records not None) -> None:
         """The segment's age says whether its v0 and v1 tombstones stay; `last_records` are those of now (CLN-8, CLN-11)."""
         if self.busy:
@@ -65,6 +66,7 @@ cdef class Retention:
         self.retain_legacy_deletes = retain_legacy_deletes
         self.last_records = last_records
 
+    @cython.critical_section
     def drops(self, int64_t first_offset, int64_t last_offset) -> bool:
         """True where nothing is left of the batches in [first_offset, last_offset], which are passed over then.
 

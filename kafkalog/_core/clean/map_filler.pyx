@@ -77,6 +77,7 @@ cdef class MapFiller:
     def error_text(self) -> str:
         return STATUS_TEXT[self.status]
 
+    @cython.critical_section
     def take(self, buf, BatchTable batches not None, Py_ssize_t first, Py_ssize_t last, int64_t base_position=0) -> bool:
         """Puts the keys of rows `first` up to `last` (exclusive) of a batch table made from this very buffer.
 

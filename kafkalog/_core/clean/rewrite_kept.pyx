@@ -92,6 +92,7 @@ cdef class RecordFilter:
             raise ValueError("the last run is not at its end")
         return 0
 
+    @cython.critical_section
     def begin_run(self, data, BatchTable table not None, Py_ssize_t row_before, Py_ssize_t first, Py_ssize_t last) -> None:
         """Rows `first` up to `last` of `table`: plain in `data`, and in the chunk those behind its first `row_before`."""
         self.expect_end()
@@ -105,6 +106,10 @@ cdef class RecordFilter:
 
     def step(self) -> int:
         """Goes on to the next batch that has to be compressed, or to the end of the run."""
+        with cython.critical_section(self, self.retention):
+            return self._step()
+
+    cdef int _step(self) except -1:
         cdef int status
         if self.busy or self.retention.busy or self.start >= 0 or self.table is None:
             raise ValueError("there is no run, or it is in use")
@@ -299,6 +304,7 @@ cdef class RecordFilter:
         self.store.size += V2_RECORDS_AT
         return NEED_CODEC
 
+    @cython.critical_section
     def seal(self) -> None:
         """Makes a batch of what was appended to the store."""
         if self.busy or self.start < 0:
@@ -312,6 +318,7 @@ cdef class RecordFilter:
         self.start = -1
         self.payload = None
 
+    @cython.critical_section
     def finish(self) -> memoryview:
         """Return the rest of the chunk: a part of it where that has all, else new bytes."""
         self.expect_end()

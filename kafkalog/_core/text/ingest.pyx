@@ -142,6 +142,7 @@ cdef class LineEncoder:
         lane.capacity = capacity
         return 0
 
+    @cython.critical_section
     def feed(self, buf, Py_ssize_t size, int64_t timestamp, *, bint final=False) -> int:
         """Encode the lines in the first `size` bytes of `buf` and return the number of bytes consumed.
 
@@ -273,6 +274,7 @@ cdef class LineEncoder:
         lane.records += 1
         return DONE
 
+    @cython.critical_section
     def add(self, bytes value, bytes key, int64_t timestamp) -> int:
         """Encodes one record (bytes or None each); returns the partition it went to."""
         cdef int64_t need = 0
@@ -300,16 +302,19 @@ cdef class LineEncoder:
             else:
                 return lane
 
+    @cython.critical_section
     def ready_bytes(self, int32_t partition=0) -> int:
         """Bytes of finished batches that wait for `take`."""
         self._check(partition)
         return self.lanes[partition].open_at if self.lanes[partition].count else self.lanes[partition].size
 
+    @cython.critical_section
     def records(self, int32_t partition=0) -> int:
         """Records given to a partition so far, those of its open batch counted."""
         self._check(partition)
         return self.lanes[partition].records
 
+    @cython.critical_section
     def seal(self) -> None:
         """Closes every open batch, as at the end of the input or after the linger time."""
         cdef int32_t i
@@ -323,6 +328,7 @@ cdef class LineEncoder:
             raise IndexError(f"partition {partition} of {self.lane_count}")
         return 0
 
+    @cython.critical_section
     def take(self, int32_t partition=0) -> bytearray:
         """The finished batches of a partition, back to back with base offset 0; they leave the encoder."""
         cdef Lane* lane

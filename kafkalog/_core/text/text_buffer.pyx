@@ -30,20 +30,24 @@ cdef class TextBuffer:
     def __repr__(self) -> str:
         return f"<TextBuffer of {self.out.size} bytes>"
 
+    @cython.critical_section
     def __getbuffer__(self, Py_buffer* view, int flags):
         if self.busy:
             raise BufferError("another thread is rendering into this text")
         PyBuffer_FillInfo(view, self, self.out.data, <Py_ssize_t>self.out.size, 1, flags)
         self.exports += 1
 
+    @cython.critical_section
     def __releasebuffer__(self, Py_buffer* view):
         self.exports -= 1
 
+    @cython.critical_section
     def clear(self) -> None:
         """Forgets the text and keeps the memory for the next one."""
         self.check_free()
         self.out.size = 0
 
+    @cython.critical_section
     def take(self) -> bytes:
         """The text as bytes, copied; the buffer is cleared."""
         self.check_free()
@@ -51,6 +55,7 @@ cdef class TextBuffer:
         self.clear()
         return text
 
+    @cython.critical_section
     cdef int check_free(self) except -1:
         if self.busy:
             raise BufferError("another thread is rendering into this text")
@@ -58,12 +63,14 @@ cdef class TextBuffer:
             raise BufferError("the text is still held by a memoryview: release it first")
         return 0
 
+    @cython.critical_section
     cdef int begin(self) except -1:
         """Takes the text for writing without the GIL; `end` gives it back."""
         self.check_free()
         self.busy = True
         return 0
 
+    @cython.critical_section
     cdef void end(self) noexcept:
         self.busy = False
 
