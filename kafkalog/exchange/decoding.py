@@ -84,13 +84,12 @@ def _check_parquet(type: pyarrow.DataType, path: str, topic: str) -> None:
 def _of_topic(
     topic: str, paths: list[str], fs: FileSystem, columns: list[str], given: Mapping[str, Any], known: Settled | None
 ) -> tuple[dict[str, Any], Settled]:
-    if known:
-        made: dict[str, Any] = dict(decoders_of(known, given))
-    else:
+    made: dict[str, Any] = {} if known is None else dict(decoders_of(known, given))
+    if any(root in given and root not in made for root in ("key", "value")):
         with ExitStack() as stack:
-            logs = (stack.enter_context(Log(LogView(path, fs=fs), None)) for path in paths)
+            logs = [stack.enter_context(Log(LogView(path, fs=fs), None)) for path in paths]
             options = with_decoders(topic, logs, columns, dict(given))
-        made = {root: options[root] for root in ("key", "value") if not isinstance(options.get(root, ""), str)}
+        made = {root: options[root] for root in ("key", "value") if not isinstance(options.get(root, ""), str)} | made
     kept = {name: given[name] for name in ("on_undecodable",) if made and given.get(name) is not None}
     if made:
         selection_of(columns, {**kept, **made, "where": given.get("where")})

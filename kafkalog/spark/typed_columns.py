@@ -128,7 +128,7 @@ def plan_types(options: SourceOptions, columns: Iterable[str]) -> TypedColumns |
     topic = topics[0] if topics else ""
     reading = {"isolation": options.isolation, "on_damage": options.on_damage}
     with ExitStack() as stack:
-        logs = (stack.enter_context(Log(LogView(path, fs=file_system(options)), None)) for path in found.values())
+        logs = [stack.enter_context(Log(LogView(path, fs=file_system(options)), None)) for path in found.values()]
         made = with_decoders(topic, logs, list(names), {**given, **reading})
     settled = settled_of({root: made[root] for root in wanted if not isinstance(made[root], str)})
     missing = [root for root in wanted if root not in settled]
