@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.dirs.scan import with_decoders
 from kafkalog.errors import IllegalArgument
-from kafkalog.log.log import Log
 from kafkalog.log.scan import SCHEMA_OPTIONS, check_keywords
 from kafkalog.log.selection import selection_of
-from kafkalog.log.settled import Settled, decoders_of, settled_of
+from kafkalog.log.settled import LogsInTurn, Settled, decoders_of, settled_of
 from kafkalog.records.column_reader import COLUMNS
-from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import PartitionPath
 from kafkalog.util.fileio import FileSystem
 
@@ -84,13 +81,10 @@ def _check_parquet(type: pyarrow.DataType, path: str, topic: str) -> None:
 def _of_topic(
     topic: str, paths: list[str], fs: FileSystem, columns: list[str], given: Mapping[str, Any], known: Settled | None
 ) -> tuple[dict[str, Any], Settled]:
-    if known:
-        made: dict[str, Any] = dict(decoders_of(known, given))
-    else:
-        with ExitStack() as stack:
-            logs = (stack.enter_context(Log(LogView(path, fs=fs), None)) for path in paths)
-            options = with_decoders(topic, logs, columns, dict(given))
-        made = {root: options[root] for root in ("key", "value") if not isinstance(options.get(root, ""), str)}
+    made: dict[str, Any] = {} if known is None else dict(decoders_of(known, given))
+    if any(root in given and root not in made for root in ("key", "value")):
+        options = with_decoders(topic, LogsInTurn(paths, fs), columns, dict(given))
+        made = {root: options[root] for root in ("key", "value") if not isinstance(options.get(root, ""), str)} | made
     kept = {name: given[name] for name in ("on_undecodable",) if made and given.get(name) is not None}
     if made:
         selection_of(columns, {**kept, **made, "where": given.get("where")})

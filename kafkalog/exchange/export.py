@@ -109,11 +109,7 @@ def export_records(
     fs, paths = located(path_list(dirs), tiered)
     codec = _checked_codec(format, columns, by_date, compression, file_bytes)
     given = _checked_decoding(decoding)
-    condition = None if where is None else _checked_condition(where, given)
-    settings = ExportSettings(
-        column_names(columns), isolation_of(isolation), by_date, format, condition,
-        given.get("key"), given.get("value"), given.get("on_undecodable", "raise") if given else None,
-    )  # fmt: skip
+    settings = _settings(format, columns, isolation, by_date, where, given)
     found = _partitions(paths, topics, numbers, fs)
     if is_export(os.fspath(target)) and not resume:
         raise IllegalArgument("the directory already has an export", path=target, hint="continue it with --resume")
@@ -129,21 +125,13 @@ def export_records(
         typed = fresh if fresh is not None else decoders(directory.types)
         directory.add_types({topic: settled for topic, (_, settled) in typed.items()})
         for part, log_bytes, topic_id in parts:
-            place = directory.staging
-            run.export(ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, place, on_damage, fs,
-                                  typed[part.topic][0]))  # fmt: skip
+            run.export(ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, directory.staging, on_damage,
+                                  fs, typed[part.topic][0]))  # fmt: skip
             written += directory.commit_staged()
             if progress is not None:
                 progress(log_bytes)
         run.check_ends(bounds or Bounds())
-    files = [file for one in written for file in one.files]
-    report = ExportReport(
-        sum(one.records for one in written), len(files), sum(file.bytes for file in files), before,
-        tuple(run.skipped), tuple(run.damaged.values()),
-    )  # fmt: skip
-    if run.damaged:
-        raise _incomplete_export(report)
-    return report
+    return run.report(written, before)
 
 
 class _ExportRun:
@@ -171,6 +159,18 @@ class _ExportRun:
                     check_tail(view, view.log_end_offset, self._skip_list)
                 except CorruptRecord as error:
                     self.damaged[key] = error
+
+
+    def report(self, written: Sequence[ExportedRange], before: int) -> ExportReport:
+        """Return what the run wrote; raise IncompleteExport, with the report, if partitions are damaged."""
+        files = [file for one in written for file in one.files]
+        found = ExportReport(
+            sum(one.records for one in written), len(files), sum(file.bytes for file in files), before,
+            tuple(self.skipped), tuple(self.damaged.values()),
+        )  # fmt: skip
+        if self.damaged:
+            raise _incomplete_export(found)
+        return found
 
 
 class IncompleteExport(CorruptRecord):
@@ -205,6 +205,22 @@ def _checked_codec(
     if codec not in CODECS[format]:
         raise IllegalArgument(f"compression is {codec!r}", hint=f"{format} supports {', '.join(CODECS[format])}")
     return codec
+
+
+def _settings(
+    format: str,
+    columns: Iterable[str] | None,
+    isolation: str | None,
+    by_date: bool,
+    where: str | None,
+    given: Mapping[str, Any],
+) -> ExportSettings:
+    """Return the settings of an export; `given` are its keywords of decoders."""
+    lenient = given.get("on_undecodable", "raise") if given else None
+    return ExportSettings(
+        column_names(columns), isolation_of(isolation), by_date, format,
+        None if where is None else _checked_condition(where, given), given.get("key"), given.get("value"), lenient,
+    )  # fmt: skip
 
 
 def _checked_decoding(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -149,8 +149,8 @@ class ExportDirectory:
             return self._commit(self._staged_ranges())
 
     def add_types(self, types: Mapping[str, Settled]) -> None:
-        """Note what settles the columns of topics, for the runs to come; those that are known stay. StorageError."""
-        new = {topic: settled for topic, settled in types.items() if settled and topic not in self.types}
+        """Note what settles the columns of topics, for the runs to come; raise StorageError."""
+        new = {topic: settled for topic, settled in types.items() if settled.keys() - self.types.get(topic, {}).keys()}
         if new:
             with os_errors("write the export's manifest", self.path):
                 self._append(b"".join(_line(types_document(topic, settled)) for topic, settled in new.items()))

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kafkalog.log.log import Log
 from kafkalog.log.scan import SCHEMA_OPTIONS
 from kafkalog.log.selection import ColumnDecoder, options_of
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.util.fileio import FileSystem
 
 Settled = dict[str, dict[str, Any]]
 """By column, "key" and "value": the options that settle the columns of its decoder."""
+
+
+class LogsInTurn:
+    """The logs of partitions, to take types from: opened one after the other, whenever they are iterated over."""
+
+    def __init__(self, paths: Iterable[str], fs: FileSystem) -> None:
+        self._paths = [*paths]
+        self._fs = fs
+
+    def __iter__(self) -> Iterator[Log]:
+        for path in self._paths:
+            with Log(LogView(path, fs=self._fs), None) as log:
+                yield log
 
 
 def settled_of(decoders: Mapping[str, Any]) -> Settled:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from kafkalog.dirs.scan import with_decoders
 from kafkalog.errors import IllegalArgument
-from kafkalog.log.log import Log
 from kafkalog.log.selection import Selection, selection_of
-from kafkalog.log.settled import Settled, decoders_of, settled_of
+from kafkalog.log.settled import LogsInTurn, Settled, decoders_of, settled_of
 from kafkalog.spark.file_systems import file_system
 from kafkalog.spark.partitions import find_partitions
 from kafkalog.spark.row_schema import arrow_schema
-from kafkalog.storage.readonly.view import LogView
 from kafkalog.values.named import WITH_SCHEMA
 
 if TYPE_CHECKING:
@@ -127,9 +124,7 @@ def plan_types(options: SourceOptions, columns: Iterable[str]) -> TypedColumns |
         )
     topic = topics[0] if topics else ""
     reading = {"isolation": options.isolation, "on_damage": options.on_damage}
-    with ExitStack() as stack:
-        logs = (stack.enter_context(Log(LogView(path, fs=file_system(options)), None)) for path in found.values())
-        made = with_decoders(topic, logs, list(names), {**given, **reading})
+    made = with_decoders(topic, LogsInTurn(found.values(), file_system(options)), list(names), {**given, **reading})
     settled = settled_of({root: made[root] for root in wanted if not isinstance(made[root], str)})
     missing = [root for root in wanted if root not in settled]
     if missing:

@@ -186,6 +186,19 @@ def test_the_types_are_those_of_the_first_run(tmp_path: Path) -> None:
         export_records(tmp_path / "data", tmp_path / "plain", resume=True)
 
 
+def test_keys_that_come_later_get_their_types_then(tmp_path: Path) -> None:
+    def run(*rows: tuple[bytes | None, bytes], resume: bool = True) -> None:
+        with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+            log.append([*rows])
+        export_records(tmp_path / "data", tmp_path / "out", "arrow", resume=resume, key="json", value="json")
+
+    run((None, b'{"a": 1}'), resume=False)
+    run((b'{"k": 1}', b'{"a": 2, "b": 1}'))
+    run((b'{"k": 2, "l": 0}', b'{"a": 3}'))
+    rows = [(row["key"], row["value"]) for row in exported(tmp_path / "out")]
+    assert rows == [(None, {"a": 1}), ({"k": 1}, {"a": 2}), ({"k": 2}, {"a": 3})]
+
+
 @pytest.mark.parametrize("line", [
     '{"types": "orders", "value": {"schema": 7}}', '{"types": "orders", "value": {"cache": "x"}}',
     '{"types": "../up", "value": {}}', '{"types": "orders", "offset": {}}', '{"types": "orders", "key": []}',

@@ -119,10 +119,11 @@ def test_types_of_json_are_those_of_all_partitions(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for partition, values in enumerate(([b'{"a": 1}', b"no json"], [b'{"a": 2.5, "b": "x"}', b'{"a": []}'])):
         with kafkalog.open(data / f"orders-{partition}", "a") as log:
-            log.append([(None, value) for value in values])
-    options = source_options(data, columns="partition,offset,key,value", value="json", onUndecodable="null")
+            log.append([(b'{"k": %d}' % partition, value) for value in values])
+    given = {"value": "json", "key": "json"}
+    options = source_options(data, columns="partition,offset,key,value", onUndecodable="null", **given)
     rows = typed_rows(options)
-    expected = library_rows(data, value="json", on_undecodable="null")
+    expected = library_rows(data, on_undecodable="null", **given)
     assert sorted(rows, key=lambda row: (row["partition"], row["offset"])) == expected
     assert rows[1]["value_error"] is not None and rows[0]["value_error"] is None
     strict = source_options(data, value="json", onDamage="skip")
@@ -202,6 +203,35 @@ def test_a_schema_of_one_s_own(data: Path) -> None:
     assert raw.typed is None and raw.columns == ("value",)
     with pytest.raises(IllegalArgument, match="the column value is struct<.*, not string"):
         KafkalogDataSource(source.options).reader(StructType().add("value", StringType()))
+
+
+def test_a_stream_s_tasks_have_its_types(data: Path) -> None:
+    source = KafkalogDataSource({
+        "path": str(data), "subscribe": "orders", "value": "avro", "schemas": str(data), "columns": "offset,value",
+        "startingOffsets": "earliest",
+    })  # fmt: skip
+    schema: Any = source.schema()
+    reader: Any = pickle.loads(pickle.dumps(source)).streamReader(schema)
+    try:
+        begin = reader.initialOffset()
+        (part,) = reader.partitions(begin, reader.next_end(begin, limited=False))
+        register(data, 3, {**WIDER, "fields": WIDER["fields"][:1]})
+        task: Any = pickle.loads(pickle.dumps(reader))
+        rows = [row for batch in task.read(part) for row in batch.to_pylist(maps_as_pydicts="strict")]
+    finally:
+        reader.stop()
+    assert len(rows) == 80 and rows[0].keys() == {"offset", "value"}
+    assert [row["value"]["items"] for row in rows[:3]] == [order(n)["items"] for n in range(3)]
+
+
+def test_the_job_that_exports_takes_no_condition_and_no_decoder(data: Path, tmp_path: Path) -> None:
+    from kafkalog.spark.jobs.export import export
+
+    no_session: Any = None
+    for name, value in (("where", "offset > 1"), ("value", "json"), ("Key", "string")):
+        with pytest.raises(IllegalArgument, match=f"{name.lower()} is not an option of the job"):
+            export(no_session, data, tmp_path / "out", {name: value})
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.spark
