@@ -43,7 +43,7 @@ class Retainer:
     `live` covers.
     """
 
-    __slots__ = ("_limit_bytes", "_path", "_retention")
+    __slots__ = ("_path", "_retention")
 
     def __init__(
         self,
@@ -53,7 +53,6 @@ class Retainer:
         now_ms: int,
         delete_retention_ms: int,
         upper_bound_offset: int,
-        limit_bytes: int = DECODED_LIMIT_BYTES,
         live: LiveOffsets | None = None,
     ) -> None:
         self._retention = Retention(
@@ -64,7 +63,6 @@ class Retainer:
             upper_bound_offset=upper_bound_offset,
             live=live,
         )
-        self._limit_bytes = limit_bytes
         self._path: str | None = None
 
     def begin_segment(self, path: str, *, retain_legacy_deletes: bool, last_records: LastRecords) -> None:
@@ -79,7 +77,7 @@ class Retainer:
             self._retention,
             path=self._path,
             position=position,
-            limit_bytes=self._limit_bytes,
+            limit_bytes=DECODED_LIMIT_BYTES,
             is_checked=is_checked,
         )
 

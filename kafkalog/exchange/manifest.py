@@ -162,7 +162,7 @@ class ExportDirectory:
         unknown = sorted(name for name in self._fs.names(self.path) if name != OWN)
         if unknown:
             raise IllegalArgument(
-                f"the directory has {shown_names(unknown)} and is not an export of kafkalog",
+                f"the directory has {_some_of(unknown)} and is not an export of kafkalog",
                 path=self.path,
                 hint="choose a missing or empty directory, or an export to continue",
             )
@@ -310,15 +310,15 @@ def is_export(path: str, *, fs: FileSystem = OS) -> bool:
     return fs.exists(os.path.join(path, OWN, MANIFEST))
 
 
-def write_done(staging: str, name: str, exported: ExportedRange, *, fs: FileSystem = OS) -> None:
+def write_done(staging: str, name: str, exported: ExportedRange) -> None:
     """Record, for a task, that the files of a range are staged, complete and synced."""
-    atomic_write(fs, os.path.join(staging, name + DONE_SUFFIX), _line(asdict(exported)))
+    atomic_write(OS, os.path.join(staging, name + DONE_SUFFIX), _line(asdict(exported)))
 
 
-def shown_names(names: list[str], limit: int = 3) -> str:
-    """Return some of the names, and the number of the others."""
-    text = ", ".join(names[:limit])
-    return f"{text} and {len(names) - limit} more" if len(names) > limit else text
+def _some_of(names: list[str]) -> str:
+    """Return three of the names, and the number of the others."""
+    text = ", ".join(names[:3])
+    return f"{text} and {len(names) - 3} more" if len(names) > 3 else text
 
 
 def _line(document: Mapping[str, object]) -> bytes:

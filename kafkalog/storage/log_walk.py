@@ -32,7 +32,7 @@ class Walkable(Protocol):
         """Return the segment in which a walk to `offset` begins."""
 
 
-def log_chunks(log: Walkable, start: int, stop: int, *, check_crc: bool = True) -> Iterator[Chunk]:
+def log_chunks(log: Walkable, start: int, stop: int) -> Iterator[Chunk]:
     """Yield the batches of a log that hold offsets in [start, stop), in order.
 
     CorruptRecord, with its position, for damage before `stop`, after the batches before it. This includes damage at
@@ -41,7 +41,7 @@ def log_chunks(log: Walkable, start: int, stop: int, *, check_crc: bool = True) 
     """
     while start < stop:
         extent = log.extent(start)
-        for chunk in segment_chunks(extent, start, stop, check_crc=check_crc):
+        for chunk in segment_chunks(extent, start, stop):
             yield chunk
             start = chunk.next_offset
         if extent.is_last:

@@ -122,7 +122,7 @@ class ReadableRecords:
         return walk.base_offset, start + walk.position, walk.size
 
     def search_for_timestamp(
-        self, target_ms: int, start_position: int = 0, start_offset: int = 0, window: int = FIRST_WINDOW
+        self, target_ms: int, start_position: int = 0, start_offset: int = 0
     ) -> OffsetAndTimestamp | None:
         """Return the first record at or after time `target_ms` whose offset is at least `start_offset`.
 
@@ -131,7 +131,7 @@ class ReadableRecords:
         than 16 MiB that does not match its checksum.
         """
         position = start_position
-        while (found := self._walk(find_max_timestamp, target_ms, position, window)) is not None:
+        while (found := self._walk(find_max_timestamp, target_ms, position, FIRST_WINDOW)) is not None:
             data, walk, start = found
             at = start + walk.position
             if walk.position + walk.size > len(data):

@@ -83,15 +83,13 @@ def view_of(url: str, options: Mapping[str, object] | None = None) -> LogView:
     return LogView(path, fs=fs)
 
 
-def locate_directories(
-    urls: Iterable[str], options: Mapping[str, object] | None = None
-) -> tuple[FileSystem, list[str]]:
+def locate_directories(urls: Iterable[str]) -> tuple[FileSystem, list[str]]:
     """Return the file system of data directories and their paths; raise IllegalArgument if there are several."""
     all_urls = list(urls)
     local = [one for one in all_urls if not is_url(one)]
     if local:
         raise IllegalArgument("a local directory among URLs", path=local[0], hint="open it separately, or as file://")
-    found = [locate(url, options) for url in all_urls]
+    found = [locate(url) for url in all_urls]
     fs = found[0][0]
     if any(other.remote is not fs.remote for other, _ in found):
         raise IllegalArgument("the data directories are in several stores", hint="open each store separately")

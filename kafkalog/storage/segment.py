@@ -267,15 +267,13 @@ class LogSegment(SegmentFiles):
 
     # Reading
 
-    def translate_offset(self, offset: int, start_position: int = 0) -> tuple[int, int, int] | None:
+    def translate_offset(self, offset: int) -> tuple[int, int, int] | None:
         """Return (base offset, position, size) of the first batch that ends at or above `offset`; None if none.
 
         The walk over headers begins at the position from the index.
         """
         index, records = self.offset_index, self.records
         position = index.lookup(offset).position
-        if position < start_position:
-            position = start_position
         window = SMALL_WINDOW if index.entries * _LONG_BATCH_BYTES < records.size else FIRST_WINDOW
         return records.search_for_offset(offset, position, window)
 

@@ -126,14 +126,14 @@ class _Asked:
         def at_least(value: int) -> bool:
             return self.may_match(*guarantees, column >= self._pa.scalar(value, kind))
 
-        low = 0 if below(0) else _last_without(below, 0, most)
-        high = most if at_least(most) else most - _last_without(lambda back: at_least(most - back), 0, most)
+        low = 0 if below(0) else _last_without(below, most)
+        high = most if at_least(most) else most - _last_without(lambda back: at_least(most - back), most)
         return low, high
 
 
-def _last_without(may_match: Callable[[int], bool], known: int, most: int) -> int:
-    """Return a number in [known, most] for which nothing can match, as large as bisection finds it."""
-    low, high = known, most
+def _last_without(may_match: Callable[[int], bool], most: int) -> int:
+    """Return a number in [0, most] for which nothing can match, as large as bisection finds it."""
+    low, high = 0, most
     while low < high:
         middle = high - (high - low) // 2
         if may_match(middle):

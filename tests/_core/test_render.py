@@ -16,7 +16,7 @@ from kafkalog._core.text.render import IS_FULL, NEEDS_BYTES
 from kafkalog._core.text.text_buffer import java_text
 from tests import reference_text
 from tests.builder import R, batch, frame, message_v1, seal, sized, varint
-from tests.renderers import dump_text
+from tests.renderers import dump_text, render_in_steps
 
 MAX32, MAX64 = 2**31 - 1, 2**63 - 1
 blobs = st.none() | st.binary(max_size=40) | st.text(max_size=12).map(str.encode)
@@ -322,18 +322,7 @@ def test_any_chunking_and_any_limit_give_the_same_text(groups: list[list[R]], li
     made = [batch(group, **in_range(group, {})) for group in groups]
     data = b"".join(made)
     whole = rendered(data, data=True)
-    text, at, stop, parts = dump_text(data=True, limit=limit), 0, 0, []
-    while True:
-        status = text.render(data, at, stop, 0)
-        at = text.position
-        parts.append(text.text.take())
-        if status == NEEDS_BYTES:
-            if stop == len(data):
-                break
-            stop = min(stop + step, len(data))
-        else:
-            assert status == IS_FULL
-    assert b"".join(parts).decode() == whole
+    assert render_in_steps(dump_text(data=True, limit=limit), data, step, 0).decode() == whole
 
 
 SMALL = batch([R(b"v1", b"k", 5, (("h", b"x"), ("n", None))), R("ä".encode(), None, 9)], base_sequence=3, producer_id=1)

@@ -14,6 +14,7 @@ from kafkalog._core.text.template import IS_DONE, IS_FULL, NEEDS_BYTES, Template
 from kafkalog.tools.consume.templates import Pieces, delimited, formatted, json_lines
 from tests import reference_text
 from tests.builder import R, batch, frame, message_v1, seal, varint
+from tests.renderers import render_in_steps
 
 MAX64 = 2**63 - 1
 blobs = st.none() | st.binary(max_size=90) | st.text(max_size=30).map(str.encode)
@@ -148,18 +149,7 @@ def test_any_chunking_and_any_limit_give_the_same_text(made: list[list[R]], limi
     data, _ = log_of(made)
     pieces = json_lines(topic="t", partition=0)
     whole = rendered(pieces, data)
-    text, at, stop, parts = TemplateText(pieces, limit=limit), 0, 0, []
-    while True:
-        status = text.render(data, at, stop)
-        at = text.position
-        parts.append(text.text.take())
-        if status == NEEDS_BYTES:
-            if stop == len(data):
-                break
-            stop = min(stop + step, len(data))
-        else:
-            assert status == IS_FULL
-    assert b"".join(parts) == whole
+    assert render_in_steps(TemplateText(pieces, limit=limit), data, step) == whole
 
 
 def test_control_batches_are_left_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.tools.repair.directories import repair
 from kafkalog.tools.repair.index import IndexRules, rebuilt_indexes
+from kafkalog.tools.repair.txn import TxnReplay
 from kafkalog.tools.verify.segment import SegmentFacts
 from tests import raw_batches
 from tests.faults import FaultFS
@@ -98,12 +100,15 @@ def test_the_last_time_entry_may_be_of_a_batch_before_damage(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("op", ["open_read", "pread"])
-def test_a_segment_that_cannot_be_read_is_named(tmp_path: Path, op: str) -> None:
+@pytest.mark.parametrize("again", [
+    lambda facts, fs: rebuilt_indexes(facts, IndexRules(), fs), lambda facts, fs: TxnReplay(fs).add(facts),
+], ids=["indexes", "transactions"])  # fmt: skip
+def test_a_segment_that_cannot_be_read_is_named(tmp_path: Path, op: str, again: Callable[..., object]) -> None:
     path = write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5))
     facts = SegmentFacts(str(path), 0)
     facts.good.append((0, path.stat().st_size))
     fs = FaultFS()
     fs.fail(op, path=LOG, code=errno.EIO)
     with pytest.raises(StorageError) as caught:
-        rebuilt_indexes(facts, IndexRules(), fs)
+        again(facts, fs)
     assert (caught.value.path, caught.value.message) == (str(path), "cannot read: Input/output error")

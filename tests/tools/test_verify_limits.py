@@ -11,9 +11,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.storage.producer_snapshot import format_snapshot
-from kafkalog.tools.repair.txn import TxnReplay
 from kafkalog.tools.verify.directories import Report, Severity, verify
-from kafkalog.tools.verify.segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
 from tests import raw_batches
 from tests.builder import R, batch
@@ -144,18 +142,6 @@ def test_a_transaction_index_that_cannot_be_read_is_told_of_its_segment(tmp_path
     report = verify(path.parent, fs=fs)
     assert [str(one.severity) for one in report] == ["unreadable"]
     assert report.sums.batches == 40
-
-
-@pytest.mark.parametrize("op", ["open_read", "pread"])
-def test_a_log_whose_transactions_cannot_be_read_again_is_named(tmp_path: Path, op: str) -> None:
-    path = write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5))
-    facts = SegmentFacts(str(path), 0)
-    facts.good.append((0, path.stat().st_size))
-    fs = FaultFS()
-    fs.fail(op, path=LOG, code=errno.EIO)
-    with pytest.raises(StorageError) as caught:
-        TxnReplay(fs).add(facts)
-    assert (caught.value.path, caught.value.message) == (str(path), "cannot read: Input/output error")
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ cdef inline int64_t sweep_records(Sweep* s, Cursor* c, Lane* key_lane, Lane* val
 
 
 cdef inline int64_t sweep_heads(Sweep* s, Cursor* c) noexcept nogil:
-    """As `sweep_records`, for times and offsets alone: the rest of each record is skipped unread."""
+    """Sweep times and offsets alone, like `sweep_records`; the rest of each record is skipped unread."""
     cdef const uint8_t* p
     cdef const uint8_t* end
     cdef const uint8_t* start = c.p

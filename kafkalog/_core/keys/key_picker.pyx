@@ -66,7 +66,7 @@ cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64
 
 
 cpdef Record own_record(Record record):
-    """The record with bytes of its own, lest a few records keep whole chunks in memory; one of format v0 has none."""
+    """Return a copy of the record, so that few records do not keep whole chunks in memory; not for format v0."""
     cdef RecordTable table = record.table
     cdef int64_t row = record.row
     if table is None or table.view.len <= table.places[row].record_size:
@@ -290,7 +290,7 @@ cdef class KeyPicker:
         return made
 
     cdef int miss(self, int64_t below) noexcept nogil:
-        """What is wanted below an offset is nowhere."""
+        """Mark the wanted offsets below `below` as missing."""
         while self.at < self.count and self.wanted[self.at].offset < below:
             self.places[self.wanted[self.at].number] = MISSED
             self.at += 1

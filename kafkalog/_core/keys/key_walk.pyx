@@ -1,8 +1,7 @@
 """The walk over the keys of batches, with one call for all batches of a chunk; no Python object for a record.
 
-What becomes of a key says the class that derives from it: an index of a segment, a map in memory, a search. Keys are
-hashed with SipHash and a secret, so that keys of one hash cannot be chosen; whoever uses what was found compares the
-key of the record.
+A derived class decides what becomes of a key: an index of a segment, a map in memory, a search. Keys are hashed with
+SipHash and a secret, so that no one can choose keys of one hash; the caller compares the key of each record found.
 """
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

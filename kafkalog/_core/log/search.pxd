@@ -72,7 +72,7 @@ cdef inline double entries_apart(int64_t a, int64_t b, double rate) noexcept nog
 
 
 cdef inline Py_ssize_t count_at_most_far(const uint8_t* entries, Py_ssize_t n, int64_t target, Key key) noexcept nogil:
-    """As `count_at_most`, for many entries, few of them in the processor's cache: each access waits for memory.
+    """Find the same as `count_at_most` in many entries, few of them in the processor's cache: each access waits for memory.
 
     Keys grow about evenly, so the place of the target is estimated from the first and the last key, and again from the
     key found there. An estimate counts if the keys on both sides confirm it. The range that LOOKS estimates leave is
@@ -112,7 +112,7 @@ cdef inline Py_ssize_t count_at_most_far(const uint8_t* entries, Py_ssize_t n, i
 cdef inline Py_ssize_t count_at_most_warm(
     const uint8_t* entries, Py_ssize_t n, int64_t target, Key key
 ) noexcept nogil:
-    """As `count_at_most`, trying the last 8192 bytes first, which are in memory and in the processor's cache."""
+    """Find the same as `count_at_most`, trying the last 8192 bytes first, which are in memory and in the processor's cache."""
     cdef Py_ssize_t cold = n - WARM_BYTES // entry_size(key)
     if cold <= 0:
         return count_at_most(entries, n, target, key)
@@ -124,7 +124,7 @@ cdef inline Py_ssize_t count_at_most_warm(
 cdef inline void count_at_most_lanes(
     const uint8_t* entries, Py_ssize_t n, const int64_t* targets, int64_t base, Key key, Py_ssize_t* found
 ) noexcept nogil:
-    """As `count_at_most`, for LANES targets (minus base) at once: their waits for memory overlap."""
+    """Find the same as `count_at_most` for LANES targets (minus base) at once: their waits for memory overlap."""
     cdef int64_t relative[LANES]
     cdef Py_ssize_t half
     cdef int lane

@@ -278,7 +278,7 @@ cdef bint shrink_memory(Node* n, Memory** memory, int64_t kept) noexcept nogil:
 
 
 cdef bint shrink(Builder b) noexcept nogil:
-    """Give back the room that a row made which met the limit; False where the rows before it are what fills it."""
+    """Free the room made by a row that exceeded the limit; False if the rows before it fill the limit."""
     cdef Py_ssize_t i
     cdef int64_t total = 0
     cdef Node* n
@@ -401,7 +401,7 @@ cdef Memory* packed_bits(const Node* n) noexcept nogil:
 
 
 cdef int64_t nulls_of(const Node* n) noexcept nogil:
-    """How many values are null."""
+    """Return the number of null values."""
     cdef int64_t i
     cdef int64_t ones = 0
     if n.valid == NULL:

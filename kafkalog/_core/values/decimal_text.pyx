@@ -50,7 +50,7 @@ fill_powers()
 
 
 cdef bint nearest(uint64_t m, int q, double* out) noexcept nogil:
-    """The double nearest to m * 10^q for m > 0; False where this method does not tell, or it is not a normal double."""
+    """The double nearest to m * 10^q for m > 0; False if this method cannot decide, or it is not a normal double."""
     cdef int lz = clz64(m)
     cdef uint64_t w = m << lz
     cdef int at = 2 * (q - LEAST_POWER)

@@ -69,7 +69,7 @@ cdef int read_row(Run* run, const Slice* row, int framing, const Spot* spot, Nod
 
 
 cdef void say(const Run* run, const Slice* row, int status, char* text) noexcept nogil:
-    """What is wrong with a row: the path, what it is, and at which byte."""
+    """Describe what is wrong with a row: the path, the fault, and the byte."""
     cdef const char* path = b""
     cdef const char* between = b""
     cdef long long at = run.r.p - row.data if row.data != NULL else 0

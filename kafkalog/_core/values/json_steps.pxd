@@ -50,7 +50,7 @@ cdef inline int resolve(Run* run) noexcept nogil:
 
 
 cdef inline int find_child(const Spot* spot, const uint8_t* name, int64_t size) noexcept nogil:
-    """Which child a name belongs to, -1 for none."""
+    """Return the index of the child with this name, -1 for none."""
     cdef int at
     cdef int child
     if spot.child_count == 0:

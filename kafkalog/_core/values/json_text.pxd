@@ -107,7 +107,7 @@ cdef inline int scan_escape(Reader* r) noexcept nogil:
 
 
 cdef inline int scan_string(Reader* r) noexcept nogil:
-    """Go behind the string whose opening quote the reader is at; `text`, `size` and `escaped` tell what it was."""
+    """Skip the string whose opening quote the reader is at; `text`, `size` and `escaped` describe it."""
     cdef uint64_t word
     cdef uint64_t q
     cdef uint64_t b

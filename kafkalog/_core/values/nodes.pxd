@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""A tree of growing columns: what a decoder of values puts into, one value at a time, without the GIL.
+"""A tree of growing columns, which a decoder fills one value at a time, without the GIL.
 
 A node is a column: numbers of one width, booleans, bytes, a list, a struct, or nothing but nulls. It grows as values
 are put, within the memory limit that all nodes of a tree share. Every put returns a status: PUT_OK, or why the value
@@ -283,7 +283,7 @@ cdef inline int end_struct(Node* n) noexcept nogil:
 
 
 cdef inline void cut(Node* n, int64_t count) noexcept nogil:
-    """Take back all values from `count` on, in the whole tree below; a node that has fewer is left alone."""
+    """Remove all values from `count` on, in the whole tree below; a node that has fewer is unchanged."""
     cdef int i
     if n.storage == STRUCT_NODE:
         for i in range(n.child_count):

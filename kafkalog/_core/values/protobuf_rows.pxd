@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What a Protobuf message may hold, and which column each field of it goes to."""
+"""Fields that a Protobuf message may have, and the column of each."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 cdef enum FieldKind:

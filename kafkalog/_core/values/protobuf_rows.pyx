@@ -100,7 +100,7 @@ cdef int read_row(Run* run, const Slice* row, int framing, const Message* m, Nod
 
 
 cdef void say(const Run* run, const Slice* row, int status, char* text) noexcept nogil:
-    """What is wrong with a row: the path, what it is, and at which byte."""
+    """Describe what is wrong with a row: the path, the fault, and the byte."""
     cdef const char* path = b""
     cdef const char* between = b""
     cdef long long at = run.at - row.data if run.at != NULL else 0

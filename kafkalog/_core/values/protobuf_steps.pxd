@@ -192,7 +192,7 @@ cdef inline int put_fallback(Node* n, const Field* f) noexcept nogil:
 
 
 cdef inline int read_one(Run* run, const Field* f, Node* n, int64_t at, int wire, Wire* w) noexcept nogil:
-    """Read a value into a column that has `at` of them, in place of one that is there more; a message is merged."""
+    """Read a value into a column that has `at` of them, and replace a further one; a message is merged."""
     cdef Wire inner
     cdef const uint8_t* data = NULL
     cdef int64_t size = 0
@@ -262,7 +262,7 @@ cdef inline void forget(Run* run, const Message* m, Node* node) noexcept nogil:
 
 
 cdef inline void clear_others(Run* run, const Message* m, const Field* f, Node* node) noexcept nogil:
-    """Take back the other members of a oneof."""
+    """Remove the values of the other members of a oneof."""
     cdef int i
     cdef const Field* other
     cdef Node* n

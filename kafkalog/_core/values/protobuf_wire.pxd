@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Protobuf's wire format: tags, varints, lengths, and fields that nobody wants, each checked against the end."""
+"""Protobuf's wire format: tags, varints, lengths, and unwanted fields, each checked against the end."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from kafkalog._core.text.text_buffer cimport kl_likely

@@ -61,8 +61,8 @@ def listeners_of(config: ServerConfig) -> tuple[Endpoint, ...]:
     if not found:
         raise ConfigError("no listener is configured", hint="set listeners=PLAINTEXT://localhost:9092")
     hint = "name each: A://0.0.0.0:9092,B://[::]:9092, with listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
-    _check_unique("listeners", [one.name for one in found], "name", hint)
-    _check_unique("listeners", [f"{one.host}:{one.port}" for one in found if one.port], "address")
+    _check_unique([one.name for one in found], "name", hint)
+    _check_unique([f"{one.host}:{one.port}" for one in found if one.port], "address")
     _check_own_settings(config, [one.name.lower() for one in found])
     return tuple(found)
 
@@ -104,7 +104,7 @@ def _protocols(config: ServerConfig) -> dict[str, str]:
     return protocols
 
 
-def _check_unique(setting: str, values: list[str], noun: str, hint: str | None = None) -> None:
+def _check_unique(values: list[str], noun: str, hint: str | None = None) -> None:
     for value in values:
         if values.count(value) > 1:
-            raise ConfigError(f"{setting} contains the {noun} {value} twice", hint=hint)
+            raise ConfigError(f"listeners contains the {noun} {value} twice", hint=hint)

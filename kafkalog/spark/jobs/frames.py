@@ -24,7 +24,7 @@ __all__ = ["stage_frame"]
 
 
 def stage_frame(
-    frame: DataFrame, options: SinkOptions, job: Job, what: str, tell: Tell | None, *, nulls: bool
+    frame: DataFrame, options: SinkOptions, job: Job, tell: Tell | None, *, nulls: bool
 ) -> list[StagedTask]:
     """Stage the rows of `frame` and return the tasks' results in the order of its partitions; columns are the sink's.
 
@@ -33,13 +33,13 @@ def stage_frame(
     """
     spark = frame.sparkSession
     try:
-        with watched(spark, what, tell):
+        with watched(spark, "ingest", tell):
             stage = partial(_stage, options=options, job=job, nulls=nulls)
             rows = frame.mapInArrow(stage, "task int, staged binary").collect()
     except KafkalogError:
         raise
     except Exception as error:
-        raise failed(error, f"the job {what!r} failed") from error
+        raise failed(error, "the job 'ingest' failed") from error
     return results(pickle.loads(row["staged"]) for row in sorted(rows, key=lambda row: int(row["task"])))
 
 

@@ -121,7 +121,7 @@ def ingest(
             rows = rows_of(spark, files, kind, columns, header=header, separator=separator)
             frame = records_of(rows, columns)
             check_columns(arrow_of(frame.schema), topic)
-            return stage_frame(frame, sink, landing.job, "ingest", tell, nulls=nulls)
+            return stage_frame(frame, sink, landing.job, tell, nulls=nulls)
 
     done = land(spark, landing, files, stage, keep=job_id is not None)
     return IngestReport(done.records, len(files), done.landed, landing.job.id)

@@ -52,12 +52,12 @@ def check_free(directories: Iterable[str], done: str) -> None:
             )
 
 
-def retry_while_locked(change: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+def retry_while_locked(change: Callable[[], T]) -> T:
     """Return the result of `change`, a task's work; a repeated task waits for the lock of its predecessor."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    end = time.monotonic() + (patience_s if context is not None and context.attemptNumber() else 0.0)
+    end = time.monotonic() + (PATIENCE_S if context is not None and context.attemptNumber() else 0.0)
     while True:
         try:
             return change()
