@@ -43,13 +43,21 @@ def record_body(r: R, base_timestamp: int, delta: int) -> bytes:
     return out
 
 
-def crc32c(data: bytes) -> int:
+def crc32c_of_byte(crc: int) -> int:
     """Bit by bit: slow and plain."""
+    for _ in range(8):
+        crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc
+
+
+_OF_BYTES = [crc32c_of_byte(byte) for byte in range(256)]
+
+
+def crc32c(data: bytes) -> int:
+    """Byte by byte."""
     crc = 0xFFFFFFFF
     for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        crc = (crc >> 8) ^ _OF_BYTES[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF
 
 

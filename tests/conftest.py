@@ -1,6 +1,7 @@
 """What every test may use: the golden capture's cleaning up, property tests without deadlines, shares of the work."""
 
 import gc
+import os
 import signal
 import sys
 import tempfile
@@ -33,9 +34,10 @@ STOPPERS = {"interrupted_at", "CtrlC"}
 """Names that a test has in it which does so in another file."""
 QUIET = {"capfd", "capfdbinary"}
 """Fixtures of tests that look at what the process writes."""
-IN_MEMORY = {
-    Path(__file__).parent / name for name in ("backup", "keys", "lake", "manager", "redact", "storage", "tools")
-}
+IN_MEMORY = tuple(
+    f"{Path(__file__).parent / name}{os.sep}"
+    for name in ("backup", "keys", "lake", "manager", "redact", "storage", "tools")
+)
 """Folders whose tests sync many small files, those with the mark `on_disk` left out."""
 ROOM_BYTES = 256 << 20
 """What has to be free in memory for all of these."""
@@ -60,7 +62,7 @@ def pytest_report_header() -> list[str]:
     tested = f"kafkalog from {trees.PACKAGE.parent}{f', as in {trees.WHEEL.name}' if trees.WHEEL else ''}"
     if memory.memory(ROOM_BYTES) is not None:
         return [tested]
-    names = ", ".join(sorted(folder.name for folder in IN_MEMORY))
+    names = ", ".join(sorted(Path(folder).name for folder in IN_MEMORY))
     return [tested, f"files on the disk: {memory.MEMORY} has less than {ROOM_BYTES >> 20} MiB for those of {names}"]
 
 
@@ -126,7 +128,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Tests of Ctrl-C would wait for ever for a lock that the interpreter, not the package, has left locked.
     """
     for item in items if memory.memory(ROOM_BYTES) is not None else ():
-        if not IN_MEMORY.isdisjoint(item.path.parents) and item.get_closest_marker("on_disk") is None:
+        if str(item.path).startswith(IN_MEMORY) and item.get_closest_marker("on_disk") is None:
             item.add_marker(pytest.mark.in_memory)
     stopping = [item for item in items if stops_calls(item)]
     if not stopping:

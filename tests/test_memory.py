@@ -27,7 +27,7 @@ def test_another_test_is_where_pytest_keeps_files(tmp_path: Path, tmp_path_facto
 
 
 def test_folders_in_memory_are_there_and_too_little_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert all(folder.is_dir() for folder in conftest.IN_MEMORY)
+    assert all(Path(folder).is_dir() for folder in conftest.IN_MEMORY)
     monkeypatch.setattr(memory, "MEMORY", "/absent")
     assert "/absent has less than" in conftest.pytest_report_header()[-1]
 

@@ -19,16 +19,19 @@ TOGETHER = (
     ("tests/examples/test_spark_pipeline.py", "clusters"),
     (CRASHED_COMMITS, CRASHED_COMMITS),  # without Spark, and long
     ("tests/spark/", "spark"),  # one session
+    ("tests/packaging/test_native_build.py", "sdist"),
+    ("tests/packaging/test_sdist.py", "sdist"),
 )
 FIRST = (
-    "clusters", "spark", "tests/server/replicated/", "tests/packaging/", "tests/interop/", CRASHED_COMMITS,
+    "clusters", "spark", "tests/server/replicated/", "sdist", "tests/packaging/", "tests/interop/", CRASHED_COMMITS,
     "tests/crash/", "tests/backup/", "tests/cli/", "tests/manager/", "tests/examples/", "tests/benchmarks/",
     "tests/damage/", "tests/browse/", "tests/test_docs",
     # long though they have few tests, which would leave them to the end
     "tests/test_promises.py", "tests/test_first_minutes.py", "tests/test_missing_packages.py",
     "tests/test_threads_doc.py", "tests/test_model", "tests/test_writer_interrupts.py",
     "tests/test_open_dirs_interrupts.py", "tests/test_interrupts.py", "tests/tools/test_hint",
-    "tests/test_fuzz_faces.py", "tests/lake/",
+    "tests/test_fuzz_faces.py", "tests/lake/", "tests/server/killed/", "tests/copy/test_kills.py", "tests/time_ranges/",
+    "tests/server/test_serve_cmd.py",
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Crash tests run in memory where that can be: they are about order and loss, and sync by the thousand."""
 
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,12 +11,12 @@ import pytest
 
 from tests.memory import memory
 
-HERE = Path(__file__).parent
+HERE = f"{Path(__file__).parent}{os.sep}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        if str(item.path).startswith(HERE):
             item.add_marker(pytest.mark.crash)
             item.add_marker(pytest.mark.filterwarnings("ignore::kafkalog.errors.UnsafeFileSystem"))
 

@@ -131,8 +131,8 @@ def test_totals_are_exact_through_kills_and_without_the_checkpoint(
 ) -> None:
     pytest.importorskip("matplotlib", reason="the extra viz is not installed")
     shop = tmp_path / "shop"
-    killed_when(run("--events", str(EVENTS)), shop / "checkpoint/spark/offsets/2")  # planned, not run
-    killed_when(run("--events", str(EVENTS)), shop / "totals.parquet/batch=000004")  # in the table, not in the topic
+    killed_when(run("--events", str(EVENTS)), shop / "checkpoint/spark/offsets/1")  # planned, not run
+    killed_when(run("--events", str(EVENTS)), shop / "totals.parquet/batch=000002")  # in the table, not in the topic
     picture = tmp_path / "report.png"
     last = run("--events", str(EVENTS), "--lose-checkpoint", "--report", picture)
     said, _ = last.communicate(timeout=DEADLINE_S)

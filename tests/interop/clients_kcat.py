@@ -6,6 +6,8 @@ from typing import Any
 
 from tests.interop.client_kit import LIMIT_S
 
+QUICK_END = "fetch.wait.max.ms=50"
+"""How long it waits for more at the end of a topic."""
 
 class Kcat:
     """Operations of kcat."""
@@ -34,7 +36,7 @@ class Kcat:
         self._run("-P", "-t", self.topic, "-K:", *arguments, given=lines)
 
     def _all(self, count: int, *arguments: str) -> None:
-        form = ("-f", "%s\\n")
+        form = ("-f", "%s\\n", "-X", QUICK_END)
         found = self._run("-C", "-t", self.topic, "-o", "beginning", "-e", "-q", *form, *arguments).split()
         assert sorted(found) == sorted(f"value-{n}" for n in range(count))
 
@@ -51,7 +53,7 @@ class Kcat:
     def headers_and_times(self) -> None:
         self._create(1)
         self._run("-P", "-t", self.topic, "-H", "a=1", "-H", "b=", "-Z", "-K:", given="key:\n")
-        found = self._run("-C", "-t", self.topic, "-e", "-q", "-J")
+        found = self._run("-C", "-t", self.topic, "-e", "-q", "-J", "-X", QUICK_END)
         one: dict[str, Any] = json.loads(found)
         assert (one["key"], one["payload"], one["headers"]) == ("key", None, ["a", "1", "b", ""])
         assert one["ts"] > 10**12

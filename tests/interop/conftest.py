@@ -9,12 +9,12 @@ import pytest
 from tests.interop import toolchain
 from tests.interop.reference import Reference
 
-HERE = Path(__file__).parent
+HERE = f"{Path(__file__).parent}{os.sep}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        if str(item.path).startswith(HERE):
             item.add_marker(pytest.mark.interop)
 
 

@@ -27,6 +27,8 @@ SHARE: Final = {
     "share.coordinator.state.topic.num.partitions": "1",
 }  # fmt: skip
 """Settings of a broker alone that has share groups."""
+QUICK: Final = {"group.share.min.heartbeat.interval.ms": "200", "group.share.heartbeat.interval.ms": "200"}
+"""Heartbeats as often as the tests need them."""
 _SHARE_BEAT, _STREAMS_BEAT = 76, 88
 _NOT_YET: Final = {14, 15, 16}
 

@@ -27,11 +27,13 @@ from confluent_kafka import (
 
 from kafkalog.testing import kafka_server
 from tests.interop.broker import Broker
-from tests.interop.group_members import LIMIT_S, SHARE, asked, share_beat, streams_beat
+from tests.interop.group_members import LIMIT_S, QUICK, SHARE, asked, share_beat, streams_beat
 from tests.server.groups.other_kinds import COMMITTED, EPOCH, answer
 from tests.server.groups.test_other_kinds import EVERYTHING, FILTERS, GROUPS, LISTED, TABLE, Taken, read_group_records
 
 VERSIONS: Final = ("4.3", "4.4")
+AT_WORK: Final = SHARE | QUICK | {"group.streams.initial.rebalance.delay.ms": "1000"}
+"""Settings of a broker whose members are to get their partitions soon, but not before they have joined."""
 ACKNOWLEDGED: Final = 12
 SHARE_STATE: Final = "__share_group_state-0"
 
@@ -230,7 +232,7 @@ def visit(data: Path, before: dict[str, tuple[str, ...]]) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_share_and_streams_groups_go_on_after_a_visit(version: str, tmp_path: Path) -> None:
     data, readers = tmp_path / "data", Readers()
-    with Broker(None, tmp_path / "first", data, SHARE, version=version) as broker:
+    with Broker(None, tmp_path / "first", data, AT_WORK, version=version) as broker:
         epoch = use(broker, readers)
         before = listed(broker.bootstrap)
     assert {name: found[1] for name, found in before.items()} == {
@@ -238,7 +240,7 @@ def test_share_and_streams_groups_go_on_after_a_visit(version: str, tmp_path: Pa
         "not-ready": "NotReady",
     }  # fmt: skip
     visit(data, before)
-    with Broker(None, tmp_path / "second", data, SHARE, version=version) as broker:
+    with Broker(None, tmp_path / "second", data, AT_WORK, version=version) as broker:
         assert until(lambda: listed(broker.bootstrap)) == before, "none are listed before they are loaded"
         beaten = streams_beat(broker.bootstrap, "streams", epoch)
         assert (beaten.error_code.value, beaten.member_epoch, beaten.status) == (0, epoch, ())

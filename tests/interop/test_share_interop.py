@@ -15,13 +15,11 @@ from kafkalog.testing import kafka_server
 from tests.interop import toolchain
 from tests.interop.broker import Broker, quick_start
 from tests.interop.clients_java import JavaClients
-from tests.interop.group_members import LIMIT_S, SHARE
+from tests.interop.group_members import LIMIT_S, QUICK, SHARE
 from tests.interop.share_calls import Talker
 from tests.interop.share_conversation import conversation
 from tests.queue.steps import steps
 
-QUICK: Final = {"group.share.min.heartbeat.interval.ms": "200", "group.share.heartbeat.interval.ms": "200"}
-"""Heartbeats as often as the tests need them."""
 TOOL_CALLS: Final = (
     ("--reset-offsets", "--group", "tooled", "--topic", "t", "--to-earliest", "--execute"),
     ("--describe", "--group", "tooled", "--offsets"), ("--delete-offsets", "--group", "tooled", "--topic", "t"),

@@ -3,7 +3,7 @@
     python -m tests.lake.killed DATA TARGET steps|moments upsert|append|tasks
 
 With "steps" the n-th sync kills itself at the n-th call or return of a step of a commit, until one comes to its end;
-with "moments" twenty syncs are killed at random moments. Each sync is preceded by new records. "tasks" are those of
+with "moments" a dozen syncs are killed at random moments. Each sync is preceded by new records. "tasks" are those of
 the Spark job, run by its driver. It prints the number of syncs that were killed.
 """
 
@@ -26,7 +26,7 @@ from kafkalog.lake.sync import sync_topic
 from tests.kills import die_at, forked
 from tests.spark.killed_sync import sync_here
 
-MOMENTS = 20
+MOMENTS = 12
 PARTITIONS, RECORDS, KEYS = 2, 60, 25
 STEPS = {
     "kafkalog/lake": {"create", "new_file", "_finish", "commit", "rewrite_files"},

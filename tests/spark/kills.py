@@ -33,7 +33,7 @@ from tests.spark.quick_java import quick_java
 ROOT = Path(__file__).parents[2]
 TOKEN = "KAFKALOG_KILLS"
 LINES = 40
-BACKLOG = 16
+BACKLOG = 8
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 MOMENTS = ("staging", "staged", "intent", "any")
 TARGETS = ("driver", "driver without its workers", "executor", "python worker")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("kio", reason="the extra `server` is not installed")
-for name in ("confluent_kafka.schema_registry", "fastavro", "jsonschema", "google.protobuf"):
+for name in ("confluent_kafka", "fastavro", "jsonschema", "google.protobuf"):
     pytest.importorskip(name, reason=f"{name} is not installed", exc_type=ImportError)
 
 from kafkalog import values  # noqa: E402
@@ -25,6 +25,13 @@ message_type {
   field {name: "at" number: 2 label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".google.protobuf.Timestamp"}
 }
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registry_client() -> None:
+    """Import it where the tests run: it takes seconds, and every process collects all tests."""
+    name = "confluent_kafka.schema_registry"
+    pytest.importorskip(name, reason=f"{name} is not installed", exc_type=ImportError)
 
 
 @pytest.fixture(scope="module")
