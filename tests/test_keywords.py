@@ -107,7 +107,7 @@ def test_what_is_listed_is_what_the_call_takes(owner: type, log: Log) -> None:
     """The names in the error are those of the signature, for each method that has keywords of its own."""
     target: Any = log if owner is Log else log.writer()
     checked = 0
-    for name, method in inspect.getmembers(owner, inspect.isfunction):
+    for name, method in inspect.getmembers(owner, lambda one: inspect.isfunction(inspect.unwrap(one))):
         parameters = inspect.signature(method).parameters
         if "unknown" not in parameters:
             continue

@@ -111,6 +111,8 @@ class KeyLookup:
     the log's end take up to `memory_bytes`.
     """
 
+    __slots__ = ("_source", "parts", "place", "place_of_reader")
+
     def __init__(
         self,
         source: LogSource,
@@ -122,8 +124,7 @@ class KeyLookup:
         self.place = place
         self._source = source
         self.parts: Final = Parts(source, place, tell, map_bytes=memory_bytes)
-        self.read: Final = self.parts.place_of_reader.read
-        """Returns the last record with a key up to the log's end, by the compiled reader; UNDECIDED without one."""
+        self.place_of_reader: Final = self.parts.place_of_reader
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""
@@ -139,7 +140,7 @@ class KeyLookup:
         """
         key = checked_key(key)
         if isolation == "log_end" and skipped is None and end is None:
-            found = self.read(key)
+            found = self.place_of_reader.read(key)
             if not isinstance(found, Undecided):
                 return found
         return self.find(key, isolation, skipped, end)

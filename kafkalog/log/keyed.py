@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Never
 
-from kafkalog._core.keys.key_reader import Undecided
+from kafkalog._core.keys.key_reader import read_first
 from kafkalog.errors import IllegalArgument
 from kafkalog.reading.source import isolation_of, refreshed, skipped_of
 from kafkalog.util.keywords import unknown_keyword
@@ -52,6 +52,7 @@ def lookup_of(log: Log) -> KeyLookup:
     return lookup
 
 
+@read_first
 def get(
     log: Log,
     key: Buffer,
@@ -74,13 +75,6 @@ def get(
     """
     if unknown:
         raise unknown_keyword("get", unknown, ("key", *_OPTIONS))
-    lookup = log._keys
-    if lookup is not None and isolation is None and skipped is None and on_damage == "raise":
-        found = lookup.read(key)
-        if type(found) is not Undecided:
-            return found
-        if type(key) is bytes:
-            return lookup.find(key, "log_end", None)
     return lookup_of(log).get(key, isolation_of(isolation), skipped_of(on_damage, skipped))
 
 

@@ -1,9 +1,11 @@
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 from kafkalog._core.batch.record import Record
 from kafkalog._core.keys.key_index import KeyIndex
 from kafkalog._core.keys.key_map import KeyMap
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 @final
 class Undecided: ...
@@ -27,6 +29,7 @@ class ReaderPlace:
     def __init__(self, passing: tuple[type[Exception], ...]) -> None: ...
     def read(self, key: object) -> Record | None | Undecided: ...
 
+def read_first(usual: _Method) -> _Method: ...
 @final
 class KeyReader:
     state: object

@@ -22,6 +22,8 @@ from kafkalog._core.keys.key_walk cimport NO_OFFSET, hash_of_key, take_secret
 from kafkalog._core.log.log_fields cimport LogFields
 from kafkalog._core.log.slots cimport Slot, slot_get, slot_set
 
+from functools import update_wrapper
+
 cdef extern from "<unistd.h>" nogil:
     Py_ssize_t pread(int fd, void* into, size_t size, off_t position)
 
@@ -50,8 +52,9 @@ cdef class Undecided:
 
 UNDECIDED = Undecided()
 
-cdef Slot CLOSED, LAZY, FILE, USED, FD
+cdef Slot CLOSED, LAZY, FILE, USED, FD, LOOKUP, PLACE
 CLOSED.name, LAZY.name, FILE.name, USED.name, FD.name = b"closed", b"_file", b"file", b"used", b"_fd"
+LOOKUP.name, PLACE.name = b"_keys", b"place_of_reader"
 
 
 @cython.final
@@ -98,6 +101,9 @@ cdef class ReaderPlace:
 
     def read(self, key):
         """As KeyReader.get, of a key of any type: UNDECIDED for what is no plain bytes object."""
+        return self.answer(key)
+
+    cdef object answer(self, object key):
         cdef KeyReader reader = self.reader
         if reader is None or not PyBytes_CheckExact(key):
             return UNDECIDED
@@ -105,6 +111,22 @@ cdef class ReaderPlace:
             return reader.answer(<bytes>key)
         except self.passing:
             return UNDECIDED
+
+
+def read_first(usual):
+    """The method `usual` of a log, a look-up by key that takes keywords, with a compiled answer for a key alone.
+
+    `usual` is called where there are keywords, and for what the log's reader does not decide.
+    """
+    def get(log, *args, **options):
+        if len(args) == 1 and not options:
+            lookup = slot_get(log, &LOOKUP)
+            if lookup is not None:
+                found = (<ReaderPlace?>slot_get(lookup, &PLACE)).answer(args[0])
+                if found is not UNDECIDED:
+                    return found
+        return usual(log, *args, **options)
+    return update_wrapper(get, usual)
 
 
 @cython.final
