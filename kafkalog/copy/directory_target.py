@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TOPIC_TABLE, LogConfig
-from kafkalog.copy.batches import bytes_of, committed_batches
+from kafkalog.copy.batches import bytes_of, committed_batches, is_compacted_from
 from kafkalog.copy.facts import TargetTopic, TargetTraits
 from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.report import CopiedPartition, NotKept
@@ -141,10 +141,12 @@ class DirectoryTarget:
             return
         last = own.batches[own.last - 1]
         first = max(job.facts.start, min(last.base_offset, end - 1))
+        may_be_compacted = job.topic.settings is None or job.topic.is_compacted
         async for chunk in job.source.chunks(job.key, first, end, committed=False):
             for row in range(chunk.first, chunk.last):
                 batch = chunk.batches[row]
-                if (batch.last_offset, batch.size, batch.crc) != (last.last_offset, last.size, last.crc):
+                is_same = (batch.last_offset, batch.size, batch.crc) == (last.last_offset, last.size, last.crc)
+                if not is_same and not (may_be_compacted and is_compacted_from(chunk, row, own, own.last - 1)):
                     raise IllegalState(
                         f"{job.key} has another batch at offset {last.base_offset} than the source", path=log.path,
                         offset=last.base_offset, hint="it is another log: copy into another directory",

@@ -185,3 +185,27 @@ def test_a_source_that_was_truncated_to_before_a_gap(tmp_path: Path, regrown: li
     with pytest.raises(IllegalState, match="t-0 has another batch at offset 0 than the source"):
         copy_topics(str(data), str(copied), apply=True)
     assert [one.offset for one in records_in(copied / "t-0")] == [0, 1, 2]
+
+
+def test_a_source_that_was_compacted_since(tmp_path: Path) -> None:
+    """The copy's last batch has lost records in the source; one with another record there is another log."""
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs.create_topic("t", 1, {"cleanup.policy": "compact"})
+        dirs["t", 0].append([(b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"c", b"2")])
+    assert copy_topics(str(data), str(copied), apply=True).records == 4
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs["t", 0].append([(b"a", b"2"), (b"c", b"9")])
+        dirs["t", 0].roll()
+        dirs["t", 0].append([(b"z", b"2")])
+        dirs.clean("t", 0)
+    assert [one.offset for one in records_in(data / "t-0")] == [1, 4, 5, 6]
+    assert copy_topics(str(data), str(copied), apply=True).records == 3
+    assert [one.offset for one in records_in(copied / "t-0")] == [*range(7)]
+    other = tmp_path / "other"
+    copy_topics(str(data), str(other), apply=True)
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs["t", 0].truncate_to(6)
+        dirs["t", 0].append([(b"z", b"3")])
+    with pytest.raises(IllegalState, match="another batch at offset 6"):
+        copy_topics(str(data), str(other), apply=True)
