@@ -186,6 +186,7 @@ class Member:
             await self._finish(session, link, GAP, {one: read.gaps for one, read in found.items()})
             await self._finish(session, link, REJECT, {one: read.damaged for one, read in found.items()})
         if any(row.error_code in _MOVED for row in rows):
+            await asyncio.sleep(_PAUSE_S)
             self._topic = await self._links.topic(self._name)
         for row in rows:
             if row.error_code and row.error_code not in _MOVED:

@@ -20,6 +20,7 @@ from kafkalog.errors import (
     InvalidRequest,
     LogClosed,
     ReadOnlyLog,
+    UnknownTopicOrPartition,
 )
 from kafkalog.queue import Item
 
@@ -153,3 +154,20 @@ def test_a_queue_that_cannot_be(tmp_path: Path) -> None:
     late.close()
     with kafkalog.open_dirs(tmp_path / "data") as dirs, pytest.raises(ReadOnlyLog):
         dirs["tasks"].queue("workers")
+
+
+def test_topics_that_come_and_go_while_a_queue_is_open(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        with dirs["tasks"].queue("workers"):
+            for count in (1, 2):
+                dirs.create_topic("later", count)
+                dirs["later", 0].append([b"%d" % count])
+                with dirs["later"].queue("workers") as queue:
+                    assert values(queue.acquire(1)) == [(b"%d" % count, 1)]
+                    dirs.delete_topic("later")
+                    with pytest.raises(UnknownTopicOrPartition):
+                        queue.acquire(timeout=LONG_S)
+            dirs["tasks", 0].append([b"a"])
+        with dirs["tasks"].queue("workers") as queue:
+            assert values(queue.acquire()) == [(b"a", 1)]
