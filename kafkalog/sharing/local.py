@@ -173,8 +173,10 @@ class LocalLinks:
         return self._topic
 
     async def ask_coordinator(self, group: str, call: Callable[[Link], Awaitable[T]]) -> T:
-        """Return the result of `call` once the groups are loaded."""
+        """Return the result of `call` once the groups are loaded, with the topics as they are now."""
+        self._link.check_open()
         await self._local.node.groups.loaded()
+        await self._local.node.topics.refresh()
         return await call(self._link)
 
     async def ask_any(self, call: Callable[[Link], Awaitable[T]]) -> T:

@@ -171,3 +171,20 @@ def test_topics_that_come_and_go_while_a_queue_is_open(tmp_path: Path) -> None:
             dirs["tasks", 0].append([b"a"])
         with dirs["tasks"].queue("workers") as queue:
             assert values(queue.acquire()) == [(b"a", 1)]
+
+
+def test_partitions_and_a_topic_for_letters_that_are_added_meanwhile(tmp_path: Path) -> None:
+    settings = {"errors.deadletterqueue.topic.name": "dlq.tasks"}
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        with dirs["tasks"].queue("workers", settings=settings) as queue:
+            dirs.create_topic("dlq.tasks", 1, {"errors.deadletterqueue.group.enable": True})
+            dirs.alter_topic("tasks", partitions=2)
+            dirs["tasks", 1].append([b"in the new one"])
+            worker: Any = queue._worker
+            worker._loop.call(worker._member.beat())  # as every few seconds
+            [item] = queue.acquire()
+            assert (item.topic_partition.partition, item.value) == (1, b"in the new one")
+            item.reject()
+            letter = next(dirs["dlq.tasks", 0].tail(LONG_S, start=0))
+            assert dict(letter.headers)["__dlq.errors.partition"] == b"1"
