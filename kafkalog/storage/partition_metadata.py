@@ -6,13 +6,16 @@ import base64
 import os
 import re
 from errno import ENOENT
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument, InconsistentTopicId, StorageError
 from kafkalog.storage.names import PARTITION_METADATA
 from kafkalog.util.checkpoint import whole_number
 from kafkalog.util.fileio import FileSystem, atomic_write
 from kafkalog.util.os_errors import os_errors
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 VERSION: Final = 0
 ID_LENGTH: Final = 22
@@ -108,3 +111,10 @@ def _field(lines: list[str], index: int, name: str) -> str:
     if not colon or found.strip() != name:
         raise ValueError(f"line {index + 1} is {ascii(lines[index][:80])}, '{name}: ...' is expected")
     return value.strip()
+
+
+def uuid_of(text: str) -> UUID:
+    """Return the id of 22 characters, as files have it."""
+    from uuid import UUID
+
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,19 +27,20 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.manager.known_topics import KnownTopics
-from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.manager.topics import TopicEntry
 from kafkalog.server.quorum.errors import NotController
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.storage.names import MAX_TOPIC_LENGTH, metric_name, validate_topic
-from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
+from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata, uuid_of
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.manager.log_manager import LogManager
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.pool import Run
     from kafkalog.server.settings.config import ServerConfig
+    from kafkalog.server.workers.spread_store import SpreadStore
 
 _LOG: Final = logging.getLogger(__name__)
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
@@ -91,7 +92,9 @@ class Topics:
     `numbers` has `num.partitions` and the settings of the internal topics, by the reference's names.
     """
 
-    def __init__(self, store: LogManager, run: Run, numbers: ServerConfig, known: KnownTopics | None = None) -> None:
+    def __init__(
+        self, store: LogManager | SpreadStore, run: Run, numbers: ServerConfig, known: KnownTopics | None = None
+    ) -> None:
         self._store = store
         self._run = run
         self._numbers = numbers
@@ -215,7 +218,7 @@ class Topics:
         if partitions < 1:
             raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
         check_partition_count(partitions)
-        return TopicPlan(Topic(name, _uuid(new_topic_id()), partitions, name in INTERNAL), own)
+        return TopicPlan(Topic(name, uuid_of(new_topic_id()), partitions, name in INTERNAL), own)
 
     def check_new(self, name: str, planned: Mapping[str, str] = NO_NAMES) -> None:
         """Raise InvalidTopic, InvalidRequest or TopicExists unless a topic of this name may be created.
@@ -447,7 +450,7 @@ class Topics:
         if entry is not None:
             topic_id, count = entry.topic_id, max(count, entry.partitions)
         assert topic_id is not None
-        return Topic(name, _uuid(topic_id), count, name in INTERNAL)
+        return Topic(name, uuid_of(topic_id), count, name in INTERNAL)
 
     def _create_missing(self, topic: Topic) -> None:
         """Create missing partitions, unless a directory is offline, which may contain them."""
@@ -462,7 +465,8 @@ class Topics:
 
 def make(node: Node) -> Topics:
     """Create the topics of a node from its `store`, `run`, `config` and `known`, a broker's metadata."""
-    return Topics(node.store, node.run, node.config, node.known)
+    kind = Topics if node.owner is None else node.owner.topics_class
+    return kind(node.store if node.workers is None else node.workers.store_of(node), node.run, node.config, node.known)
 
 
 def check_name(name: str) -> None:
@@ -493,7 +497,3 @@ def check_partition_count(partitions: int) -> None:
 def id_text(topic_id: UUID) -> str:
     """Return the id as the 22 characters used in files."""
     return urlsafe_b64encode(topic_id.bytes).decode()[:22]
-
-
-def _uuid(text: str) -> UUID:
-    return UUID(bytes=urlsafe_b64decode(text + "=="))
