@@ -53,11 +53,18 @@ def topic_decoders(
     for key, path in found:
         paths.setdefault(key.topic, []).append(path)
     columns = [*(COLUMNS if settings.format == "jsonl" else settings.columns)]
-    made = {topic: _of_topic(topic, some, fs, columns, given, known.get(topic)) for topic, some in paths.items()}
+    made = {}
+    for topic, some in paths.items():
+        try:
+            made[topic] = _of_topic(topic, some, fs, columns, given, known.get(topic))
+        except IllegalArgument as error:
+            if error.path is None and len(paths) > 1:
+                error.path = some[0]  # whose types do not fit
+            raise
     if settings.format == "parquet":
         for topic, (typed, _) in made.items():
             for root in ("key", "value"):
-                if root in typed:
+                if root in typed and root in columns:
                     _check_parquet(typed[root].arrow_type, root, topic)
     return made
 

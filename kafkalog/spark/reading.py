@@ -88,9 +88,7 @@ def _batches_of_log(
         return
     scanned = tuple(dict.fromkeys(("offset", *columns, *selection.columns)))
     for piece in _pieces(log, part, scanned, shared(times, selection.bounds.times), options, skipped):
-        batch = pa.record_batch(piece)
-        mask = selection.mask(batch)
-        matching = batch if mask is None else batch.filter(mask)
+        matching = _matching(pa.record_batch(piece), selection, part)
         if matching.num_rows:
             yield _as_arrow(_Rows(matching.select(columns)), schema, part)
 
@@ -114,9 +112,7 @@ def _typed_batches(
     if condition is not None:
         times = shared(times, condition.bounds.times)
     for piece in _pieces(log, part, scanned, times, options, skipped):
-        batch = pa.record_batch(piece)
-        mask = None if condition is None else condition.mask(batch)
-        matching = batch if mask is None else batch.filter(mask)
+        matching = _matching(pa.record_batch(piece), condition, part)
         if not matching.num_rows:
             continue
         try:
@@ -124,7 +120,28 @@ def _typed_batches(
         except InvalidRecord as error:
             error.path, error.hint = part.directory, UNDECODABLE_HINT
             raise
-        yield typed.fit(found, _as_arrow(_Rows(matching.select(plain)), schema, part), columns)
+        rest = _as_arrow(_Rows(matching.select(plain)), schema, part)
+        try:
+            fit = typed.fit(found, rest, columns)
+        except pa.ArrowInvalid as error:
+            offsets = matching.column("offset")
+            raise InvalidTimestamp(
+                f"a time in a key or value at offsets {offsets[0]} to {offsets[-1]} is outside the range of Spark's "
+                f"timestamps: {error}",
+                path=part.directory,
+                hint="give a schema of your own in which the column is binary",
+            ) from None
+        yield fit
+
+
+def _matching(batch: pa.RecordBatch, condition: Selection | None, part: OffsetRange) -> pa.RecordBatch:
+    """Return the rows for which a condition is true; InvalidRecord names the file of what does not decode."""
+    try:
+        mask = None if condition is None else condition.mask(batch)
+    except InvalidRecord as error:
+        error.path, error.hint = part.directory, UNDECODABLE_HINT
+        raise
+    return batch if mask is None else batch.filter(mask)
 
 
 def condition_of(log: Log, options: SourceOptions, typed: TypedColumns | None = None) -> Selection | None:

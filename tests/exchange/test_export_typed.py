@@ -203,6 +203,7 @@ def test_keys_that_come_later_get_their_types_then(tmp_path: Path) -> None:
     '{"types": "orders", "value": {"schema": 7}}', '{"types": "orders", "value": {"cache": "x"}}',
     '{"types": "../up", "value": {}}', '{"types": "orders", "offset": {}}', '{"types": "orders", "key": []}',
     '{"types": "orders", "key": {"schema": {"base64": "?"}}}',
+    '{"types": "orders", "value": {"schema": "/etc/hostname"}}',
 ])  # fmt: skip
 def test_types_in_a_manifest_that_are_none(tmp_path: Path, line: str) -> None:
     with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
@@ -241,6 +242,65 @@ def test_records_without_fields(tmp_path: Path) -> None:
     for format, name in (("arrow", "value"), ("jsonl", "payload")):
         export_records(tmp_path / "data", tmp_path / format, format, value="avro", schema=schema)
         assert exported(tmp_path / format)[0][name] == {"id": 3, "none": [{}]}
+
+
+def test_a_condition_alone_may_look_into_records_without_fields(tmp_path: Path) -> None:
+    schema = json.dumps({"type": "record", "name": "R", "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "none", "type": {"type": "record", "name": "Empty", "fields": []}}]})  # fmt: skip
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append([b"\x06", b"\x02"])
+    given: dict[str, Any] = {"value": "avro", "schema": schema, "where": "value.id > 2"}
+    export_records(tmp_path / "data", tmp_path / "out", columns=["offset"], **given)
+    assert exported(tmp_path / "out") == [{"offset": 0}]
+
+
+def test_values_that_name_no_schema_are_read_with_the_given_one(tmp_path: Path) -> None:
+    """A later run with a newer schema writes the columns of the first, and nothing into the wrong ones."""
+    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "long"}]
+    for number, own in enumerate((fields, [*fields[::-1], {"name": "c", "type": "long"}])):
+        schema = {"type": "record", "name": "R", "fields": own}
+        with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+            log.append(encoded(schema, {"a": 1, "b": 2, "c": 3}))
+        given = {"value": "avro", "schema": json.dumps(schema)}
+        export_records(tmp_path / "data", tmp_path / "out", resume=number > 0, **given)
+    assert [row["value"] for row in exported(tmp_path / "out")] == [{"a": 1, "b": 2}] * 2
+
+
+def test_errors_say_which_topic_and_what_helps(tmp_path: Path) -> None:
+    for topic, value in (("orders", b'{"id": 1}'), ("texts", b"no JSON")):
+        with kafkalog.open(tmp_path / "data" / f"{topic}-0", "a") as log:
+            log.append(value)
+    with pytest.raises(IllegalArgument, match="no JSON value") as error:
+        export_records(tmp_path / "data", tmp_path / "out", value="json")
+    assert error.value.path == str(tmp_path / "data" / "texts-0")
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append(b"no JSON")
+    with pytest.raises(InvalidRecord, match="does not decode") as bad:
+        export_records(tmp_path / "data", tmp_path / "out", topics=["orders"], value="json")
+    assert str(bad.value.hint).startswith("export into another directory with on_undecodable='null'")
+
+
+def test_types_of_an_export_that_begins_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory has no export when it is looked at, and has one when it is opened."""
+    def append(value: bytes) -> None:
+        with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+            log.append(value)
+
+    append(b'{"a": 1}')
+    export_records(tmp_path / "data", tmp_path / "out", "arrow", value="json")
+    append(b'{"a": 2, "b": 2}')
+    monkeypatch.setattr("kafkalog.exchange.export.is_export", lambda path: False)
+    export_records(tmp_path / "data", tmp_path / "out", "arrow", value="json")
+    assert [row["value"] for row in exported(tmp_path / "out")] == [{"a": 1}, {"a": 2}]
+
+
+def test_json_lines_of_large_values_are_made_a_few_at_a_time(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        for _ in range(12):
+            log.append([json.dumps("x" * 1000).encode()] * 1000)
+    report = export_records(tmp_path / "data", tmp_path / "out", "jsonl", value="json", file_bytes=1024)
+    assert report.records == 12_000 and report.files >= 6
 
 
 def test_wrong_decoders_are_told_before_anything_is_made(data: Path, tmp_path: Path) -> None:
