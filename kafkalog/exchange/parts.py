@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 _UNDECODABLE_HINT: Final = (
-    "export into another directory with on_undecodable='null', which gives null, and the reason in a column of its own"
+    "export into another directory with a schema that fits, or with on_undecodable='null', which gives null, and the "
+    "reason in a column of its own"
 )
 
 

@@ -414,7 +414,8 @@ def _json_options(
 ) -> dict[str, Any]:
     """Return the options of a JSON decoder without a schema: the wanted fields, with the types that constants imply.
 
-    A field of another kind than its constant compares as null. Types that no constant tells are those of a sample.
+    A field of another kind than its constant compares as null, unless values are returned whole: then it is an error
+    of its row. Types that no constant tells are those of a sample.
     """
     wanted: set[tuple[str, ...]] = set()
     for one in outputs:
@@ -422,10 +423,11 @@ def _json_options(
             wanted.add(())
         elif one.field is not None and one.field.root == root:
             wanted.add(one.field.path[1:])
+    is_whole = () in wanted
     compared = {} if expression is None else expression.hints[root]
     if expression is not None and () in getattr(expression.names, root):
         wanted.add(())
-    options: dict[str, Any] = {"strict": False}
+    options: dict[str, Any] = {} if is_whole else {"strict": False}
     names = [name for path in (*wanted, *compared) for name in path]
     if () not in wanted and not any("." in name or isinstance(name, Step) for name in names):
         words = {

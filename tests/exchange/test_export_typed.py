@@ -267,6 +267,19 @@ def test_values_that_name_no_schema_are_read_with_the_given_one(tmp_path: Path) 
     assert [row["value"] for row in exported(tmp_path / "out")] == [{"a": 1, "b": 2}] * 2
 
 
+def test_json_of_another_kind_than_the_first_values_is_never_null_without_a_reason(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append([b'{"a": %d}' % n for n in range(1000)])
+        log.append([b'{"a": 2.5}', b'{"a": "x"}', b"[1]", b"5", b'{"a": null}'])
+    with pytest.raises(InvalidRecord, match="the value does not decode: a: the number has a fraction") as error:
+        export_records(tmp_path / "data", tmp_path / "strict", value="json")
+    assert error.value.offset == 1000
+    export_records(tmp_path / "data", tmp_path / "out", value="json", on_undecodable="null")
+    rows = exported(tmp_path / "out")[1000:]
+    assert [row["value"] for row in rows] == [None] * 4 + [{"a": None}]
+    assert [row["value_error"] is not None for row in rows] == [True] * 4 + [False]
+
+
 def test_errors_say_which_topic_and_what_helps(tmp_path: Path) -> None:
     for topic, value in (("orders", b'{"id": 1}'), ("texts", b"no JSON")):
         with kafkalog.open(tmp_path / "data" / f"{topic}-0", "a") as log:
@@ -278,7 +291,7 @@ def test_errors_say_which_topic_and_what_helps(tmp_path: Path) -> None:
         log.append(b"no JSON")
     with pytest.raises(InvalidRecord, match="does not decode") as bad:
         export_records(tmp_path / "data", tmp_path / "out", topics=["orders"], value="json")
-    assert str(bad.value.hint).startswith("export into another directory with on_undecodable='null'")
+    assert str(bad.value.hint).startswith("export into another directory with ")
 
 
 def test_types_of_an_export_that_begins_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
