@@ -16,7 +16,8 @@ from kafkalog.where.nodes import Step
 if TYPE_CHECKING:
     import pyarrow
 
-_OF_ONE_TYPE: Final = ("schema", "subject", "message", "framing")
+OF_ONE_TYPE: Final = ("schema", "subject", "message", "framing")
+"""Keywords for the types of a column; where keys and values are decoded, they are those of the values."""
 _SIZES: Final = {"key": "key_size", "value": "size"}
 Projection = str | Iterable[str] | Mapping[str, str]
 
@@ -348,9 +349,9 @@ def options_of(root: str, decoder: str, names: list[str], options: Mapping[str, 
     from kafkalog.values.named import INTERNAL, WITH_SCHEMA
 
     if root != names[0]:
-        options = {name: one for name, one in options.items() if name not in _OF_ONE_TYPE}
+        options = {name: one for name, one in options.items() if name not in OF_ONE_TYPE}
     if len(names) > 1 and decoder not in WITH_SCHEMA:
-        options = {name: one for name, one in options.items() if name in _OF_ONE_TYPE}
+        options = {name: one for name, one in options.items() if name in OF_ONE_TYPE}
     return {**options, **({"part": "key"} if root == "key" and decoder in INTERNAL else {})}
 
 

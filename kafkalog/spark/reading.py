@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, KafkalogError
+from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, InvalidTimestamp, KafkalogError
 from kafkalog.log.log import Log
 from kafkalog.log.scan import LogScan
 from kafkalog.log.selection import Selection, selection_of
@@ -147,23 +147,30 @@ def _matching(batch: pa.RecordBatch, condition: Selection | None, part: OffsetRa
 def condition_of(log: Log, options: SourceOptions, typed: TypedColumns | None = None) -> Selection | None:
     """Return the selection of the records that the option `where` asks for; None without it.
 
-    Types of JSON that nothing else gives are those of the log's first values; other types are those of `typed`, if it
-    has them. Raises IllegalArgument for a condition or decoders that do not fit.
+    Types of JSON that nothing else gives are those of the log's first values, where the condition fits them; others are
+    those of `typed`, if it has them. Raises IllegalArgument for a condition or decoders that do not fit.
     """
     if options.where is None:
         return None
     given = dict(options.decoding)
+    known: dict[str, Any] | None = None
     if typed is not None:
         roots = [root for root in ("key", "value") if root in given]
-        if all(root in typed.settled and given[root] != "json" for root in roots):
-            decoders = typed.selection.decoders
-            return selection_of(["offset"], {"where": options.where, **typed.lenient, **decoders}, None, log.topic)
+        if all(root in typed.settled for root in roots):
+            known = {"where": options.where, **typed.lenient, **typed.selection.decoders}
+            if "json" not in given.values():
+                return selection_of(["offset"], known)
 
     def sample(root: str) -> list[bytes]:
         reading: dict[str, Any] = {"batch_rows": SAMPLE_ROWS, "on_damage": options.on_damage}
         return first_values([LogScan(log, log.start_offset, log.end_offset, [root], **reading)], root)
 
-    return selection_of(["offset"], {"where": options.where, **given}, sample, log.topic)
+    try:
+        return selection_of(["offset"], {"where": options.where, **given}, sample, log.topic)
+    except IllegalArgument:
+        if known is None:
+            raise
+        return selection_of(["offset"], known)  # the log's first values alone do not fit, or are no JSON
 
 
 def _pieces(

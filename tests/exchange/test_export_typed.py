@@ -16,6 +16,7 @@ import kafkalog
 from kafkalog.errors import FormatError, IllegalArgument, InvalidRecord
 from kafkalog.exchange.export import export_records
 from kafkalog.exchange.import_ import import_records
+from kafkalog.log.typed_scan import first_values
 from kafkalog.values.avro_schema import parse_avro
 from kafkalog.values.avro_text import schema_text
 from tests import commands
@@ -197,6 +198,35 @@ def test_keys_that_come_later_get_their_types_then(tmp_path: Path) -> None:
     run((b'{"k": 2, "l": 0}', b'{"a": 3}'))
     rows = [(row["key"], row["value"]) for row in exported(tmp_path / "out")]
     assert rows == [(None, {"a": 1}), ({"k": 1}, {"a": 2}), ({"k": 2}, {"a": 3})]
+
+
+def test_types_that_are_missing_are_sought_in_new_records_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys that are null take no reading of the whole topic in each run; values keep their types meanwhile."""
+    starts: list[tuple[str, int]] = []
+
+    def noted(scans: Any, root: str) -> list[bytes]:
+        def each() -> Any:
+            for scan in scans:
+                starts.append((root, scan.start))
+                yield scan
+
+        return first_values(each(), root)
+
+    monkeypatch.setattr("kafkalog.log.typed_scan.first_values", noted)
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    for number, value in enumerate((b'{"a": 1}', b"no JSON", b'{"a": 3}')):
+        with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+            log.append([(b'{"k": 1}' if number == 2 else None, value)])
+        given: dict[str, Any] = {"key": "json", "value": "json", "on_undecodable": "null"}
+        for folder, more in (("plain", {}), ("schema", {"schema": json.dumps(schema)})):
+            export_records(tmp_path / "data", tmp_path / folder, "arrow", resume=number > 0, **given, **more)
+    assert [start for root, start in starts if root == "key"] == [0, 0, 1, 1, 2, 2]
+    assert [start for root, start in starts if root == "value"] == [0]
+    for folder in ("plain", "schema"):
+        rows = [(row["key"], row["value"]) for row in exported(tmp_path / folder)]
+        assert rows == [(None, {"a": 1}), (None, None), ({"k": 1}, {"a": 3})]
 
 
 @pytest.mark.parametrize("line", [

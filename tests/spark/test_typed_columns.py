@@ -231,6 +231,17 @@ def test_what_a_condition_cannot_decode_is_told_with_its_file(tmp_path: Path) ->
         assert error.value.path == str(tmp_path / "data" / "orders-0") and "onUndecodable" in str(error.value.hint)
 
 
+def test_a_condition_in_a_partition_without_json(tmp_path: Path) -> None:
+    for partition, value in enumerate((b'{"a": null, "b": 1}', b"no JSON", b'{"a": "x", "b": 2}')):
+        with kafkalog.open(tmp_path / "data" / f"orders-{partition}", "a") as log:
+            log.append([(b"k", value)])
+    for where in ("value.a is null and value.b > 0", "value is null"):
+        given = {"value": "json", "where": where}
+        columns = "partition,offset,key,value"
+        found = typed_rows(source_options(tmp_path / "data", columns=columns, onUndecodable="null", **given))
+        assert len(found) == 1 and found == library_rows(tmp_path / "data", on_undecodable="null", **given)
+
+
 def test_times_that_spark_does_not_have_are_no_others(tmp_path: Path) -> None:
     """The largest number of milliseconds stands for "never": as microseconds it would be in 1969."""
     schema = {"type": "long", "logicalType": "timestamp-millis"}
