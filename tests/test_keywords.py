@@ -113,7 +113,7 @@ def test_what_is_listed_is_what_the_call_takes(owner: type, log: Log) -> None:
             continue
         known = [one for one in parameters if one not in ("self", "log", "unknown")]
         one_argument = ("append", "append_bytes", "append_arrow", "replicate", "offset_for_time", "cursor")
-        one_argument += ("get", "get_many", "get_table", "history")
+        one_argument += ("get", "get_many", "get_table", "history", "queue")
         positional = 1 if name in one_argument else 0
         with pytest.raises(TypeError) as error:
             getattr(target, name)(*[b""] * positional, _=1)

@@ -86,6 +86,22 @@ def committed_batches(chunk: Chunk) -> bytearray:
     return out
 
 
+def is_compacted_from(chunk: Chunk, row: int, before: Chunk, row_before: int) -> bool:
+    """Return True if compaction may have made a v2 batch of another one: it has the same offsets, but fewer records.
+
+    CorruptRecord, InvalidRecord.
+    """
+    new, old = chunk.batches[row], before.batches[row_before]
+    if new.magic < MAGIC_V2 or (new.base_offset, new.last_offset) != (old.base_offset, old.last_offset):
+        return False
+    found, known = (
+        batch_table(one.data, one.batches, number, base_position=one.position, path=one.path)
+        for one, number in ((chunk, row), (before, row_before))
+    )
+    records = {known.offsets[at]: known[at] for at in range(known.count)}
+    return all(records.get(found.offsets[at]) == found[at] for at in range(found.count))
+
+
 def stamp(data: bytearray, producer_id: int, epoch: int, sequence: int) -> None:
     """Set the producer and the sequence of a plain batch, with offset 0 and no leader epoch, and its checksum."""
     struct.pack_into(">q", data, 0, 0)

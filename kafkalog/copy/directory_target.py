@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TOPIC_TABLE, LogConfig
-from kafkalog.copy.batches import bytes_of, committed_batches
+from kafkalog.copy.batches import bytes_of, committed_batches, is_compacted_from
 from kafkalog.copy.facts import TargetTopic, TargetTraits
 from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.report import CopiedPartition, NotKept
@@ -131,16 +131,22 @@ class DirectoryTarget:
         return ()
 
     async def _check_last(self, log: UnifiedLog, job: PartitionJob) -> None:
-        """Raise IllegalState if the last batch differs from the source's batch at that offset, if it still has one."""
+        """Raise IllegalState if the source has another batch than the log's last one anywhere in its offsets.
+
+        Compaction may have removed it from the source; it never puts records where there were none.
+        """
         end = log.log_end_offset
         own = next(batch_chunks(log, max(log.log_start_offset, end - 1), end), None)
         if own is None:
             return
         last = own.batches[own.last - 1]
-        async for chunk in job.source.chunks(job.key, end - 1, end, committed=False):
+        first = max(job.facts.start, min(last.base_offset, end - 1))
+        may_be_compacted = job.topic.settings is None or job.topic.is_compacted
+        async for chunk in job.source.chunks(job.key, first, end, committed=False):
             for row in range(chunk.first, chunk.last):
                 batch = chunk.batches[row]
-                if batch.last_offset == last.last_offset and (batch.size, batch.crc) != (last.size, last.crc):
+                is_same = (batch.last_offset, batch.size, batch.crc) == (last.last_offset, last.size, last.crc)
+                if not is_same and not (may_be_compacted and is_compacted_from(chunk, row, own, own.last - 1)):
                     raise IllegalState(
                         f"{job.key} has another batch at offset {last.base_offset} than the source", path=log.path,
                         offset=last.base_offset, hint="it is another log: copy into another directory",

@@ -1,4 +1,4 @@
-"""What settles the typed columns of an export, as its manifest has it."""
+"""Documents of an export's manifest that settle its typed columns."""
 
 from __future__ import annotations
 

@@ -13,13 +13,16 @@ from kafkalog.reading.chunks import batch_chunks
 if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
 
+GAP: Final = 1 << 32
+"""What stands in place of a checksum, all of which are below, where neither a record nor a marker is."""
 _MARKER: Final = struct.Struct(">cqqh")
 
 
 def position_checksum(source: LogSource, position: int) -> int | None:
-    """Return a checksum of the record, or of the transaction marker, before `position`; None if neither is there.
+    """Return a checksum of the record, or of the transaction marker, before `position`; GAP if neither is there.
 
-    A marker is known by its offset, its producer and that producer's epoch, which compaction does not change.
+    A marker is known by its offset, its producer and that producer's epoch, which compaction does not change. None for
+    a position outside of the log, and where the log is damaged.
     """
     found = record_checksum(source, position)
     if found is not None or not source.log_start_offset < position <= source.log_end_offset:
@@ -32,4 +35,4 @@ def position_checksum(source: LogSource, position: int) -> int | None:
                     return crc32c(_MARKER.pack(b"m", position - 1, header.producer_id, header.producer_epoch))
     except KafkalogError:
         return None  # damage: nothing to compare with
-    return None
+    return GAP

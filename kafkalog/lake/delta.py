@@ -141,6 +141,11 @@ class DeltaLakeTable:
         """Columns and partitioning of a data file."""
         return self._file_schema, tuple(self._fields)
 
+    @property
+    def rolled_back_from(self) -> str | None:
+        """None: a Delta table only gets new versions."""
+        return None
+
     def positions(self, partitions: Sequence[int]) -> Positions | None:
         """Return the versions that the applications of the partitions wrote last."""
         offsets, checksums = {}, {}

@@ -141,31 +141,54 @@ class IcebergTable:
 
         Raises IllegalState where that ancestor was expired after the table was rolled back.
         """
+        found, oldest = self._newest_with_positions()
+        if found is not None:
+            return Positions.parse(found.summary.additional_properties[self._key], self.name)
+        return None if oldest is None else self._copied(oldest.sequence_number or 0)
+
+    def _newest_with_positions(self) -> tuple[Any, Any]:
+        """Return the newest ancestor of the snapshot that has positions, or None, and the oldest one looked at."""
         metadata = self._table.metadata
         one = oldest = metadata.current_snapshot()
         while one is not None:
-            text = None if one.summary is None else one.summary.additional_properties.get(self._key)
-            if text is not None:
-                return Positions.parse(text, self.name)
+            if one.summary is not None and self._key in one.summary.additional_properties:
+                return one, one
             oldest = one
             one = None if one.parent_snapshot_id is None else metadata.snapshot_by_id(one.parent_snapshot_id)
-        return None if oldest is None else self._copied(oldest.sequence_number or 0)
+        return None, oldest
+
+    def _copy(self) -> tuple[int, str]:
+        """Return the copy of the newest positions, behind the sequence number of their snapshot; 0 without one."""
+        sequence, _, positions = self._table.properties.get(self._key, "").partition(" ")
+        return (int(sequence), positions) if sequence.isdecimal() else (0, "")
+
+    @property
+    def rolled_back_from(self) -> str | None:
+        """Name of the snapshot that the last sync made, if the table was rolled back to one before it."""
+        found, oldest = self._newest_with_positions()
+        last = self._copy()[0]
+        if not last or last <= (0 if oldest is None else oldest.sequence_number or 0):
+            return None
+        if found is not None and last <= (found.sequence_number or 0):
+            return None
+        known = [str(one.snapshot_id) for one in self._table.metadata.snapshots if one.sequence_number == last]
+        return known[0] if known else f"with the sequence number {last}, which was expired"
 
     def _copied(self, oldest: int) -> Positions | None:
         """Return the copy of the newest positions if their snapshot came before that of the sequence number `oldest`.
 
         That is the oldest ancestor which is known: those before it, if there are any, were expired.
         """
-        text = self._table.properties.get(self._key)
-        if text is None:
+        last, positions = self._copy()
+        if not last:
             return None
-        sequence, _, positions = text.partition(" ")
-        if sequence.isdigit() and int(sequence) < oldest:
+        if last < oldest:
             return Positions.parse(positions, self.name)
         if oldest == FIRST_SEQUENCE:
             return None  # the table was rolled back to a snapshot before the first sync
         raise IllegalState(
-            "the table was rolled back, and the snapshots before were expired: which records it has is not known",
+            f"the table was rolled back to snapshot {self.snapshot} from snapshot {self.rolled_back_from}, and those "
+            "before were expired: which records it has is not known",
             path=self.name, hint="sync the topic into another table",
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kafkalog.errors import IllegalState, InconsistentTopicId, OffsetOutOfRange
+from kafkalog.lake.checksums import GAP
 
 __all__ = ["PartitionState", "Positions", "ReadRange", "plan_ranges"]
 
@@ -55,7 +56,8 @@ class Positions(NamedTuple):
 class PartitionState(NamedTuple):
     """A partition as a sync finds it: its start, the end of what may be read, the log's end, its directory.
 
-    `checksum` is that of the record or marker before the position that the table has, None if there is none.
+    `checksum` is that of the record or marker before the position that the table has, GAP if there is none, None if
+    that is not known.
     """
 
     number: int
@@ -113,9 +115,12 @@ def _check_loss(state: PartitionState, first: int, checksum: int | None) -> None
             f"the table has the records before offset {first}, but the log was truncated and ends at {state.log_end}",
             path=state.path, offset=state.log_end, hint=_ELSEWHERE,
         )  # fmt: skip
-    if None not in (checksum, state.checksum) and checksum != state.checksum:
-        raise IllegalState(
-            f"record {first - 1} is not the one that the table has (its checksum is {state.checksum}, in the table "
-            f"{checksum}): the log was truncated and appended to",
-            path=state.path, offset=first - 1, hint=_ELSEWHERE,
-        )  # fmt: skip
+    if None in (checksum, state.checksum) or state.checksum in (checksum, GAP):
+        return  # compaction leaves a gap where a record was
+    found = f"its checksum is {state.checksum}, in the table {checksum}"
+    if checksum == GAP:
+        found = "there was none when the table was written"
+    raise IllegalState(
+        f"record {first - 1} is not the one that the table has ({found}): the log was truncated and appended to",
+        path=state.path, offset=first - 1, hint=_ELSEWHERE,
+    )  # fmt: skip

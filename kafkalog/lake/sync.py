@@ -244,6 +244,12 @@ class _Sync:
         if not ranges:
             return
         self._snapshot = self._table.snapshot if exists else "none"
+        rolled_back_from = self._table.rolled_back_from if exists else None
+        if rolled_back_from is not None:
+            _LOG.warning(
+                "%s: the table was rolled back to snapshot %s from snapshot %s, and gets the records after it again",
+                self._table.name, self._snapshot, rolled_back_from,
+            )  # fmt: skip
         self._positions = kept or self._positions
         if self._positions.topic_id is None:
             self._positions = self._positions._replace(topic_id=self._topic_id)
@@ -336,11 +342,12 @@ class _Sync:
         found = self._table.positions([*self._logs])
         if (found.next_offsets if found is not None else {}) != self._positions.next_offsets:
             after = self._table.snapshot
+            is_rollback = self._table.rolled_back_from is not None
+            what = "it was rolled back" if is_rollback else f"another sync of {self._topic} committed"
             raise TableChanged(
-                f"another sync of {self._topic} committed meanwhile: this one continued snapshot {self._snapshot}, and "
-                f"now there is {after}",
+                f"{what} meanwhile: this one continued snapshot {self._snapshot}, and now there is {after}",
                 before=self._snapshot, after=after, path=self._table.name,
-                hint="run the sync again: it continues where the other one stopped",
+                hint="run the sync again: it continues with the positions that the table has now",
             )  # fmt: skip
 
     def _reload(self, files: FinishedFiles, positions: Positions) -> bool:

@@ -114,6 +114,10 @@ class LakeTable(Protocol):
     def positions(self, partitions: Sequence[int]) -> Positions | None:
         """Return the positions of the topic's partitions in this snapshot; None if no sync of it wrote to the table."""
 
+    @property
+    def rolled_back_from(self) -> str | None:
+        """Name of the snapshot that the last sync made, if the table was rolled back to one before it."""
+
     def evolve(
         self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
     ) -> None:

@@ -21,17 +21,18 @@ from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.wire.versions import APIS
 from kafkalog.sharing.links import LOCAL_NODE, Link, SharedTopic
 from kafkalog.sharing.loop import LoopThread
+from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.server.wire.ranges import Pieces
+    from kafkalog.storage.log import UnifiedLog
 
 T = TypeVar("T")
 PEER: Final = "the queues of this process"
-_PARTS: Final = frozenset({
-    "dynamic", "features", "authorizer", "quotas", "topics", "quorum", "replicas", "shares", "groups",
-})  # fmt: skip
-"""The parts of a server that share groups need."""
+_BEFORE_TOPICS: Final = frozenset({"dynamic", "features", "authorizer", "quotas"})
+_AFTER_TOPICS: Final = frozenset({"quorum", "replicas", "shares", "groups"})
+"""The parts of a server that share groups need; topics are those of the directories, which others change."""
 _SETTINGS: Final[Mapping[str, object]] = {
     # committed offsets of other groups are left alone
     "offsets.retention.check.interval.ms": 2**31 - 1, "num.io.threads": 2,
@@ -62,7 +63,9 @@ class LocalNode:
         config = ServerConfig({**self.manager.config.overrides(), **_SETTINGS})
         node = Node(config, self._store)
         try:
-            await node.start(_PARTS)
+            await node.start(_BEFORE_TOPICS)
+            await node.topics.refresh()
+            await node.start(_AFTER_TOPICS)
         except BaseException:
             await node.stop()
             raise
@@ -110,14 +113,18 @@ class LocalLink:
         """True until the directories are closed."""
         return not self._local.manager.closed
 
+    def check_open(self) -> None:
+        """Raise LogClosed once the directories are closed."""
+        if not self.is_open:
+            raise LogClosed("the data directories of the queue are closed")
+
     def version_of(self, api_key: int) -> int:
         """Return the newest version of a call."""
         return APIS[api_key].newest
 
     async def request(self, api_key: int, tree: Mapping[str, object], *, timeout_ms: int | None = None) -> Any:
         """Return the response of the node. LogClosed once the directories are closed."""
-        if not self.is_open:
-            raise LogClosed("the data directories of the queue are closed")
+        self.check_open()
         version = self.version_of(api_key)
         frame = bytearray(request_frame(api_key, version, 0, "kafkalog", dict(tree))[_LENGTH_BYTES:])
         pieces = await dispatch(self._local.node, self._connection, frame)
@@ -147,17 +154,29 @@ class LocalLinks:
     def __init__(self, local: LocalNode) -> None:
         self._local = local
         self._link = LocalLink(local)
+        self._topic: SharedTopic | None = None
+        self._log: UnifiedLog | None = None
 
     async def topic(self, name: str) -> SharedTopic:
         """Return the topic as the node has it. UnknownTopicOrPartition."""
-        found = self._local.node.topics.get(name)
+        self._link.check_open()
+        topics = self._local.node.topics
+        await topics.refresh()
+        found = topics.get(name)
         if found is None:
             raise UnknownTopicOrPartition(f"there is no topic {name}", hint="open the queue after creating the topic")
-        return SharedTopic(name, found.id, (LOCAL_NODE,) * found.partitions)
+        before = self._topic
+        if before is not None and before.id != found.id:
+            raise UnknownTopicOrPartition(f"topic {name} was deleted and created again", hint="open the queue again")
+        self._log = self._local.manager.get(TopicPartition(name, 0))
+        self._topic = SharedTopic(name, found.id, (LOCAL_NODE,) * found.partitions)
+        return self._topic
 
     async def ask_coordinator(self, group: str, call: Callable[[Link], Awaitable[T]]) -> T:
-        """Return the result of `call` once the groups are loaded."""
+        """Return the result of `call` once the groups are loaded, with the topics as they are now."""
+        self._link.check_open()
         await self._local.node.groups.loaded()
+        await self._local.node.topics.refresh()
         return await call(self._link)
 
     async def ask_any(self, call: Callable[[Link], Awaitable[T]]) -> T:
@@ -165,7 +184,10 @@ class LocalLinks:
         return await call(self._link)
 
     async def to_node(self, node_id: int) -> Link:
-        """Return the only link."""
+        """Return the only link. UnknownTopicOrPartition if the topic was deleted meanwhile."""
+        topic = self._topic
+        if topic is not None and self._local.manager.get(TopicPartition(topic.name, 0)) is not self._log:
+            await self.topic(topic.name)
         return self._link
 
     async def close(self) -> None:

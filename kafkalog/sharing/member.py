@@ -68,7 +68,7 @@ class Member:
     async def join(self) -> None:
         """Join the group. UnknownTopicOrPartition, PeerError, errors of the coordinator."""
         self._topic = await self._links.topic(self._name)
-        await self._beat()
+        await self.beat()
         self._beating = asyncio.get_running_loop().create_task(self._beat_on())
 
     async def leave(self) -> None:
@@ -87,14 +87,15 @@ class Member:
         while True:
             await asyncio.sleep(self._interval_s)
             try:
-                await self._beat()
+                await self.beat()
             except KafkalogError as error:
                 _LOG.warning("queue %s of topic %s: no heartbeat: %s", self._group, self._name, error)
                 if not isinstance(error, PeerError):
                     self._failure = error
                     return
 
-    async def _beat(self) -> None:
+    async def beat(self) -> None:
+        """Send a heartbeat, and take the assignment of its answer. Errors as for `join`."""
         answer = await self._links.ask_coordinator(self._group, self._heartbeat)
         if answer.error_code in _FENCED:  # it was away for too long: what it had is others' now
             self._epoch = 0
@@ -111,6 +112,8 @@ class Member:
             self._assigned = frozenset(number for one in rows for number in one.partitions)
             if self._assigned:
                 self._has_assignment.set()
+                if max(self._assigned) >= len(self._topic.leaders):  # the topic has grown
+                    self._topic = await self._links.topic(self._name)
 
     async def _heartbeat(self, link: Link) -> Any:
         tree = {
@@ -186,6 +189,7 @@ class Member:
             await self._finish(session, link, GAP, {one: read.gaps for one, read in found.items()})
             await self._finish(session, link, REJECT, {one: read.damaged for one, read in found.items()})
         if any(row.error_code in _MOVED for row in rows):
+            await asyncio.sleep(_PAUSE_S)
             self._topic = await self._links.topic(self._name)
         for row in rows:
             if row.error_code and row.error_code not in _MOVED:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.backup import RemoteBackups, create_backup, delete_backups, verify_backup
+from kafkalog.backup import RemoteBackups, create_backup, delete_backups, restore_backup, verify_backup
 from kafkalog.backup.create import _create
 from kafkalog.backup.remote import lease
 from kafkalog.backup.remote.lease import EXPIRES_S, PREFIX, StoreLease
@@ -327,6 +327,16 @@ def test_a_backup_that_is_deleted_while_it_is_verified_is_not_damaged(
     with pytest.raises(PartitionNotFound, match="was deleted meanwhile"):
         verify_backup(target)
     assert met
+
+
+def test_a_backup_that_is_deleted_while_it_is_restored_is_not_damaged(
+    data: Path, tmp_path: Path, backups: Backups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = create_backup(data, target := backups())
+    met = in_the_middle(monkeypatch, target.objects, "get", lambda: delete_backups(backups(), [made.manifest.id]))
+    with pytest.raises(PartitionNotFound, match="there is no backup"):
+        restore_backup(target, tmp_path / "restored")
+    assert met and not (tmp_path / "restored").exists()
 
 
 def test_a_backup_that_is_redacted_while_it_is_verified_is_sound(

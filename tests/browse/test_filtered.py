@@ -143,7 +143,8 @@ def test_a_list_of_matches_on_the_screen(path: Path) -> None:
     async def steps(screen: Screen) -> None:
         await screen.ask("f", "key == 'k7' and offset > 100")
         assert [row[:2] for row in screen.rows()][:2] == [["107", "k7"], ["207", "k7"]]
-        assert screen.text("path").endswith("only key == 'k7' and offset > 100") and len(screen.rows()) == screen.app.height
+        assert screen.text("path").endswith("only key == 'k7' and offset > 100")
+        assert len(screen.rows()) == screen.app.height
         await screen.press("pagedown")
         assert screen.rows()[-1][0] == "2,907"
         await screen.press("home", "down", "enter")

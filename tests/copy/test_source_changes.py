@@ -10,6 +10,7 @@ from kafkalog.copy import copy_topics, follow_topics
 from kafkalog.copy.cluster_partition import PartitionCopy
 from kafkalog.errors import IllegalState, TopicExists
 from kafkalog.testing import kafka_server
+from tests.builder import R, batch
 from tests.copy.test_failures import fill
 from tests.copy.topics import SERVER, cluster_on, records_in
 
@@ -165,3 +166,46 @@ def test_a_kill_and_deletes_where_the_last_batch_is_not_known(tmp_path: Path, mo
         with pytest.raises(IllegalState, match="deleted records of t-0 from offset 0 on while they were copied"):
             copy_topics(str(data), target, apply=True)
     assert len(values(tmp_path / "cluster" / "t-0")) == 27
+
+
+@pytest.mark.parametrize("regrown", [[(0, 9)], [(0, 3), (3, 2), (8, 3)], [(0, 3), (4, 2), (8, 3)]])
+def test_a_source_that_was_truncated_to_before_a_gap(tmp_path: Path, regrown: list[tuple[int, int]]) -> None:
+    """The copy ends behind a gap, where the source has other records now: they would be missing from the copy."""
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    rows = [R(b"%d" % n, b"k", timestamp=5_000 + n) for n in range(9)]
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs.create_topic("t", 1, {"retention.ms": -1})
+        dirs["t", 0].replicate(batch(rows[:3], base_offset=0, last_delta=5, leader_epoch=0))
+    assert copy_topics(str(data), str(copied), apply=True).records == 3
+    assert copy_topics(str(data), str(copied), apply=True).records == 0
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs["t", 0].truncate_to(0)
+        for base, count in regrown:
+            dirs["t", 0].replicate(batch(rows[:count], base_offset=base, leader_epoch=0))
+    with pytest.raises(IllegalState, match="t-0 has another batch at offset 0 than the source"):
+        copy_topics(str(data), str(copied), apply=True)
+    assert [one.offset for one in records_in(copied / "t-0")] == [0, 1, 2]
+
+
+def test_a_source_that_was_compacted_since(tmp_path: Path) -> None:
+    """The copy's last batch has lost records in the source; one with another record there is another log."""
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs.create_topic("t", 1, {"cleanup.policy": "compact"})
+        dirs["t", 0].append([(b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"c", b"2")])
+    assert copy_topics(str(data), str(copied), apply=True).records == 4
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs["t", 0].append([(b"a", b"2"), (b"c", b"9")])
+        dirs["t", 0].roll()
+        dirs["t", 0].append([(b"z", b"2")])
+        dirs.clean("t", 0)
+    assert [one.offset for one in records_in(data / "t-0")] == [1, 4, 5, 6]
+    assert copy_topics(str(data), str(copied), apply=True).records == 3
+    assert [one.offset for one in records_in(copied / "t-0")] == [*range(7)]
+    other = tmp_path / "other"
+    copy_topics(str(data), str(other), apply=True)
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs["t", 0].truncate_to(6)
+        dirs["t", 0].append([(b"z", b"3")])
+    with pytest.raises(IllegalState, match="another batch at offset 6"):
+        copy_topics(str(data), str(other), apply=True)

@@ -28,9 +28,10 @@ from kafkalog.errors import (
 )
 from kafkalog.lake.failures import TableMismatch
 from kafkalog.lake.sync import follow_topic, sync_topic
+from tests.builder import R, batch
 from tests.commands import kafkalog as command
 from tests.commands import ok
-from tests.lake.tables import FORMATS, Lake, T, logged, query, write
+from tests.lake.tables import FORMATS, Lake, T, logged, order, query, write
 from tests.tiny_disk import run_on_tiny_disk
 from tests.transactional import made
 
@@ -306,6 +307,24 @@ def test_a_log_that_was_truncated(tmp_path: Path, lake: Lake) -> None:
     with pytest.raises(IllegalState, match="record 9 is not the one that the table has"):
         sync_topic(data, "orders", lake.target)
     assert lake.places() == [(0, n) for n in range(10)]
+
+
+def test_a_log_that_was_truncated_to_before_a_gap(tmp_path: Path, lake: Lake) -> None:
+    """The table's position is behind a gap that compaction left; afterwards records are where the gap was."""
+    data = tmp_path / "data"
+    rows = [R(order(n), b"k%d" % n, timestamp=T) for n in range(9)]
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs.create_topic("orders", 1, {"retention.ms": -1})
+        dirs["orders", 0].replicate(batch(rows[:3], base_offset=0, last_delta=5, leader_epoch=0))
+        assert dirs["orders", 0].end_offset == 6
+    assert sync_topic(data, "orders", lake.target)[0].next_offsets == {0: 6}
+    assert sync_topic(data, "orders", lake.target) == []
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs["orders", 0].truncate_to(0)
+        dirs["orders", 0].replicate(batch(rows, base_offset=0, leader_epoch=0))
+    with pytest.raises(IllegalState, match=r"record 5 is not the one that the table has \(there was none when"):
+        sync_topic(data, "orders", lake.target)
+    assert lake.places() == [(0, n) for n in range(3)]
 
 
 def test_another_topic_of_the_same_name(tmp_path: Path, lake: Lake) -> None:

@@ -20,6 +20,7 @@ from kafkalog.errors import (
     InvalidRequest,
     LogClosed,
     ReadOnlyLog,
+    UnknownTopicOrPartition,
 )
 from kafkalog.queue import Item
 
@@ -153,3 +154,37 @@ def test_a_queue_that_cannot_be(tmp_path: Path) -> None:
     late.close()
     with kafkalog.open_dirs(tmp_path / "data") as dirs, pytest.raises(ReadOnlyLog):
         dirs["tasks"].queue("workers")
+
+
+def test_topics_that_come_and_go_while_a_queue_is_open(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        with dirs["tasks"].queue("workers"):
+            for count in (1, 2):
+                dirs.create_topic("later", count)
+                dirs["later", 0].append([b"%d" % count])
+                with dirs["later"].queue("workers") as queue:
+                    assert values(queue.acquire(1)) == [(b"%d" % count, 1)]
+                    dirs.delete_topic("later")
+                    with pytest.raises(UnknownTopicOrPartition):
+                        queue.acquire(timeout=LONG_S)
+            dirs["tasks", 0].append([b"a"])
+        with dirs["tasks"].queue("workers") as queue:
+            assert values(queue.acquire()) == [(b"a", 1)]
+
+
+def test_partitions_and_a_topic_for_letters_that_are_added_meanwhile(tmp_path: Path) -> None:
+    settings = {"errors.deadletterqueue.topic.name": "dlq.tasks"}
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        with dirs["tasks"].queue("workers", settings=settings) as queue:
+            dirs.create_topic("dlq.tasks", 1, {"errors.deadletterqueue.group.enable": True})
+            dirs.alter_topic("tasks", partitions=2)
+            dirs["tasks", 1].append([b"in the new one"])
+            worker: Any = queue._worker
+            worker._loop.call(worker._member.beat())  # as every few seconds
+            [item] = queue.acquire()
+            assert (item.topic_partition.partition, item.value) == (1, b"in the new one")
+            item.reject()
+            letter = next(dirs["dlq.tasks", 0].tail(LONG_S, start=0))
+            assert dict(letter.headers)["__dlq.errors.partition"] == b"1"

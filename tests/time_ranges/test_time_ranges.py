@@ -310,6 +310,41 @@ def test_damage_in_a_segment_that_has_no_notes_is_met(path: Path) -> None:
         assert found == [6, 8] and skipped
 
 
+def test_the_segment_that_is_written_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the writer, and by a reader beside it that notices when it is truncated and written again."""
+    monkeypatch.setattr(identity, "SETTLED_NS", 1 << 60)
+    path = tmp_path / "t-0"
+
+    def append(log: kafkalog.Log, first: int, last: int, late: int) -> None:
+        for start in range(first, last, 10):
+            log.append([(b"k", VALUE, time_of(n) - late) for n in range(start, start + 10)])
+
+    def read(log: kafkalog.Log, since: int, until: int) -> tuple[list[int], int]:
+        before = log._source.metrics.reads.total
+        where = f"time >= {T + 1000 * since} and time < {T + 1000 * until}"
+        found = [one.offset for one in log.records(where=where)]
+        size = log._source.metrics.reads.total - before
+        assert found == [one.offset for one in log if T + 1000 * since <= one.timestamp < T + 1000 * until]
+        return found, size
+
+    with kafkalog.open(path, "a") as writer, kafkalog.open(path) as reader:
+        append(writer, 0, 5000, 0)
+        for log in (writer, reader):
+            log.end_offset  # noqa: B018  # a reader looks at the files
+            end = read(log, 4800, 4990)
+            assert len(end[0]) == 190 and end[1] < 0.2 * log.size, "a query near the end notes no more"
+            (first, whole), (second, later) = read(log, 1000, 1050), read(log, 1000, 1050)
+            assert first == second and len(first) == 50 and whole > 0.9 * log.size and later < 0.3 * log.size
+        append(writer, 5000, 5200, 4_000_000)
+        for log in (writer, reader):
+            found, size = read(log, 1000, 1050)
+            assert len(found) == 100 and size < 0.4 * log.size
+        writer.truncate_to(3000)
+        append(writer, 5200, 7400, 4_200_000)
+        for log in (writer, reader):
+            assert len(read(log, 1000, 1050)[0]) == 100
+
+
 def test_a_build_notes_what_is_sound_and_raises_the_damage(path: Path, tmp_path: Path) -> None:
     for file in path.glob("*.timeranges"):
         file.unlink()

@@ -169,8 +169,9 @@ class RemoteBackups:
             after = self.objects.manifest_name(found)
             if after is None:
                 raise PartitionNotFound(
-                    f"the backup {found} was deleted meanwhile", path=self.url, hint="verify another one: --id ID"
-                )
+                    f"the backup {found} was deleted meanwhile", path=self.url,
+                    hint="use another backup: `kafkalog backup list` shows them",
+                )  # fmt: skip
             if after == before:
                 return report
 

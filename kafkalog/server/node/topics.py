@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,25 +26,28 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.manager.known_topics import KnownTopics
-from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.new_partitions import NewPartitions
-from kafkalog.manager.topics import TopicEntry
+from kafkalog.server.node.stored_topics import StoredTopics
+from kafkalog.server.node.topic import CONSUMER_OFFSETS as CONSUMER_OFFSETS
+from kafkalog.server.node.topic import INTERNAL as INTERNAL
+from kafkalog.server.node.topic import SHARE_GROUP_STATE as SHARE_GROUP_STATE
+from kafkalog.server.node.topic import TRANSACTION_STATE as TRANSACTION_STATE
+from kafkalog.server.node.topic import Topic as Topic
+from kafkalog.server.node.topic import id_text as id_text
+from kafkalog.server.node.topic import uuid_of
 from kafkalog.server.quorum.errors import NotController
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.storage.names import MAX_TOPIC_LENGTH, metric_name, validate_topic
-from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
-from kafkalog.types import TopicPartition
+from kafkalog.storage.partition_metadata import new_topic_id
 
 if TYPE_CHECKING:
+    from kafkalog.manager.log_manager import LogManager
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.pool import Run
     from kafkalog.server.settings.config import ServerConfig
+    from kafkalog.server.workers.spread_store import SpreadStore
 
 _LOG: Final = logging.getLogger(__name__)
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
-SHARE_GROUP_STATE: Final = "__share_group_state"
-INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 _SETTINGS: Final = {
     CONSUMER_OFFSETS: "offsets.topic", TRANSACTION_STATE: "transaction.state.log",
     SHARE_GROUP_STATE: "share.coordinator.state.topic",
@@ -55,15 +57,6 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 MAX_PARTITIONS_AT_ONCE: Final = 10_000
 """Maximum partitions that one call creates, as in the reference's controller (`MAX_PARTITIONS_PER_BATCH`)."""
-
-
-class Topic(NamedTuple):
-    """A topic that clients see, with the partitions 0 ... `partitions` - 1."""
-
-    name: str
-    id: UUID
-    partitions: int
-    is_internal: bool
 
 
 class TopicPlan(NamedTuple):
@@ -91,11 +84,13 @@ class Topics:
     `numbers` has `num.partitions` and the settings of the internal topics, by the reference's names.
     """
 
-    def __init__(self, store: LogManager, run: Run, numbers: ServerConfig, known: KnownTopics | None = None) -> None:
+    def __init__(
+        self, store: LogManager | SpreadStore, run: Run, numbers: ServerConfig, known: KnownTopics | None = None
+    ) -> None:
         self._store = store
         self._run = run
         self._numbers = numbers
-        self._known = known
+        self._stored = StoredTopics(store, known)
         self.check_change: Callable[[], object] = lambda: None
         """Called before each change; raises if changes are not allowed."""
         self.first_epoch: Callable[[], int] = lambda: 0
@@ -115,13 +110,31 @@ class Topics:
 
     async def start(self) -> None:
         """Load the topics from disk and clean up after interrupted changes. Raise StorageError, CorruptCheckpoint."""
-        for topic in await self._run(self._load):
+        for topic in await self._run(self._stored.load):
             self._put(topic)
 
     async def stop(self) -> None:
         """Interrupt a change in progress: the next start has the topics as before, or completes their deletion."""
         self._is_stopping = True
         await self.settled()
+
+    async def refresh(self) -> None:
+        """Take over the topics of a store that others of this process change, as they are now; no file is changed.
+
+        A topic that is being created is left out. Raise StorageError, CorruptCheckpoint.
+        """
+        async with self._changing:
+            whole, listed = await self._run(self._stored.present)
+            found = {topic.name: topic for topic in whole}
+            for before in tuple(self._topics.values()):
+                after = found.get(before.name)
+                if before.name not in listed if after is None else after.id != before.id:
+                    self._drop(before)
+                    self._notify(before, None)
+            for topic in found.values():
+                known = self._topics.get(topic.name)
+                if known != topic:
+                    self._change(known, topic)
 
     async def settled(self) -> None:
         """Wait until no change is in progress."""
@@ -215,7 +228,7 @@ class Topics:
         if partitions < 1:
             raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
         check_partition_count(partitions)
-        return TopicPlan(Topic(name, _uuid(new_topic_id()), partitions, name in INTERNAL), own)
+        return TopicPlan(Topic(name, uuid_of(new_topic_id()), partitions, name in INTERNAL), own)
 
     def check_new(self, name: str, planned: Mapping[str, str] = NO_NAMES) -> None:
         """Raise InvalidTopic, InvalidRequest or TopicExists unless a topic of this name may be created.
@@ -417,52 +430,11 @@ class Topics:
             raise NotController("the node is stopping")
         self.between_steps()
 
-    def _load(self) -> list[Topic]:
-        store, found = self._store, []
-        for entry in store.topics.entries():
-            if entry.is_deleted:
-                _LOG.info("resuming the deletion of topic %s", entry.name)
-                store.delete_topic(entry.name)
-        counts: dict[str, int] = {}
-        for key in (*store.logs, *store.problems):
-            counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
-        entries = {entry.name: entry for entry in store.topics.entries()}
-        for name in sorted(entries.keys() | counts.keys()):
-            topic = self._load_topic(name, entries.get(name), counts.get(name, 0))
-            self._create_missing(topic)
-            found.append(topic)
-        return found
-
-    def _load_topic(self, name: str, entry: TopicEntry | None, count: int) -> Topic:
-        if entry is None:
-            cluster = None if self._known is None or self._known.cluster is None else self._known.cluster.image
-            if cluster is not None and name in cluster.topics:
-                count = max(count, *(number + 1 for number in cluster.topics[name].partitions))
-            topic_id = read_partition_metadata(self._store.fs, self._store.path_of(name))
-            if topic_id is None and not any(key.topic == name for key in self._store.logs):
-                topic_id = new_topic_id()  # no partition can be opened: a temporary id
-            elif topic_id is None:  # from a broker without ids: give it one
-                self._store.alter_topic(name, {})
-                entry = self._store.topics.get(name)
-        if entry is not None:
-            topic_id, count = entry.topic_id, max(count, entry.partitions)
-        assert topic_id is not None
-        return Topic(name, _uuid(topic_id), count, name in INTERNAL)
-
-    def _create_missing(self, topic: Topic) -> None:
-        """Create missing partitions, unless a directory is offline, which may contain them."""
-        keys = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
-        missing = [key for key in keys if key not in self._store.logs and key not in self._store.problems]
-        if not missing or any(True for _ in self._store.offline):
-            return
-        _LOG.warning("topic %s lacks %d of %d partitions; creating them empty", topic.name, len(missing), len(keys))
-        for key in missing:
-            self._store.get_or_create(key, topic_id=id_text(topic.id))
-
 
 def make(node: Node) -> Topics:
     """Create the topics of a node from its `store`, `run`, `config` and `known`, a broker's metadata."""
-    return Topics(node.store, node.run, node.config, node.known)
+    kind = Topics if node.owner is None else node.owner.topics_class
+    return kind(node.store if node.workers is None else node.workers.store_of(node), node.run, node.config, node.known)
 
 
 def check_name(name: str) -> None:
@@ -488,12 +460,3 @@ def check_partition_count(partitions: int) -> None:
     """Raise PolicyViolation if one call may not create that many partitions."""
     if partitions > MAX_PARTITIONS_AT_ONCE:
         raise PolicyViolation("Excessively large number of partitions per request.")
-
-
-def id_text(topic_id: UUID) -> str:
-    """Return the id as the 22 characters used in files."""
-    return urlsafe_b64encode(topic_id.bytes).decode()[:22]
-
-
-def _uuid(text: str) -> UUID:
-    return UUID(bytes=urlsafe_b64decode(text + "=="))

@@ -9,8 +9,8 @@ from kafkalog.errors import CorruptRecord
 from kafkalog.sidecars.identity import FileStamp, digest_of, new_secret, stamp_of
 
 if TYPE_CHECKING:
-    from kafkalog.reading.chunks import Chunk
     from kafkalog.storage.readonly.view import LogView
+    from kafkalog.storage.segment_reader import Chunk
 
 
 class ViewEnd:
