@@ -122,10 +122,7 @@ def export_records(
         ids = {key: read_partition_metadata(fs, path) for key, path in found}
         parts = _plan(dict(found), ids, views, directory, bounds or Bounds(), file_bytes, isolation)
         run = _ExportRun(views, on_damage)
-        if fresh is None or directory.types:
-            typed = decoders(directory.types, directory.exported)
-        else:
-            typed = fresh
+        typed = decoders(directory.types, directory.exported) if fresh is None or directory.types else fresh
         directory.add_types({topic: settled for topic, (_, settled) in typed.items()})
         for part, log_bytes, topic_id in parts:
             run.export(ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, directory.staging, on_damage,
