@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.errors import FormatError, IllegalArgument, InvalidRecord
+from kafkalog.exchange import typed_lines
 from kafkalog.exchange.export import export_records
 from kafkalog.exchange.import_ import import_records
 from kafkalog.log.typed_scan import first_values
@@ -338,12 +339,20 @@ def test_types_of_an_export_that_begins_meanwhile(tmp_path: Path, monkeypatch: p
     assert [row["value"] for row in exported(tmp_path / "out")] == [{"a": 1}, {"a": 2}]
 
 
-def test_json_lines_of_large_values_are_made_a_few_at_a_time(tmp_path: Path) -> None:
+def test_json_lines_of_large_values_are_made_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
-        for _ in range(12):
+        for _ in range(3):
             log.append([json.dumps("x" * 1000).encode()] * 1000)
-    report = export_records(tmp_path / "data", tmp_path / "out", "jsonl", value="json", file_bytes=1024)
-    assert report.records == 12_000 and report.files >= 6
+    at_once: list[int] = []
+
+    def noted(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+        at_once.append(batch.num_rows)
+        return rows_of(batch)
+
+    rows_of = typed_lines._rows
+    monkeypatch.setattr(typed_lines, "_rows", noted)
+    assert export_records(tmp_path / "data", tmp_path / "out", "jsonl", value="json").records == sum(at_once) == 3000
+    assert max(at_once) < 1500
 
 
 def test_wrong_decoders_are_told_before_anything_is_made(data: Path, tmp_path: Path) -> None:
