@@ -52,9 +52,9 @@ class MemberWorker:
         """Return acquired records; wait up to `timeout_s` (None: forever) for the first one."""
         return self._loop.call(self._member.acquire(max_records, timeout_s))
 
-    def acknowledge(self, kind: int, leases: Iterable[Lease]) -> None:
-        """Acknowledge acquired records. InvalidRecordState for those that the member no longer has."""
-        self._loop.call(self._member.acknowledge(kind, leases))
+    def acknowledge(self, kind: int, leases: Iterable[Lease]) -> Mapping[Lease, KafkalogError]:
+        """Acknowledge acquired records. Return the errors of those for which it failed."""
+        return self._loop.call(self._member.acknowledge(kind, leases))
 
     def close(self) -> None:
         """Release what is acquired, and leave the group."""
