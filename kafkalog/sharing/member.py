@@ -73,9 +73,12 @@ class Member:
 
     # Membership
 
-    async def join(self) -> None:
-        """Join the group. UnknownTopicOrPartition, PeerError, errors of the coordinator."""
+    async def find(self) -> None:
+        """Find the topic. UnknownTopicOrPartition, PeerError; IllegalState, StorageError for a part of a topic."""
         self._topic = await self._links.topic(self._name)
+
+    async def join(self) -> None:
+        """Join the group, once the topic is found. PeerError, errors of the coordinator."""
         await self.beat()
         self._beating = asyncio.get_running_loop().create_task(self._beat_on())
 

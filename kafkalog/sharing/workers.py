@@ -45,6 +45,7 @@ class MemberWorker:
             raise
 
     async def _begin(self, group: str, defaults: Mapping[str, str], settings: Mapping[str, object]) -> None:
+        await self._member.find()  # before anything is kept for the group
         await self._links.ask_any(lambda link: apply_settings(link, group, defaults, settings))
         await self._member.join()
 
