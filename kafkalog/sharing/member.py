@@ -31,6 +31,7 @@ from kafkalog.types import TopicPartition
 _LOG: Final = logging.getLogger(__name__)
 _LEAVE: Final = -1
 _PAUSE_S: Final = 0.05
+_LEAVE_S: Final = 5.0
 _ENDED: Final = frozenset({
     ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED,
 })  # fmt: skip
@@ -83,17 +84,21 @@ class Member:
         self._beating = asyncio.get_running_loop().create_task(self._beat_on())
 
     async def leave(self) -> None:
-        """End the sessions, which releases what is acquired, and leave the group. PeerError."""
+        """End the sessions, which releases what is acquired, and leave the group. PeerError; TimeoutError, soon.
+
+        Without an answer the locks expire, and the group notices that no heartbeat comes.
+        """
         self._failure = LogClosed(f"queue {self._group} is closed")  # for calls of other threads that wait
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
-        async with self._turn:
-            for node_id, session in self._sessions.items():
-                if session.is_begun:
-                    await session.close(await self._links.to_node(node_id))
-        self._epoch = _LEAVE
-        await self._links.ask_coordinator(self._group, self._heartbeat)
+        async with asyncio.timeout(_LEAVE_S):
+            async with self._turn:
+                for node_id, session in self._sessions.items():
+                    if session.is_begun:
+                        await session.close(await self._links.to_node(node_id))
+            self._epoch = _LEAVE
+            await self._links.ask_coordinator(self._group, self._heartbeat)
 
     async def _beat_on(self) -> None:
         while True:
@@ -154,8 +159,12 @@ class Member:
                 if is_over or not error.retriable:
                     raise
                 found = []
-                await asyncio.sleep(_PAUSE_S)
-                self._topic = await self._links.topic(self._name)
+                try:
+                    async with asyncio.timeout_at(end_s):
+                        await asyncio.sleep(_PAUSE_S)
+                        await self.find()
+                except TimeoutError:
+                    raise error from None
             if found or is_over:
                 return found
 

@@ -60,7 +60,7 @@ class MemberWorker:
     def close(self) -> None:
         """Release what is acquired, and leave the group."""
         try:
-            with suppress(KafkalogError):  # locks expire, and the group notices that no heartbeat comes
+            with suppress(KafkalogError, TimeoutError):
                 self._loop.call(self._member.leave())
             self._loop.call(self._links.close())
         finally:

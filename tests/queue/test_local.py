@@ -210,6 +210,9 @@ def test_a_queue_that_cannot_be(tmp_path: Path) -> None:
             dirs["tasks"].queue("workers", settings={"share.delivery.count.limit": 1000})
         with pytest.raises((ConfigError, InvalidRequest), match=r"share\.auto\.offset\.reset"):
             dirs["tasks"].queue("workers", start="middle")
+        for name in ("", "a" * 40_000, "\ud800", None):
+            with pytest.raises(IllegalArgument, match="the name of a queue"):
+                dirs["tasks"].queue(name)  # type: ignore[arg-type]
         queue = dirs["tasks"].queue("workers")
         with pytest.raises(IllegalArgument, match="max_records"):
             queue.acquire(0)

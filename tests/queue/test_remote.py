@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ pytest.importorskip("kio", reason="the extra `server` is not installed")
 import kafkalog
 from kafkalog.errors import InvalidRecordState, KafkalogError, UnknownTopicOrPartition
 from kafkalog.queue import connect
+from kafkalog.server.client.errors import PeerError
 from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
 from tests.queue.test_local import LONG_S, values
 from tests.trees import PACKAGE
@@ -106,6 +108,18 @@ def test_after_a_restart_of_the_server_a_worker_goes_on(tmp_path: Path) -> None:
     with kafka_server(directory=tmp_path / "data") as server:
         with connect(server.bootstrap, "tasks", "workers") as queue:
             assert [one.value for one in queue.acquire(timeout=LONG_S)] == [b"c"]
+
+
+def test_a_server_that_is_gone_holds_nobody_up(tmp_path: Path) -> None:
+    with kafka_server(topics={"tasks": 1}, directory=tmp_path / "data") as server:
+        queue = connect(server.bootstrap, "tasks", "workers")
+        server.kill()
+        begin_s = time.monotonic()
+        with pytest.raises(PeerError):
+            queue.acquire(timeout=0.5)
+        queue.close()
+        assert time.monotonic() - begin_s < LONG_S  # less than delivery.timeout.ms
+        server.start()
 
 
 def test_a_worker_follows_the_leader() -> None:
