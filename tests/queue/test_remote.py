@@ -122,6 +122,25 @@ def test_a_server_that_is_gone_holds_nobody_up(tmp_path: Path) -> None:
         server.start()
 
 
+def test_aborted_transactions_hide_no_records(tmp_path: Path) -> None:
+    confluent = pytest.importorskip("confluent_kafka")
+    with kafka_server(topics={"tasks": 1}, directory=tmp_path / "data") as server:
+        producer = confluent.Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "writer"})
+        producer.init_transactions(LONG_S)
+        for is_done in (False, False, True):
+            producer.begin_transaction()
+            for _ in range(3):
+                producer.produce("tasks", b"done" if is_done else b"not", partition=0)
+            producer.flush(LONG_S)
+            (producer.commit_transaction if is_done else producer.abort_transaction)(LONG_S)
+    settings = {"share.isolation.level": "read_committed"}
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs, dirs["tasks"].queue("workers", settings=settings) as local:
+        assert [(one.offset, one.value) for _ in range(3) for one in local.acquire(1)] == [
+            (8, b"done"), (9, b"done"), (10, b"done"),
+        ]  # fmt: skip
+        assert local.acquire(1) == []
+
+
 def test_a_worker_follows_the_leader() -> None:
     with kafka_cluster(nodes=3, topics={"tasks": 1}) as cluster:
         put(cluster, "tasks", b"a", b"b")
