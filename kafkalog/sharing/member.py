@@ -169,6 +169,8 @@ class Member:
                 return found
 
     async def _acquired(self, max_records: int, wait_s: float) -> list[Acquired]:
+        while self._ready and self._is_lost(self._ready[0].lease):
+            self._ready.popleft()
         if not self._ready:
             if not (self._assigned or self._takes_all):
                 with suppress(TimeoutError):
@@ -181,6 +183,10 @@ class Member:
                 if self._ready:
                     break
         return [self._ready.popleft() for _ in range(min(max_records, len(self._ready)))]
+
+    def _is_lost(self, lease: Lease) -> bool:
+        session = self._sessions.get(lease.node_id)
+        return session is None or session.generation != lease.generation
 
     def _by_leader(self) -> list[tuple[int, list[int]]]:
         """Return the partitions of each node that leads some."""
@@ -280,7 +286,7 @@ class Member:
         """Acknowledge records in partitions of a node: in each partition all of them, or none with its error."""
         session = self._sessions.get(node_id)
         what = f"queue {self._group}, topic {self._name}"
-        if session is None or any(one.generation != session.generation for part in places.values() for one in part):
+        if session is None or any(self._is_lost(one) for part in places.values() for one in part):
             raise _lost(what)
         assert self._topic is not None
         link = await self._links.to_node(node_id)

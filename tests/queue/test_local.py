@@ -108,6 +108,24 @@ def test_a_session_that_the_server_ended_hides_no_records(tmp_path: Path) -> Non
                 first.ack()
 
 
+def test_records_of_a_session_that_ended_are_not_handed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.sharing.session._EXACT", 0)  # a broker that acquires whole batches
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs["tasks", 0].append([b"a", b"b", b"c"])
+        with dirs["tasks"].queue("workers") as queue:
+            [first] = queue.acquire(1)
+            worker: Any = queue._worker
+            shares, member = worker._links._local.node.shares, worker._member.id
+            worker._loop.call(in_loop(lambda: shares.member_left("workers", member)))
+            with pytest.raises(InvalidRecordState):
+                first.ack()
+            for value in (b"a", b"b", b"c"):
+                [item] = queue.acquire(1)
+                assert (item.value, item.delivery_count) == (value, 2)
+                item.ack()
+
+
 async def in_loop(call: Callable[[], object]) -> None:
     """Call a function on an event loop."""
     call()

@@ -116,9 +116,10 @@ class Topics:
         await self.settled()
 
     async def refresh(self) -> None:
-        """Take over the topics of a store that others of this process change, as they are now; no file is changed.
+        """Take over the topics of a store that others of this process change, as they are now.
 
-        A topic that is being created is left out. Raise StorageError, CorruptCheckpoint.
+        A topic that is being created is left out. Only a topic without an id is changed: it gets one. Raise
+        StorageError, CorruptCheckpoint.
         """
         async with self._changing:
             whole, may_exist = await self._run(self._stored.present)
