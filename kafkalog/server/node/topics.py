@@ -119,22 +119,27 @@ class Topics:
         await self.settled()
 
     async def refresh(self) -> None:
-        """Take over the topics of a store that others of this process change, as they are now; no file is changed.
+        """Take over the topics of a store that others of this process change, as they are now.
 
-        A topic that is being created is left out. Raise StorageError, CorruptCheckpoint.
+        A topic that is being created is left out. Only a topic without an id is changed: it gets one. Raise
+        StorageError, CorruptCheckpoint.
         """
         async with self._changing:
-            whole, listed = await self._run(self._stored.present)
+            whole, may_exist = await self._run(self._stored.present)
             found = {topic.name: topic for topic in whole}
             for before in tuple(self._topics.values()):
                 after = found.get(before.name)
-                if before.name not in listed if after is None else after.id != before.id:
+                if not may_exist(before.name) if after is None else after.id != before.id:
                     self._drop(before)
                     self._notify(before, None)
             for topic in found.values():
                 known = self._topics.get(topic.name)
                 if known != topic:
                     self._change(known, topic)
+
+    async def check_whole(self, name: str) -> None:
+        """Raise IllegalState or StorageError if some partitions of a topic are not in this store."""
+        await self._run(self._stored.check_whole, name)
 
     async def settled(self) -> None:
         """Wait until no change is in progress."""
