@@ -16,7 +16,14 @@ from kafkalog.backup.manifest import MAX_BYTES, Manifest, StoredFile, encode_man
 from kafkalog.backup.remote.encryption import SUFFIX, Encryption
 from kafkalog.backup.remote.lease import MAX_BYTES as MAX_NOTE_BYTES
 from kafkalog.backup.remote.lease import StoreLease
-from kafkalog.errors import CorruptBackup, IllegalArgument, IllegalState, PartitionNotFound, StorageError
+from kafkalog.errors import (
+    CorruptBackup,
+    DirectoryLocked,
+    IllegalArgument,
+    IllegalState,
+    PartitionNotFound,
+    StorageError,
+)
 from kafkalog.storage.remote import locate, without_password
 from kafkalog.util.fileio import OS
 from kafkalog.util.remote_files import as_os_error, parse_info
@@ -132,7 +139,6 @@ class StoredObjects:
         if MARKER in names:
             return
         if [name for name in names if not name.startswith(f"{MARKER}.")]:  # what a kill leaves
-
             raise IllegalArgument(
                 "something that is not a store of backups lies there", path=self.url, hint="choose another URL"
             )
@@ -257,6 +263,11 @@ class StoredObjects:
         if manifest.id in self._manifests():
             raise taken
         own = self._put_manifest(manifest, self._encryption.encrypts)
+        try:
+            self._check_lease(now=True)
+        except DirectoryLocked:  # the run was paused meanwhile: contents of this backup may have been deleted
+            self._remove(f"{_MANIFESTS}/{own}")
+            raise
         if self._manifests().get(manifest.id, [own]) != [own]:
             self._remove(f"{_MANIFESTS}/{own}")
             raise taken
