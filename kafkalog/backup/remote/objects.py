@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from secrets import token_hex
@@ -169,8 +169,21 @@ class StoredObjects:
 
     def manifest_name(self, which: str) -> str | None:
         """Return the name of the object with a backup's manifest, its newest one; None if there is none."""
-        names = self._manifests().get(which, [])
-        return self._by_redactions(names)[-1][1] if len(names) > 1 else names[0] if names else None
+        names = self.manifest_names(which)
+        return self._newest(names) if names else None
+
+    def manifest_names(self, which: str) -> list[str]:
+        """Return the names of the objects with a backup's manifest. StorageError."""
+        return self._manifests().get(which, [])
+
+    def _newest(self, names: list[str]) -> str:
+        return self._by_redactions(names)[-1][1] if len(names) > 1 else names[0]
+
+    def manifests(self, but: Container[str] = ()) -> list[Manifest]:
+        """Return the manifests of all backups `but` some, with one listing: no one deletes a backup meanwhile."""
+        newest = {which: self._newest(names) for which, names in sorted(self._manifests().items()) if which not in but}
+        contents = ((which, self._manifest_bytes(name)) for which, name in newest.items())
+        return [parse_manifest(content, self.url_of(f"{_MANIFESTS}/{which}")) for which, content in contents]
 
     def _manifest_bytes(self, name: str) -> bytes:
         url = self.url_of(f"{_MANIFESTS}/{name}")
@@ -295,14 +308,16 @@ class StoredObjects:
         self._read(name, writing)
         writing.check(file, self.url_of(name))
 
-    def delete(self, which: str) -> None:
-        """Delete a backup's manifest: from then on the backup does not exist. StorageError.
+    def delete(self, *ids: str) -> None:
+        """Delete the manifests of backups: from then on these do not exist. StorageError.
 
         DirectoryLocked if the lease was lost.
         """
-        self._check_lease()
-        for name in self._manifests()[which]:
-            self._remove(f"{_MANIFESTS}/{name}")
+        found = self._manifests()
+        for which in ids:
+            self._check_lease()
+            for name in found[which]:
+                self._remove(f"{_MANIFESTS}/{name}")
 
     def delete_content(self, checksum: str) -> None:
         """Delete a content that no backup has. DirectoryLocked if the lease was lost; StorageError."""
