@@ -2,6 +2,7 @@
 
 import fcntl
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kafkalog.backup.remote.lease import PREFIX, StoreLease
 from kafkalog.errors import DirectoryLocked
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
+from kafkalog.util.remote_files import RemoteStatus, parse_info
 from tests.backup.logs import fill
 from tests.backup.test_create import Later
 
@@ -170,6 +172,50 @@ def test_a_renewal_notices_another_run_with_the_lease(
         assert one._thread is not None
         one._thread.join(60)
         assert not one._thread.is_alive() and one._is_lost
+
+
+def test_a_store_without_times_of_objects_has_a_way_on(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No lease ends by itself there."""
+    url = f"file://{tmp_path}/store"
+    create_backup(data, url)
+    target, name = RemoteBackups(url), f"{PREFIX}held-{'1' * 16}"
+    (tmp_path / "store" / name).write_bytes(b"{}")
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkalog.backup.remote.objects.parse_info", lambda info: RemoteStatus(False, 0, 0, ""))
+        with pytest.raises(DirectoryLocked, match="another run is writing") as caught:
+            target.delete([])
+        assert f"if it no longer exists, delete the object {target.url}/{name}" in caught.value.hint
+        target.objects.remove_note(name)
+        target.delete([])
+
+
+def test_the_time_of_an_object_is_that_of_its_last_write() -> None:
+    """WebDAV has both, and an object that is written again keeps the first one."""
+    first, last = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    assert parse_info({"created": first, "modified": last}).mtime_ns == last.timestamp() * 1_000_000_000
+
+
+def test_a_file_that_is_removed_during_a_listing_hides_no_other(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older versions of fsspec fail then as for a missing directory; leases come and go beside the marker."""
+    url = f"file://{tmp_path}/store"
+    create_backup(data, url)
+    target, failed = RemoteBackups(url), list[str]()
+    real = target.objects._fs.ls
+
+    def ls(path: str, **more: Any) -> Any:
+        failed.append(path)
+        if len(failed) % 2:
+            raise FileNotFoundError(path)
+        return real(path, **more)
+
+    monkeypatch.setattr(target.objects._fs, "ls", ls)
+    assert len(target.ids()) == 1 and failed
+    target.delete([])
+    assert len(target.ids()) == 1 and verify_backup(target).ok
 
 
 def test_a_check_of_the_lease_is_one_listing(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.backup import RemoteBackups, create_backup, delete_backups, list_backups, verify_backup
-from kafkalog.errors import PartitionNotFound
+from kafkalog.errors import PartitionNotFound, StorageError
 from tests.backup.logs import fill
 from tests.backup.test_create import Later
 
@@ -47,6 +47,24 @@ def test_listings_do_not_grow_with_the_square_of_the_backups(
     calls.clear()
     delete_backups(target, ids[:3])
     assert len(calls) <= 12 and target.ids() == ids[3:]
+
+
+def test_a_delete_believes_no_listing_that_lacks_backups(
+    target: RemoteBackups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store whose listings are late: the contents of a backup that is not listed would be deleted."""
+    ids, real, calls = target.ids(), target.objects._manifests, list[int]()
+
+    def manifests() -> dict[str, list[str]]:
+        calls.append(1)
+        found = real()
+        return found if len(calls) == 1 else {which: found[which] for which in ids[:3]}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(target.objects, "_manifests", manifests)
+        with pytest.raises(StorageError, match="does not list the backup"):
+            delete_backups(target, ids[:1])
+    assert target.ids() == ids and all(verify_backup(target, one).ok for one in ids)
 
 
 def test_a_backup_that_does_not_exist_has_no_manifest(target: RemoteBackups) -> None:

@@ -140,6 +140,12 @@ class RemoteBackups:
         doomed = list(dict.fromkeys(one if one in known else self.find(one) for one in ids))
         self.objects.delete_superseded()
         kept = self.objects.manifests(but=doomed)
+        missing = sorted(known - {*doomed, *(one.id for one in kept)})
+        if missing:  # its contents would be deleted
+            raise StorageError(
+                f"the store does not list the backup {missing[0]}, which it had a moment before", path=self.url,
+                hint="run the command again; and not in a store whose listings are late",
+            )  # fmt: skip
         self.objects.delete(*doomed)
         for checksum in self._unneeded(kept):
             self.objects.delete_content(checksum)

@@ -45,6 +45,7 @@ _LOOK_MS: Final = 50
 _HINT: Final = (
     f"wait until it finishes; {EXPIRES_S // 60} minutes after a machine was lost during a run, others can write"
 )
+_HINT_WITHOUT_TIMES: Final = "wait until it finishes; if it no longer exists, delete the object"
 
 
 class LeaseStore(Protocol):
@@ -57,6 +58,9 @@ class LeaseStore(Protocol):
     def times(self) -> Mapping[str, int]:
         """Return the names of the objects beside the marker, with the store's times in ns, 0 if it has none."""
 
+    def url_of(self, name: str) -> str:
+        """Return the URL of an object."""
+
     def put_note(self, name: str, content: bytes) -> None:
         """Write a small object."""
 
@@ -68,10 +72,11 @@ class LeaseStore(Protocol):
 
 
 class _Other(NamedTuple):
-    """Another run: its token, and the names of its objects by state."""
+    """Another run: its token, the names of its objects by state, the time of the last one, 0 if the store has none."""
 
     token: str
     names: dict[str, str]
+    renewed_ns: int = 0
 
     @property
     def is_held(self) -> bool:
@@ -172,7 +177,8 @@ class StoreLease:
         for one in found.values():
             renewed_ns = max(times[name] for name in one.names.values())
             is_expired = own_ns > 0 < renewed_ns and own_ns - renewed_ns > EXPIRES_S * 1_000_000_000
-            (ended if is_expired or _is_gone(one.token) else others).append(one)
+            is_ended = is_expired or _is_gone(one.token)
+            (ended if is_ended else others).append(one._replace(renewed_ns=renewed_ns))
         return sorted(others, key=lambda one: (not one.is_held, one.token)), ended
 
     def _confirm(self) -> _Other | None:
@@ -207,8 +213,10 @@ class StoreLease:
             self._file.close()
 
     def _locked(self, other: _Other) -> DirectoryLocked:
-        who = _owner_text(self._store.note(next(iter(other.names.values()))))
-        return DirectoryLocked(f"{who} is writing to the store", path=self._store.url, hint=_HINT)
+        name = next(iter(other.names.values()))
+        hint = _HINT if other.renewed_ns else f"{_HINT_WITHOUT_TIMES} {self._store.url_of(name)}"
+        who = _owner_text(self._store.note(name))
+        return DirectoryLocked(f"{who} is writing to the store", path=self._store.url, hint=hint)
 
 
 def _owner_text(content: bytes) -> str:

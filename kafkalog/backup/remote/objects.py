@@ -26,7 +26,7 @@ from kafkalog.errors import (
 )
 from kafkalog.storage.remote import locate, without_password
 from kafkalog.util.fileio import OS
-from kafkalog.util.remote_files import as_os_error, parse_info
+from kafkalog.util.remote_files import as_os_error, list_objects, parse_info
 
 MARKER: Final = "kafkalog.objects"
 _CONTENT: Final = b"kafkalog backups of objects, version 1\n"
@@ -104,8 +104,7 @@ class StoredObjects:
     def times(self) -> dict[str, int]:
         """Return the names of the objects beside the marker with their times in ns, 0 if the store has none."""
         try:
-            self._fs.invalidate_cache(self._root)
-            listed = self._fs.ls(self._root, detail=True)
+            listed = list_objects(self._fs, self._root, detail=True, is_local=self._is_local)
         except Exception as error:
             raise self._failed(error, "list the objects", "") from error
         return {str(one["name"]).rstrip("/").rpartition("/")[2]: parse_info(one).mtime_ns for one in listed}
@@ -348,8 +347,7 @@ class StoredObjects:
     def _names(self, below: str) -> set[str]:
         path = self._path(below)
         try:
-            self._fs.invalidate_cache(path)
-            listed = self._fs.ls(path, detail=False)
+            listed = list_objects(self._fs, path, detail=False, is_local=self._is_local)
         except FileNotFoundError:
             return set()
         except Exception as error:
