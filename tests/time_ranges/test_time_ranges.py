@@ -23,6 +23,7 @@ from kafkalog.time_ranges.background import TimeRangesBuilder
 from kafkalog.time_ranges.place import TimeRangesPlace
 from kafkalog.time_ranges.ranges import TimeRanges
 from kafkalog.time_ranges.segment_times import unpacked
+from kafkalog.util.events import HOOKS
 from kafkalog.util.fileio import OS
 from tests.fuzz_cases import KINDS
 from tests.memory import memory
@@ -424,6 +425,14 @@ def test_closed_segments_are_noted_in_the_background(tmp_path: Path, settled: No
         wait_for(tmp_path / "times", 3)
     with kafkalog.open_dirs(tmp_path / "data", time_ranges=tmp_path / "times") as reader:
         assert reader.jobs == () and reader["t"].build_time_ranges() == 1, "the active segment alone"
+
+
+def test_a_closed_log_leaves_no_hook(tmp_path: Path) -> None:
+    before = len(HOOKS.get("roll", ()))
+    for _ in range(3):
+        with kafkalog.open(tmp_path / "data" / "t-0", "a", time_ranges=True, key_index=True):
+            assert len(HOOKS["roll"]) == before + 2
+    assert len(HOOKS.get("roll", ())) == before
 
 
 def test_a_directory_that_cannot_be_written_costs_no_row(path: Path, tmp_path: Path) -> None:
