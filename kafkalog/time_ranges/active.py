@@ -68,7 +68,7 @@ class ActiveTimes:
     def _follow(self, segment: Segment, start: int, stop: int) -> None:
         """Note the times from `start` on, or from before it, up to `stop`; begin again where the log was changed."""
         source = self._source
-        is_same = self._view_end is None or self._view_end.is_same()
+        is_same = self._is_same()
         if segment.base_offset != self._base_offset or truncation_count(source) != self._truncations or not is_same:
             self._begin(segment.base_offset, start)
         elif start < self._first:
@@ -84,6 +84,13 @@ class ActiveTimes:
         finally:
             if was_truncated(source, truncations):
                 self._begin(-1, -1)
+
+    def _is_same(self) -> bool:
+        """Return False if what was read is gone, or if that cannot be known."""
+        try:
+            return self._view_end is None or self._view_end.is_same()
+        except (KafkalogError, OSError):
+            return False
 
     def _take(self, piece: _Piece) -> None:
         """Add a piece; small ones are joined, so that their number does not depend on how often the log is read."""

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
 from kafkalog.sidecars import identity
+from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.time_ranges.background import TimeRangesBuilder
 from kafkalog.time_ranges.place import TimeRangesPlace
 from kafkalog.time_ranges.ranges import TimeRanges
 from kafkalog.time_ranges.segment_times import unpacked
+from kafkalog.util.events import HOOKS
 from kafkalog.util.fileio import OS
 from tests.fuzz_cases import KINDS
 from tests.memory import memory
@@ -345,6 +347,34 @@ def test_the_segment_that_is_written_is_read_once(tmp_path: Path, monkeypatch: p
             assert len(read(log, 1000, 1050)[0]) == 100
 
 
+def test_a_reader_notices_a_segment_that_was_cut_and_is_longer_by_now(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    with kafkalog.open(path, "a") as writer, kafkalog.open(path) as reader:
+        for start in range(0, 600, 10):
+            writer.append([(b"k", VALUE, T + 1000 * (start > 0))] * 10)
+        assert len([*reader.records(where=f"time < {T + 10}")]) == 10
+        writer.truncate_to(20)
+        for _ in range(100):
+            writer.append([(b"k", VALUE, T + 1)] * 10)
+        assert len([*reader.records(where=f"time < {T + 10}")]) == 1010
+
+
+@pytest.mark.parametrize("error", [OSError("no status"), StorageError("no status")])
+def test_a_segment_whose_status_cannot_be_had_costs_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def is_same(self: ViewEnd) -> bool:
+        raise error
+
+    path = tmp_path / "t-0"
+    with kafkalog.open(path, "a") as writer, kafkalog.open(path) as reader:
+        for n in range(100):
+            writer.append([(b"k", VALUE, T + n % 2)])
+        assert len([*reader.records(start=50, where=f"time < {T + 1}")]) == 25
+        monkeypatch.setattr(ViewEnd, "is_same", is_same)
+        assert len([*reader.records(where=f"time < {T + 1}")]) == 50
+
+
 def test_a_build_notes_what_is_sound_and_raises_the_damage(path: Path, tmp_path: Path) -> None:
     for file in path.glob("*.timeranges"):
         file.unlink()
@@ -395,6 +425,14 @@ def test_closed_segments_are_noted_in_the_background(tmp_path: Path, settled: No
         wait_for(tmp_path / "times", 3)
     with kafkalog.open_dirs(tmp_path / "data", time_ranges=tmp_path / "times") as reader:
         assert reader.jobs == () and reader["t"].build_time_ranges() == 1, "the active segment alone"
+
+
+def test_a_closed_log_leaves_no_hook(tmp_path: Path) -> None:
+    before = len(HOOKS.get("roll", ()))
+    for _ in range(3):
+        with kafkalog.open(tmp_path / "data" / "t-0", "a", time_ranges=True, key_index=True):
+            assert len(HOOKS["roll"]) == before + 2
+    assert len(HOOKS.get("roll", ())) == before
 
 
 def test_a_directory_that_cannot_be_written_costs_no_row(path: Path, tmp_path: Path) -> None:
