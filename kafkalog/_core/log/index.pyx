@@ -195,7 +195,6 @@ cdef class Entries:
                     int64_t* second) noexcept nogil:
         pass
 
-    @cython.critical_section
     def lookup_many(self, targets):
         """Return the results of `lookup` for all `targets` as two columns of int64; the GIL is released.
 
@@ -215,6 +214,7 @@ cdef class Entries:
         finally:
             PyBuffer_Release(&view)
 
+    @cython.critical_section
     cdef tuple _lookup_all(self, const int64_t* targets, Py_ssize_t many):
         first = PyBytes_FromStringAndSize(NULL, 8 * many)
         second = PyBytes_FromStringAndSize(NULL, 8 * many)
