@@ -14,7 +14,7 @@ debug:                  ## the same with bounds checks and line tracing
 check: all              ## under three minutes: style, types, quick tests
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy --strict kafkalog
-	$(PYTHON) -m pytest -q -n 2 --dist loadfile -m "not interop and not slow"
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile --quick -m "not interop and not slow"
 
 test:                   ## all there is, as on a fresh machine
 	bash ci/test.sh

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from tests import golden_cases, memory, trees
+from tests import golden_cases, memory, quick, trees
 from tests.emulation import emulated
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ hypothesis.settings.register_profile(
     "emulated", parent=hypothesis.settings.get_profile("kafkalog"), max_examples=15, stateful_step_count=15
 )
 hypothesis.settings.load_profile("emulated" if emulated() else "kafkalog")
+LONG_FILES = quick.long_files()
 OF_CTRL_C = {
     "test_interrupts.py", "test_writer_interrupts.py", "test_open_dirs_interrupts.py", "test_group_commit_signals.py",
 }  # fmt: skip
@@ -64,6 +65,17 @@ def pytest_report_header() -> list[str]:
         return [tested]
     names = ", ".join(sorted(Path(folder).name for folder in IN_MEMORY))
     return [tested, f"files on the disk: {memory.MEMORY} has less than {ROOM_BYTES >> 20} MiB for those of {names}"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out the files of tests/long_files.txt")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --quick, leave out files whose tests take long."""
+    if not config.getoption("quick"):
+        return None
+    return True if collection_path.relative_to(trees.ROOT).as_posix() in LONG_FILES else None
 
 
 def pytest_sessionstart() -> None:

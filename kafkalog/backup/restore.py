@@ -103,7 +103,11 @@ def restore_backup(
                 raise
         _check_number(places, remote.manifest(found), remote.url)
         _check_empty(places, fs)
-        mirror.download(found, tell)
+        try:
+            mirror.download(found, tell)
+        except CorruptBackup:
+            remote.find(found)  # it is not damaged if it was deleted meanwhile
+            raise
         return _restore_local(mirror.path, dirs, found, moment, None, fs)
 
 

@@ -193,6 +193,8 @@ class BrowseApp(App[None]):
             except (KafkalogError, OSError) as error:
                 message = str(error)
                 action = partial(self.say, message)
+            finally:
+                self._is_searching = False
             if not worker.is_cancelled:
                 self.call_from_thread(action)
 
@@ -469,6 +471,7 @@ class BrowseApp(App[None]):
         """Show where a look-up is; end it if its worker was cancelled."""
         if get_current_worker().is_cancelled:
             raise _Cancelled
+        self._is_searching = True  # also while a list of matches is read on
         size = f", {human_size(read)} read" if read else ""
         self.call_from_thread(self.say, f"at offset {offset:,}{size}; Esc cancels")
 

@@ -150,9 +150,13 @@ class FilteredLevel(Level):
             for table in tables if wanted else ():
                 found += [own_record(table[row]) for row, offset in enumerate(table.offsets) if offset in wanted]
         except KafkalogError as error:
+            if chunk.last - chunk.first > 1:  # the others are sound
+                alone = (chunk._replace(first=row, last=row + 1) for row in range(chunk.first, chunk.last))
+                return [one for each in alone for one in self._records(each, start, stop, slice(None))][part]
+            place, size = chunk.batches.position(chunk.first), chunk.batches.size(chunk.first)
             first = chunk.batches.base_offset(chunk.first)
-            piece = Skipped(chunk.path, chunk.position, len(chunk.data), first, chunk.next_offset, str(error))
-            note_skipped(self._skipped, piece)
+            note_skipped(self._skipped, Skipped(chunk.path, place, size, first, chunk.next_offset, str(error)))
+            return []
         return found
 
     def _rows(self, found: Iterable[Record]) -> list[Row]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.batch.record import Record
 from kafkalog.keys.latest import CHUNK_KEYS, LATEST_BYTES, LatestRecords, RecordsByKey
+from kafkalog.log.keyed import check_latest_memory
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -61,6 +62,7 @@ class LatestOfTopic(RecordsByKey):
     ) -> None:
         found = [*logs]
         if memory_bytes is not None or in_memory:
+            check_latest_memory(memory_bytes, in_memory=in_memory)
             share = (LATEST_BYTES if memory_bytes is None else memory_bytes) // len(found)
             options = {**options, "in_memory": in_memory, "memory_bytes": share}
         self._name = name

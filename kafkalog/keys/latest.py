@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.record import Record, RecordIterator
 from kafkalog.keys.lookup import ATTEMPTS, PASSING, checked_key, is_passing
-from kafkalog.keys.view_end import ViewEnd
 from kafkalog.reading.chunks import batch_chunks, records, visible_chunks
 from kafkalog.reading.source import end_of, refresh, truncation_count
 from kafkalog.records import tables
+from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.damage import first_offset
 from kafkalog.storage.readonly.view import LogView
 

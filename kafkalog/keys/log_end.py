@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog._core.keys.key_map import KeyMap
 from kafkalog.keys.build import take_keys
 from kafkalog.keys.part import LAST_OFFSET, Part
-from kafkalog.keys.view_end import ViewEnd
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count, was_truncated
 from kafkalog.sidecars.identity import new_secret
+from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.readonly.view import LogView
 
 if TYPE_CHECKING:

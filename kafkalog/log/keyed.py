@@ -182,17 +182,23 @@ def latest(
         raise unknown_keyword("latest", unknown, ("in_memory", "memory_bytes", "isolation"))
     from kafkalog.keys.latest import LATEST_BYTES, LatestInMemory, LatestRecords
 
-    if memory_bytes is not None:
-        _check_memory("memory_bytes", memory_bytes, "give a number of bytes, or leave in_memory out")
-        if not in_memory:
-            raise IllegalArgument(
-                "memory_bytes is given without in_memory", hint="give in_memory=True, or leave memory_bytes out"
-            )
+    check_latest_memory(memory_bytes, in_memory=in_memory)
     source, lookup = refreshed(log._source), lookup_of(log)
     if not in_memory:
         return LatestRecords(source, lookup, isolation_of(isolation), log)
     most = LATEST_BYTES if memory_bytes is None else memory_bytes
     return LatestInMemory(source, lookup, isolation_of(isolation), log, most)
+
+
+def check_latest_memory(memory_bytes: int | None, *, in_memory: bool) -> None:
+    """Raise IllegalArgument for a `memory_bytes` of `latest` that is no number of bytes, or without `in_memory`."""
+    if memory_bytes is None:
+        return
+    _check_memory("memory_bytes", memory_bytes, "give a number of bytes, or leave in_memory out")
+    if not in_memory:
+        raise IllegalArgument(
+            "memory_bytes is given without in_memory", hint="give in_memory=True, or leave memory_bytes out"
+        )
 
 
 def _check_memory(name: str, given: object, hint: str) -> None:

@@ -52,8 +52,7 @@ def open(
     beside the segments. In mode "a" a path, or True, also builds the index of each segment in the background when the
     log rolls. `key_memory_bytes` limits the memory for the keys of the active segment; default: 256 MiB, 8 million
     records; any beyond are searched. `time_ranges` is a directory where queries with an upper bound of time keep the
-    times of segments (docs/sql.md), or in mode "a" True, beside the segments; default: in memory. In mode "a" those of
-    a closed segment are noted in the background, too, a few seconds after the log rolls.
+    times of segments (docs/sql.md), and a background thread in mode "a"; there also True, beside them. Default: memory.
 
     `tiered`, in mode "r", is the URL or description of a tiered store: the log is read whole (docs/tiered.md).
 

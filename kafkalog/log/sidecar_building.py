@@ -49,4 +49,5 @@ def build_when_rolled(log: Log, builder: SidecarBuilder, task: str) -> None:
 
     log._builders.append(builder)
     hook = add("roll", rolled)
+    builder.at_stop = hook.remove
     tasks.schedule(task, build)

@@ -32,6 +32,8 @@ class SidecarBuilder(ABC):
         self._known: dict[str, dict[int, Any]] = {}
         self._failures: dict[str, str] = {}
         self._is_stopping = False
+        self.at_stop: Callable[[], object] = lambda: None
+        """Called by `stop`."""
 
     @abstractmethod
     def build(self, log: UnifiedLog, known: dict[int, Any]) -> bool:
@@ -78,3 +80,4 @@ class SidecarBuilder(ABC):
     def stop(self) -> None:
         """End a run after the segment that it reads, and begin no other."""
         self._is_stopping = True
+        self.at_stop()

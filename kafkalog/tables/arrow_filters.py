@@ -70,8 +70,9 @@ def _instructions(filter: pyarrow.compute.Expression) -> tuple[list[tuple[str, s
 def _metadata(schema: pyarrow.Schema) -> Iterator[tuple[str, str]]:
     """Yield the metadata of a schema in order, each as often as it is there: a dict of pyarrow has each name once."""
     capsule = schema.__arrow_c_schema__()
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    # a function of its own: that of ctypes.pythonapi is one for all of the process, and others set its types too
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    pointer = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
     at = ctypes.c_void_p.from_address(pointer(capsule, b"arrow_schema") + _AT_METADATA).value
     if at is None:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import (
@@ -19,6 +19,7 @@ from kafkalog.reading.source import truncation_count
 from kafkalog.sidecars.identity import NO_STAMP, FileStamp, Segment, settled_stamp, stamp_of, status_of
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.names import SWAP_SUFFIX
+from kafkalog.time_ranges.active import ActiveTimes
 from kafkalog.time_ranges.segment_times import SegmentTimes, fitting, packed, read_times, unpacked
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class TimeRanges:
     """The smallest and largest times of a log's segments, piece by piece, noted when a query first needs them.
 
     `place` is the directory of their files; None: they are kept in memory only, 24 bytes for 256 KiB of a segment.
-    Times are noted of closed segments, and of the last one if nothing has been written to it for two seconds. Threads:
-    any number; two of them may note the same segment.
+    Times are noted of closed segments, and of the last one if nothing has been written to it for two seconds; else they
+    are held in memory and followed. Threads: any number; two of them may note the same segment.
     """
 
     def __init__(self, source: LogSource, place: TimeRangesPlace | None) -> None:
@@ -43,6 +44,7 @@ class TimeRanges:
         self._place = place
         self.has_unsettled = False
         """True if the last `build` left out a segment whose file was changed a moment ago."""
+        self._active = ActiveTimes(source)
         self._held: dict[int, SegmentTimes] = {}
         self._unsound: dict[int, FileStamp] = {}
 
@@ -69,7 +71,12 @@ class TimeRanges:
             if low >= high:
                 continue
             times = self._times_of(segment, bound, is_last)
-            for part in ((low, high),) if times is None else times.possible(low, high, since_ms, until_ms):
+            known: Iterable[tuple[int, int]] = ((low, high),)
+            if times is not None:
+                known = times.possible(low, high, since_ms, until_ms)
+            elif is_last:
+                known = self._active.possible(segment, low, high, since_ms, until_ms)
+            for part in known:
                 if truncation_count(source) != truncations:  # other records may have these offsets
                     yield max(low, part[0]), stop
                     return

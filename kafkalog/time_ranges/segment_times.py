@@ -96,14 +96,14 @@ def read_times(segment: Segment, bound: int) -> SegmentTimes:
     pieces = []
     for chunk in whole_chunks(segment, bound, size):
         digest.take(chunk.data, chunk.batches, chunk.first, chunk.last, chunk.position)
-        pieces.append(_PIECE.pack(chunk.next_offset, *_least_and_largest(chunk)))
+        pieces.append(_PIECE.pack(chunk.next_offset, *least_and_largest(chunk)))
     after = status_of(segment)
     refuse_changed(segment, before, after)
     stamp = settled_stamp(after) if after.st_size == size else NO_STAMP
     return SegmentTimes(segment.base_offset, size, digest.value, secret, stamp, b"".join(pieces))
 
 
-def _least_and_largest(chunk: Chunk) -> tuple[int, int]:
+def least_and_largest(chunk: Chunk) -> tuple[int, int]:
     """Return the smallest and the largest time of all records of a chunk, control records too; (0, -1) for none."""
     from kafkalog.records.arrays import numpy
 

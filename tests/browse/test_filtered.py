@@ -1,5 +1,7 @@
 """The browser's list of matching records: the rows are those of the whole log, read a screenful at a time."""
 
+import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.browse import filtered
 from kafkalog.browse.filtered import FilteredLevel, offsets_of
 from kafkalog.browse.search import parse_search
@@ -137,6 +140,50 @@ def test_damage_is_left_out_and_told(tmp_path: Path) -> None:
     assert offsets(shown.after(0, 20)) == offsets(shown.before(9, 20)) == [0, 1, 2, 3, 5, 6, 7, 8]
     assert shown.note == "1 damaged place left out"
     view.close()
+
+
+def test_a_batch_that_cannot_be_decoded_costs_no_other(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for n in range(5):
+            log.append([(b"k", b"record %d" % n)])
+    file = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    at = 2 * len(data) // 5
+    data[at + 22] |= 4  # zstd, which it is not
+    data[at + 17 : at + 21] = crc32c(bytes(data[at + 21 : 3 * len(data) // 5])).to_bytes(4, "big")
+    file.write_bytes(data)
+    view = LogView(str(tmp_path / "t-0"))
+    for text in ("k", "key == 'k'"):
+        shown = level(view, text)
+        assert offsets(shown.after(0, 20)) == offsets(shown.before(5, 20)) == [0, 1, 3, 4]
+        assert offsets(shown.after(1, 2)) == [1, 3] and offsets(shown.before(4, 2)) == [1, 3]
+        assert shown.note == "1 damaged place left out"
+    view.close()
+
+
+def test_escape_ends_the_reading_on_of_a_list_and_not_the_list(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_reading = threading.Event()
+
+    def after(self: FilteredLevel, anchor: Any, count: int) -> list[Any]:
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            self._tell(anchor, 5)
+            is_reading.set()
+        return []
+
+    async def steps(screen: Screen) -> None:
+        await screen.ask("f", "k7")
+        rows = screen.rows()
+        monkeypatch.setattr(FilteredLevel, "after", after)
+        await screen.pilot.press("pagedown")
+        while not is_reading.is_set():
+            await screen.pilot.pause()
+        await screen.press("escape")
+        assert screen.text("path").endswith("only k7") and screen.rows() == rows
+        await screen.press("escape")
+        assert "only k7" not in screen.text("path")
+
+    browse(path, steps)
 
 
 def test_a_list_of_matches_on_the_screen(path: Path) -> None:

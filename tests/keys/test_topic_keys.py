@@ -118,6 +118,13 @@ def test_wrong_limits(tmp_path: Path) -> None:
         with pytest.raises(IllegalArgument, match="without in_memory"):
             log.latest(memory_bytes=5)
         assert log.latest(in_memory=True, memory_bytes=0).is_in_memory  # it has no key
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("t", 3)
+        for wrong in (-1, -5, True, "1 GiB", 1.5):
+            with pytest.raises(IllegalArgument, match=f"memory_bytes is {wrong!r}"):
+                dirs["t"].latest(in_memory=True, memory_bytes=wrong)  # type: ignore[arg-type]
+        with pytest.raises(IllegalArgument, match="without in_memory"):
+            dirs["t"].latest(memory_bytes=5)
 
 
 def test_a_mapping_is_there_once_the_index_is_read(tmp_path: Path) -> None:

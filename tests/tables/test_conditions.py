@@ -1,5 +1,6 @@
 """Conditions of SQL and Polars on keys and values: no row is lost, and what they rule out is not decoded."""
 
+import ctypes
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -256,6 +257,14 @@ N, S = field("value", "n"), field("value", "s")
 )
 def test_filters_of_arrow_as_conditions(filter: Any, expected: str) -> None:
     assert str(arrow_filters.condition_of(filter, SCHEMA)) == expected
+
+
+def test_the_functions_of_ctypes_that_others_use_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = ctypes.pythonapi.PyCapsule_GetPointer
+    monkeypatch.setattr(others, "restype", ctypes.py_object)
+    monkeypatch.setattr(others, "argtypes", [ctypes.py_object])
+    assert str(arrow_filters.condition_of(N > 5, SCHEMA)) == "value.n > 5"
+    assert others.restype is ctypes.py_object and others.argtypes == [ctypes.py_object]
 
 
 def test_a_deep_filter_costs_no_stack() -> None:

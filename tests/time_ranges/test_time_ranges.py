@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
 from kafkalog.sidecars import identity
+from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.time_ranges.background import TimeRangesBuilder
 from kafkalog.time_ranges.place import TimeRangesPlace
 from kafkalog.time_ranges.ranges import TimeRanges
 from kafkalog.time_ranges.segment_times import unpacked
+from kafkalog.util.events import HOOKS
 from kafkalog.util.fileio import OS
 from tests.fuzz_cases import KINDS
 from tests.memory import memory
@@ -310,6 +312,69 @@ def test_damage_in_a_segment_that_has_no_notes_is_met(path: Path) -> None:
         assert found == [6, 8] and skipped
 
 
+def test_the_segment_that_is_written_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the writer, and by a reader beside it that notices when it is truncated and written again."""
+    monkeypatch.setattr(identity, "SETTLED_NS", 1 << 60)
+    path = tmp_path / "t-0"
+
+    def append(log: kafkalog.Log, first: int, last: int, late: int) -> None:
+        for start in range(first, last, 10):
+            log.append([(b"k", VALUE, time_of(n) - late) for n in range(start, start + 10)])
+
+    def read(log: kafkalog.Log, since: int, until: int) -> tuple[list[int], int]:
+        before = log._source.metrics.reads.total
+        where = f"time >= {T + 1000 * since} and time < {T + 1000 * until}"
+        found = [one.offset for one in log.records(where=where)]
+        size = log._source.metrics.reads.total - before
+        assert found == [one.offset for one in log if T + 1000 * since <= one.timestamp < T + 1000 * until]
+        return found, size
+
+    with kafkalog.open(path, "a") as writer, kafkalog.open(path) as reader:
+        append(writer, 0, 5000, 0)
+        for log in (writer, reader):
+            log.end_offset  # noqa: B018  # a reader looks at the files
+            end = read(log, 4800, 4990)
+            assert len(end[0]) == 190 and end[1] < 0.2 * log.size, "a query near the end notes no more"
+            (first, whole), (second, later) = read(log, 1000, 1050), read(log, 1000, 1050)
+            assert first == second and len(first) == 50 and whole > 0.9 * log.size and later < 0.3 * log.size
+        append(writer, 5000, 5200, 4_000_000)
+        for log in (writer, reader):
+            found, size = read(log, 1000, 1050)
+            assert len(found) == 100 and size < 0.4 * log.size
+        writer.truncate_to(3000)
+        append(writer, 5200, 7400, 4_200_000)
+        for log in (writer, reader):
+            assert len(read(log, 1000, 1050)[0]) == 100
+
+
+def test_a_reader_notices_a_segment_that_was_cut_and_is_longer_by_now(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    with kafkalog.open(path, "a") as writer, kafkalog.open(path) as reader:
+        for start in range(0, 600, 10):
+            writer.append([(b"k", VALUE, T + 1000 * (start > 0))] * 10)
+        assert len([*reader.records(where=f"time < {T + 10}")]) == 10
+        writer.truncate_to(20)
+        for _ in range(100):
+            writer.append([(b"k", VALUE, T + 1)] * 10)
+        assert len([*reader.records(where=f"time < {T + 10}")]) == 1010
+
+
+@pytest.mark.parametrize("error", [OSError("no status"), StorageError("no status")])
+def test_a_segment_whose_status_cannot_be_had_costs_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def is_same(self: ViewEnd) -> bool:
+        raise error
+
+    path = tmp_path / "t-0"
+    with kafkalog.open(path, "a") as writer, kafkalog.open(path) as reader:
+        for n in range(100):
+            writer.append([(b"k", VALUE, T + n % 2)])
+        assert len([*reader.records(start=50, where=f"time < {T + 1}")]) == 25
+        monkeypatch.setattr(ViewEnd, "is_same", is_same)
+        assert len([*reader.records(where=f"time < {T + 1}")]) == 50
+
+
 def test_a_build_notes_what_is_sound_and_raises_the_damage(path: Path, tmp_path: Path) -> None:
     for file in path.glob("*.timeranges"):
         file.unlink()
@@ -360,6 +425,14 @@ def test_closed_segments_are_noted_in_the_background(tmp_path: Path, settled: No
         wait_for(tmp_path / "times", 3)
     with kafkalog.open_dirs(tmp_path / "data", time_ranges=tmp_path / "times") as reader:
         assert reader.jobs == () and reader["t"].build_time_ranges() == 1, "the active segment alone"
+
+
+def test_a_closed_log_leaves_no_hook(tmp_path: Path) -> None:
+    before = len(HOOKS.get("roll", ()))
+    for _ in range(3):
+        with kafkalog.open(tmp_path / "data" / "t-0", "a", time_ranges=True, key_index=True):
+            assert len(HOOKS["roll"]) == before + 2
+    assert len(HOOKS.get("roll", ())) == before
 
 
 def test_a_directory_that_cannot_be_written_costs_no_row(path: Path, tmp_path: Path) -> None:

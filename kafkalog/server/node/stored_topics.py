@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.known_topics import KnownTopics
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.topics import TopicEntry
+    from kafkalog.server.workers.spread_store import SpreadStore
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ _LOG: Final = logging.getLogger(__name__)
 class StoredTopics:
     """Topics read from a store; `known` are those of a broker's metadata. Threads: any."""
 
-    def __init__(self, store: LogManager, known: KnownTopics | None) -> None:
+    def __init__(self, store: LogManager | SpreadStore, known: KnownTopics | None) -> None:
         self._store = store
         self._known = known
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.keys.key_walk import SegmentDigest
 from kafkalog.errors import CorruptRecord
 from kafkalog.sidecars.identity import FileStamp, digest_of, new_secret, stamp_of
 
 if TYPE_CHECKING:
-    from kafkalog.reading.chunks import Chunk
     from kafkalog.storage.readonly.view import LogView
+    from kafkalog.storage.segment_reader import Chunk
+
+_LAST_BYTES: Final = 61
+"""Bytes of the last batch that was read, which are compared later: a v2 header."""
 
 
 class ViewEnd:
@@ -27,6 +30,8 @@ class ViewEnd:
         self._digest = SegmentDigest(self._secret)
         self._path: str | None = None
         self._first = self._end = -1
+        self._last = b""  # the beginning of the last batch, at self._last_position
+        self._last_position = -1
 
     def note(self, chunk: Chunk) -> None:
         """Take a chunk that was read; those of one segment follow each other."""
@@ -36,20 +41,25 @@ class ViewEnd:
             self.forget()
             self._path, self._first = chunk.path, position
         self._digest.take(chunk.data, chunk.batches, chunk.first, chunk.last, chunk.position)
-        self._end = chunk.batches.position(last) + chunk.batches.size(last)
+        self._last_position, size = chunk.batches.position(last), chunk.batches.size(last)
+        at = self._last_position - chunk.position
+        self._last = bytes(chunk.data[at : at + min(size, _LAST_BYTES)])
+        self._end = self._last_position + size
 
     def is_same(self) -> bool:
         """Return False if batches that were read are others by now.
 
-        A file that grew since the last call is taken to have been appended to: only its last batch shows more.
+        A file that grew since the last call is taken to have been appended to if the last of them is still there.
         """
         active = self._view.state.active
         stat = active.stat()
         before, self._file = self._file, (active.path, stat.st_size, stamp_of(stat))
-        if before is None or before == self._file or before[0] != active.path or stat.st_size > before[1]:
+        if before is None or before == self._file or before[0] != active.path or self._path != active.path:
             return True
-        if self._path != active.path:
-            return True
+        if stat.st_size > before[1]:
+            return active.records.size >= self._end and self._last == active.records.read(
+                self._last_position, len(self._last)
+            )
         try:
             return digest_of(active, self._secret, self._first, self._end) == self._digest.value
         except CorruptRecord:
