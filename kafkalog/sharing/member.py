@@ -226,7 +226,9 @@ class Member:
             if answer.error_code:
                 if answer.error_code in _ENDED:  # the next fetch begins another session
                     await asyncio.sleep(_PAUSE_S)
-                    return None if was_begun else []
+                    if was_begun:
+                        return None
+                    raise PeerError(answer.error_message or ErrorCode(answer.error_code).message or "", peer=link.peer)
                 raise from_code(answer.error_code, f"{link.peer}: {answer.error_message or 'a fetch was refused'}")
             rows = [row for topic in answer.responses for row in topic.partitions]
             found = {row.partition_index: read_fetched(bytes(row.records or b""), row.acquired_records) for row in rows}
