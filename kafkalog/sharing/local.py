@@ -18,6 +18,7 @@ from kafkalog.server.client.errors import PeerMisbehaved
 from kafkalog.server.client.messages import read_answer, request_frame
 from kafkalog.server.node.node import Node
 from kafkalog.server.node.store import borrowed_store
+from kafkalog.server.node.stored_topics import check_whole
 from kafkalog.server.node.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from kafkalog.server.requests.context import Close, Connection
 from kafkalog.server.settings.config import ServerConfig
@@ -69,7 +70,7 @@ class LocalNode:
             await node.start(_BEFORE_TOPICS)
             await node.topics.refresh()
             for name in (CONSUMER_OFFSETS, SHARE_GROUP_STATE):  # else they are created anew beside what they have
-                await node.topics.check_whole(name)
+                await node.run(check_whole, self.manager, name)
             await node.start(_AFTER_TOPICS)
         except BaseException:
             await node.stop()
@@ -173,7 +174,7 @@ class LocalLinks:
         await topics.refresh()
         found = topics.get(name)
         if found is None:
-            await topics.check_whole(name)
+            await self._local.node.run(check_whole, self._local.manager, name)
             raise UnknownTopicOrPartition(f"there is no topic {name}", hint="open the queue after creating the topic")
         before = self._topic
         if before is not None and before.id != found.id:

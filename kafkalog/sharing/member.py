@@ -21,7 +21,7 @@ from kafkalog.errors import (
     from_code,
 )
 from kafkalog.queue.worker import GAP, REJECT, Acquired, Lease
-from kafkalog.server.client.errors import PeerError
+from kafkalog.server.client.errors import PeerError, PeerUnreachable
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.sharing.fetched import Fetched, Range, ranges_of, read_fetched
 from kafkalog.sharing.links import SHARE_GROUP_HEARTBEAT, Link, Links, SharedTopic
@@ -129,8 +129,9 @@ class Member:
             self._assigned = frozenset(number for one in rows for number in one.partitions)
             if self._assigned:
                 self._has_assignment.set()
-                if max(self._assigned) >= len(self._topic.leaders):  # the topic has grown
-                    self._topic = await self._links.topic(self._name)
+        leaders = () if self._topic is None else self._topic.leaders
+        if any(one >= len(leaders) or leaders[one] < 0 for one in self._assigned):  # it has grown, or there was none
+            await self.find()
 
     async def _heartbeat(self, link: Link) -> Any:
         tree = {
@@ -173,9 +174,12 @@ class Member:
             self._ready.popleft()
         if not self._ready:
             if not (self._assigned or self._takes_all):
+                self._has_assignment.clear()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._has_assignment.wait(), wait_s)
             places = self._by_leader()
+            if not places and (self._assigned or self._takes_all):
+                raise PeerUnreachable(f"no partition of topic {self._name} has a leader now")
             self._first += 1
             for index in range(len(places)):
                 node_id, partitions = places[(index + self._first) % len(places)]
@@ -222,7 +226,9 @@ class Member:
             if answer.error_code:
                 if answer.error_code in _ENDED:  # the next fetch begins another session
                     await asyncio.sleep(_PAUSE_S)
-                    return None if was_begun else []
+                    if was_begun:
+                        return None
+                    raise PeerError(answer.error_message or ErrorCode(answer.error_code).message or "", peer=link.peer)
                 raise from_code(answer.error_code, f"{link.peer}: {answer.error_message or 'a fetch was refused'}")
             rows = [row for topic in answer.responses for row in topic.partitions]
             found = {row.partition_index: read_fetched(bytes(row.records or b""), row.acquired_records) for row in rows}

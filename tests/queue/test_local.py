@@ -24,6 +24,7 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.queue import Item
+from kafkalog.server.client.errors import PeerError
 
 SMALL: dict[str, Any] = {"log_cleaner_enable": False}
 LONG_S = 60
@@ -124,6 +125,20 @@ def test_records_of_a_session_that_ended_are_not_handed_out(tmp_path: Path, monk
                 [item] = queue.acquire(1)
                 assert (item.value, item.delivery_count) == (value, 2)
                 item.ack()
+
+
+def test_too_many_sessions_are_no_empty_queue(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs["tasks", 0].append([b"a"])
+        with dirs["tasks"].queue("workers") as queue:
+            worker: Any = queue._worker
+            sessions = worker._links._local.node.shares.sessions
+            sessions._most = 0
+            with pytest.raises(PeerError, match="limit"):
+                queue.acquire()
+            sessions._most = 1
+            assert values(queue.acquire()) == [(b"a", 1)]
 
 
 async def in_loop(call: Callable[[], object]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +37,7 @@ sys.stdin.read()
 @pytest.fixture(scope="module")
 def server() -> Iterator[KafkaServer]:
     settings = {"offsets.topic.num.partitions": 1, "share.coordinator.state.topic.num.partitions": 1}
-    topics = {"tasks": 1, "killed": 1, "locked": 1, "kinds": 1}
+    topics = {"tasks": 1, "killed": 1, "locked": 1, "kinds": 1, "idle": 1}
     with kafka_server(topics=topics, settings=settings) as found:
         yield found
 
@@ -120,6 +123,27 @@ def test_a_server_that_is_gone_holds_nobody_up(tmp_path: Path) -> None:
         queue.close()
         assert time.monotonic() - begin_s < LONG_S  # less than delivery.timeout.ms
         server.start()
+
+
+def test_without_a_partition_or_a_leader_a_worker_waits(server: KafkaServer) -> None:
+    with connect(server.bootstrap, "idle", "workers") as queue, ThreadPoolExecutor(1) as pool:
+        worker: Any = queue._worker
+        member = worker._member
+        for _ in range(2):
+            waiting = pool.submit(queue.acquire, timeout=LONG_S)
+            worker._loop.call(asyncio.sleep(0.2))
+            member._assigned = frozenset()  # as a heartbeat may say while it waits
+            worker._loop.call(asyncio.sleep(0.5))  # others have their turn
+            assert not waiting.done()
+            member._topic = member._topic._replace(leaders=(-1,))  # as during an election
+            member._assigned = frozenset({0})
+            member._has_assignment.set()
+            put(server, "idle", b"a")
+            [item] = waiting.result(LONG_S)
+            item.ack()
+        found, member._topic = member._topic, member._topic._replace(leaders=(-1,))
+        worker._loop.call(member.beat())  # as every few seconds: other partitions may have a leader
+        assert member._topic == found
 
 
 def test_aborted_transactions_hide_no_records(tmp_path: Path) -> None:

@@ -62,21 +62,6 @@ class StoredTopics:
         whole = [topic for topic in found if is_offline or not self._missing(topic)]
         return whole, lambda name: name not in gone and (is_offline or name in entries)
 
-    def check_whole(self, name: str) -> None:
-        """Raise IllegalState or StorageError if some partitions of a topic are not here, or may be offline."""
-        offline = next(self._store.offline, None)
-        here = {key.partition for key in (*self._store.logs, *self._store.problems) if key.topic == name}
-        entry = self._store.topics.get(name)
-        count = max((*here, -1)) + 1 if entry is None or entry.is_deleted else max(entry.partitions, *here, 0)
-        missing = sorted(set(range(count)) - here)
-        if offline is not None and (missing or not here):
-            raise offline.unavailable()
-        if missing and here:
-            raise IllegalState(
-                f"{len(missing)} of {count} partitions of topic {name} are not here, such as {missing[0]}",
-                hint="these directories have a part of a cluster: use a server or a broker of the whole cluster",
-            )
-
     def _missing(self, topic: Topic) -> list[TopicPartition]:
         keys = (TopicPartition(topic.name, number) for number in range(topic.partitions))
         return [key for key in keys if key not in self._store.logs and key not in self._store.problems]
@@ -106,3 +91,19 @@ class StoredTopics:
         _LOG.warning(text, topic.name, len(missing), topic.partitions)
         for key in missing:
             self._store.get_or_create(key, topic_id=id_text(topic.id))
+
+
+def check_whole(store: LogManager, name: str) -> None:
+    """Raise IllegalState or StorageError if some partitions of a topic are not here, or may be offline."""
+    offline = next(store.offline, None)
+    here = {key.partition for key in (*store.logs, *store.problems) if key.topic == name}
+    entry = store.topics.get(name)
+    count = max((*here, -1)) + 1 if entry is None or entry.is_deleted else max(entry.partitions, *here, 0)
+    missing = sorted(set(range(count)) - here)
+    if offline is not None and (missing or not here):
+        raise offline.unavailable()
+    if missing and here:
+        raise IllegalState(
+            f"{len(missing)} of {count} partitions of topic {name} are not here, such as {missing[0]}",
+            hint="these directories have a part of a cluster: use a server or a broker of the whole cluster",
+        )

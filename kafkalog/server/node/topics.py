@@ -137,10 +137,6 @@ class Topics:
                 if known != topic:
                     self._change(known, topic)
 
-    async def check_whole(self, name: str) -> None:
-        """Raise IllegalState or StorageError if some partitions of a topic are not in this store."""
-        await self._run(self._stored.check_whole, name)
-
     async def settled(self) -> None:
         """Wait until no change is in progress."""
         async with self._changing:
