@@ -25,3 +25,15 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
                 server = held.enter_context(socket.create_server((host, _RANDOM.randrange(_FIRST, end))))
                 ports.append(server.getsockname()[1])
     return ports
+
+
+def neighbouring_ports(count: int) -> int:
+    """Return the first of so many ports in a row on which nothing listens."""
+    while True:
+        first = free_ports(1)[0]
+        try:
+            for port in range(first + 1, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+        except (OSError, OverflowError):
+            continue
+        return first

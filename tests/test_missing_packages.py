@@ -203,7 +203,7 @@ def test_an_unbuilt_tree_names_the_command(tmp_path: Path) -> None:
     message = []
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, "-P", "-c", "import kafkalog; kafkalog.open"],
+            [sys.executable, "-P", "-S", "-c", "import kafkalog; kafkalog.open"],
             cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == 1

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 @common.settings_option("Server setting, such as num.partitions=3")
 @click.option("--ready-file", type=click.Path(), metavar="FILE", help="File to write when ready: NAME HOST:PORT lines.")
 @click.option("--http", metavar="HOST:PORT", help="Metrics, health and status page; port 0: a free port.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), metavar="N", help="Processes, each with data directories: repeat -d."
+)
 @click.option("--memory", is_flag=True, help="Keep data in memory (/dev/shm), discard it at exit; excludes -d.")
 @common.recovery_option
 @click.option("--read-only", is_flag=True, help="Serve the data of a stopped broker, and write nothing to it.")
@@ -48,6 +51,7 @@ def command(
     settings: dict[str, str],
     ready_file: str | None,
     http: str | None,
+    workers: int | None,
     memory: bool,
     on_damage: str | None,
     read_only: bool,
@@ -78,6 +82,8 @@ def command(
         given["listeners"] = ",".join(one if "://" in one else f"PLAINTEXT://{one}" for one in listeners)
     if http is not None:
         given["kafkalog.http.listener"] = http
+    if workers is not None:
+        given["kafkalog.workers"] = workers
     if on_damage is not None:
         given["kafkalog.on.damage"] = on_damage
     config = ServerConfig(given)
@@ -93,13 +99,20 @@ def command(
     common.show_server_log(quiet, verbose)
     with in_memory() if memory else nullcontext() as path:
         return run(
-            [path] if path is not None else directories,
+            directories if path is None else in_parts(path, config["kafkalog.workers"]),
             config,
             ready_file=ready_file,
             log_metrics=prometheus_text,
             is_read_only=read_only,
             kept_positions=_kept_positions(directories, cursors),
         )
+
+
+def in_parts(path: str, workers: int) -> list[str]:
+    """Return the data directories of workers inside a directory: itself for one worker."""
+    import os
+
+    return [path] if workers == 1 else [os.path.join(path, str(number)) for number in range(workers)]
 
 
 def _kept_positions(directories: list[str], cursors: str | None) -> list[KeptPosition]:

@@ -154,7 +154,11 @@ class PartitionCopy:
         if at >= facts.start:
             return marker, ()
         if end > marker.target_offset:
-            return await self._behind_deleted(marker, end)
+            moved, lost = await self._behind_deleted(marker, end)
+            await self._commit(moved)
+            return moved, lost
+        # what is sent begins here, maybe inside of a batch: a run after a kill finds its batches by that
+        await self._commit(marker._replace(source_offset=facts.start, is_kept=marker.is_kept and facts.start == end))
         return marker, (self._lost(at, "the source deleted them before they were copied"),)
 
     def _lost(self, first: int, why: str) -> NotKept:
@@ -164,17 +168,19 @@ class PartitionCopy:
         """Return the marker at the target's end, after a kill between two markers and deletes behind the first one.
 
         The last batch of the target is looked for among those that the source still has. If the topic is not compacted
-        and none is that batch, all that was sent has been deleted, and the source's start is next.
+        and none is that batch, which this copy's producer sent, all of that has been deleted, and the source's start is
+        next.
         """
         facts, at = self._job.facts, marker.source_offset
         last = await last_batch(self._client, self._key, end)
         found = []
         async with aclosing(self._job.source.chunks(self._key, facts.start, facts.stop, committed=True)) as chunks:
             async for chunk in chunks:
-                whole = plain_batches(chunk, 0)  # also a batch whose first records were deleted
-                found += [one.next_offset for one in whole if last is not None and last.is_same(one)]
+                sent_before = plain_batches(chunk, at)  # also those records of a batch that were deleted since
+                found += [one.next_offset for one in sent_before if last is not None and last.is_same(one)]
         is_known = last is not None and last.timestamp is not None
-        may_have_changed = self._job.topic.settings is None or self._job.topic.is_compacted
+        is_own = last is not None and last.producer_id == marker.producer_id
+        may_have_changed = self._job.topic.settings is None or self._job.topic.is_compacted or not is_own
         if not is_known or len(found) > 1 or (not found and may_have_changed):
             raise IllegalState(
                 f"the source deleted records of {self._key} from offset {at} on while they were copied", hint=AGAIN

@@ -21,12 +21,16 @@ AGAIN: Final = "delete the topic in the target and copy it again, or append with
 
 
 class LastBatch(NamedTuple):
-    """A batch of the target: its offset, its number of records, their bytes, its time; None if the broker gave that."""
+    """A batch of the target: its offset, its number of records, their bytes, its time; None if the broker gave that.
+
+    `producer_id` is that of the producer that sent it.
+    """
 
     base_offset: int
     records: int
     payload: bytes
     timestamp: int | None
+    producer_id: int
 
     def is_same(self, batch: PlainBatch) -> bool:
         """Return True if a batch of the source has the same records, and the same time."""
@@ -48,7 +52,7 @@ async def last_batch(client: ClusterClient, key: TopicPartition, end: int) -> La
                         is_stamped = bool(found.attributes & TIMESTAMP_TYPE_BIT)
                         payload = _payload(chunk.data, chunk.batches, row)
                         time = None if is_stamped else found.base_timestamp
-                        return LastBatch(found.base_offset, found.count, payload, time)
+                        return LastBatch(found.base_offset, found.count, payload, time, found.producer_id)
     except OffsetOutOfRange:
         raise IllegalState(
             f"{key} has no record before its end in {client.name} to compare with the source",

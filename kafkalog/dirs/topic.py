@@ -62,7 +62,7 @@ class TopicLogs:
         the settings. `settings` are settings of the group by Kafka's names (docs/queues.md); they are kept.
 
         Raises ReadOnlyLog, ConfigError, MissingPackage without the extra `server`, IllegalState for a group of another
-        kind.
+        kind, and for directories without some partitions of the topic.
 
         >>> topic = dirs.create_topic("tasks", 2)
         >>> info = dirs["tasks", 1].append([b"resize 1", b"resize 2"])

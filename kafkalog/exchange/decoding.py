@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.dirs.scan import with_decoders
 from kafkalog.errors import IllegalArgument
+from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.log.scan import SCHEMA_OPTIONS, check_keywords
-from kafkalog.log.selection import selection_of
+from kafkalog.log.selection import OF_ONE_TYPE, selection_of
 from kafkalog.log.settled import LogsInTurn, Settled, decoders_of, settled_of
 from kafkalog.records.column_reader import COLUMNS
 from kafkalog.tools.directories import PartitionPath
+from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
 
 if TYPE_CHECKING:
     import pyarrow
 
     from kafkalog.exchange.manifest import ExportSettings
+    from kafkalog.log.log import Log
 
 DECODING: Final = ("key", "value", "on_undecodable", *SCHEMA_OPTIONS)
 """Keywords of an export that decodes: those of a scan."""
@@ -43,21 +46,34 @@ def topic_decoders(
     settings: ExportSettings,
     given: Mapping[str, Any],
     known: Mapping[str, Settled],
+    exported: Mapping[TopicPartition, OffsetSet],
 ) -> dict[str, tuple[dict[str, Any], Settled]]:
     """Return by topic the keywords of its scans, with decoders for names, and what settles the columns of these.
 
-    The columns of topics in `known` are those that it settles. `given` are the keywords of a scan. Raises
-    IllegalArgument for keywords, or a condition, that do not fit, and for columns that the format does not have.
+    The columns of topics in `known` are those that it settles; others are those of records that are not `exported`.
+    `given` are the keywords of a scan. Raises IllegalArgument for keywords, or a condition, that do not fit, and for
+    columns that the format does not have.
     """
+    def bounds(log: Log) -> dict[str, Any]:
+        done = exported.get(TopicPartition(log.topic, log.partition), OffsetSet())
+        return {"start": next(done.missing(log.start_offset, log.end_offset), (log.end_offset,))[0]}
+
     paths: dict[str, list[str]] = {}
     for key, path in found:
         paths.setdefault(key.topic, []).append(path)
     columns = [*(COLUMNS if settings.format == "jsonl" else settings.columns)]
-    made = {topic: _of_topic(topic, some, fs, columns, given, known.get(topic)) for topic, some in paths.items()}
+    made = {}
+    for topic, some in paths.items():
+        try:
+            made[topic] = _of_topic(topic, LogsInTurn(some, fs), columns, given, known.get(topic), bounds)
+        except IllegalArgument as error:
+            if error.path is None and len(paths) > 1:
+                error.path = some[0]  # whose types do not fit
+            raise
     if settings.format == "parquet":
         for topic, (typed, _) in made.items():
             for root in ("key", "value"):
-                if root in typed:
+                if root in typed and root in columns:
                     _check_parquet(typed[root].arrow_type, root, topic)
     return made
 
@@ -79,11 +95,13 @@ def _check_parquet(type: pyarrow.DataType, path: str, topic: str) -> None:
 
 
 def _of_topic(
-    topic: str, paths: list[str], fs: FileSystem, columns: list[str], given: Mapping[str, Any], known: Settled | None
-) -> tuple[dict[str, Any], Settled]:
+    topic: str, logs: LogsInTurn, columns: list[str], given: Mapping[str, Any], known: Settled | None,
+    bounds: Callable[[Log], dict[str, Any]],
+) -> tuple[dict[str, Any], Settled]:  # fmt: skip
     made: dict[str, Any] = {} if known is None else dict(decoders_of(known, given))
     if any(root in given and root not in made for root in ("key", "value")):
-        options = with_decoders(topic, LogsInTurn(paths, fs), columns, dict(given))
+        rest = {name: one for name, one in given.items() if name not in OF_ONE_TYPE or "value" not in made}
+        options = with_decoders(topic, logs, columns, {**rest, **made}, bounds)
         made = {root: options[root] for root in ("key", "value") if not isinstance(options.get(root, ""), str)} | made
     kept = {name: given[name] for name in ("on_undecodable",) if made and given.get(name) is not None}
     if made:

@@ -114,7 +114,7 @@ def export_records(
     if is_export(os.fspath(target)) and not resume:
         raise IllegalArgument("the directory already has an export", path=target, hint="continue it with --resume")
     decoders = partial(_decoders, found, fs, settings, {**given, "isolation": isolation, "on_damage": on_damage})
-    fresh = None if is_export(os.fspath(target)) else decoders({})  # before anything is made
+    fresh = None if is_export(os.fspath(target)) else decoders({}, {})  # before anything is made
     with ExportDirectory(os.fspath(target), settings) as directory, ExitStack() as stack:
         before = sum(one.records for one in directory.ranges)
         views = {key: stack.enter_context(LogView(path, fs=fs)) for key, path in found}
@@ -122,7 +122,7 @@ def export_records(
         ids = {key: read_partition_metadata(fs, path) for key, path in found}
         parts = _plan(dict(found), ids, views, directory, bounds or Bounds(), file_bytes, isolation)
         run = _ExportRun(views, on_damage)
-        typed = fresh if fresh is not None else decoders(directory.types)
+        typed = decoders(directory.types, directory.exported) if fresh is None or directory.types else fresh
         directory.add_types({topic: settled for topic, (_, settled) in typed.items()})
         for part, log_bytes, topic_id in parts:
             run.export(ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, directory.staging, on_damage,
@@ -237,13 +237,14 @@ def _decoders(
     settings: ExportSettings,
     given: Mapping[str, Any],
     known: Mapping[str, Settled],
+    exported: Mapping[TopicPartition, OffsetSet],
 ) -> dict[str, tuple[dict[str, Any], Settled]]:
     """Return by topic the keywords of scans that decode, and what settles the columns; {} of topics for bytes."""
     if settings.key is None and settings.value is None:
         return {key.topic: ({}, {}) for key, _ in found}
     from kafkalog.exchange.decoding import topic_decoders
 
-    return topic_decoders(found, fs, settings, {**given, "where": settings.where}, known)
+    return topic_decoders(found, fs, settings, {**given, "where": settings.where}, known, exported)
 
 
 def _checked_condition(where: str, decoding: Mapping[str, Any]) -> str:

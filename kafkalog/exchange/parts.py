@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import CorruptRecord, InvalidRecord, MissingPackage
 from kafkalog.exchange.jsonl_files import export_lines
@@ -11,6 +11,12 @@ from kafkalog.exchange.jsonl_files import export_lines
 if TYPE_CHECKING:
     from kafkalog.exchange.planning import ExportTask
     from kafkalog.storage.damage import Skipped
+
+
+_UNDECODABLE_HINT: Final = (
+    "export into another directory with a schema that fits, or with on_undecodable='null', which gives null, and the "
+    "reason in a column of its own"
+)
 
 
 def export_part(task: ExportTask, skipped: list[Skipped] | None) -> CorruptRecord | None:
@@ -24,6 +30,8 @@ def export_part(task: ExportTask, skipped: list[Skipped] | None) -> CorruptRecor
     except InvalidRecord as error:
         if error.path is None:
             error.path = task.range.directory
+        if "on_undecodable" in (error.hint or ""):
+            error.hint = _UNDECODABLE_HINT  # an export has one such setting
         raise
     except CorruptRecord as error:
         _write_before(task, error, skipped)

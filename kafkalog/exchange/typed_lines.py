@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("key", "value", "headers", "timestamp", "timestampType", "offset")
 BATCH_ROWS: Final = 10_000
-"""Records of which there are Python objects at once."""
+BATCH_BYTES: Final = 1 << 20
+"""Most records, and most bytes of them, of which there are Python objects at once."""
 
 
 class Lines(NamedTuple):
@@ -51,7 +52,7 @@ def typed_lines(log: Log, task: ExportTask, options: Mapping[str, Any]) -> Itera
     pieces = json_lines(topic=part.topic, partition=part.partition)
     typed = {"where": task.settings.where, **task.typed}
     scan = typed_scan(
-        log, part.start, part.stop, COLUMNS, typed, {**options, "batch_rows": BATCH_ROWS}
+        log, part.start, part.stop, COLUMNS, typed, {**options, "batch_rows": BATCH_ROWS, "batch_bytes": BATCH_BYTES}
     )
     for batch in scan:
         offsets = batch.column("offset")
@@ -75,7 +76,7 @@ def _rows(batch: pyarrow.RecordBatch) -> list[dict[str, Any]]:
     except (ValueError, OverflowError) as error:
         if batch.num_rows == 1:
             raise InvalidRecord(
-                f"a time in it is outside of the years 1 to 9999: {error}", offset=batch.column("offset")[0].as_py(),
+                f"a time in it has no text: {error}", offset=batch.column("offset")[0].as_py(),
                 hint="export Parquet, which has any time",
             ) from None
         half = batch.num_rows // 2

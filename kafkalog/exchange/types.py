@@ -1,8 +1,9 @@
-"""What settles the typed columns of an export, as its manifest has it."""
+"""Documents of an export's manifest that settle its typed columns."""
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +44,8 @@ def parsed_types(document: Mapping[str, Any]) -> tuple[str, Settled]:
                 value = base64.b64decode(value[_BYTES], validate=True)
             if name not in _OPTIONS or not isinstance(value, _OPTIONS[name]):
                 raise ValueError(f"{name} of {root} is {value!r:.60}")
+            if name == "schema" and isinstance(value, str):
+                json.loads(value)  # a decoder would take other text for a path
             found[root][name] = value
     return validate_topic(document["types"]), found
 

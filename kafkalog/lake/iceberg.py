@@ -157,17 +157,23 @@ class IcebergTable:
             one = None if one.parent_snapshot_id is None else metadata.snapshot_by_id(one.parent_snapshot_id)
         return None, oldest
 
-    def _copy(self) -> tuple[int, str]:
-        """Return the copy of the newest positions, behind the sequence number of their snapshot; 0 without one."""
-        sequence, _, positions = self._table.properties.get(self._key, "").partition(" ")
-        return (int(sequence), positions) if sequence.isdecimal() else (0, "")
+    def _copy(self) -> tuple[int, str] | None:
+        """Return the copy of the newest positions, behind the sequence number of their snapshot; None without one.
+
+        The number is 0 if it is not known: snapshots of format version 1 have none.
+        """
+        text = self._table.properties.get(self._key)
+        if text is None:
+            return None
+        sequence, _, positions = text.partition(" ")
+        return int(sequence) if sequence.isdecimal() else 0, positions
 
     @property
     def rolled_back_from(self) -> str | None:
         """Name of the snapshot that the last sync made, if the table was rolled back to one before it."""
         found, oldest = self._newest_with_positions()
-        last = self._copy()[0]
-        if not last or last <= (0 if oldest is None else oldest.sequence_number or 0):
+        last = (self._copy() or (0, ""))[0]
+        if last <= (0 if oldest is None else oldest.sequence_number or 0):
             return None
         if found is not None and last <= (found.sequence_number or 0):
             return None
@@ -179,18 +185,22 @@ class IcebergTable:
 
         That is the oldest ancestor which is known: those before it, if there are any, were expired.
         """
-        last, positions = self._copy()
-        if not last:
+        copy = self._copy()
+        if copy is None:
             return None
-        if last < oldest:
+        last, positions = copy
+        if 0 < last < oldest:
             return Positions.parse(positions, self.name)
         if oldest == FIRST_SEQUENCE:
             return None  # the table was rolled back to a snapshot before the first sync
+        before = self.rolled_back_from
+        what = "the snapshots with the positions of the sync were expired"
+        if before is not None:
+            what = f"the table was rolled back to snapshot {self.snapshot} from snapshot {before}, and those before "
+            what += "were expired"
         raise IllegalState(
-            f"the table was rolled back to snapshot {self.snapshot} from snapshot {self.rolled_back_from}, and those "
-            "before were expired: which records it has is not known",
-            path=self.name, hint="sync the topic into another table",
-        )  # fmt: skip
+            f"{what}: which records it has is not known", path=self.name, hint="sync the topic into another table"
+        )
 
     def evolve(
         self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING

@@ -16,7 +16,8 @@ from kafkalog.where.nodes import Step
 if TYPE_CHECKING:
     import pyarrow
 
-_OF_ONE_TYPE: Final = ("schema", "subject", "message", "framing")
+OF_ONE_TYPE: Final = ("schema", "subject", "message", "framing")
+"""Keywords for the types of a column; where keys and values are decoded, they are those of the values."""
 _SIZES: Final = {"key": "key_size", "value": "size"}
 Projection = str | Iterable[str] | Mapping[str, str]
 
@@ -348,9 +349,9 @@ def options_of(root: str, decoder: str, names: list[str], options: Mapping[str, 
     from kafkalog.values.named import INTERNAL, WITH_SCHEMA
 
     if root != names[0]:
-        options = {name: one for name, one in options.items() if name not in _OF_ONE_TYPE}
+        options = {name: one for name, one in options.items() if name not in OF_ONE_TYPE}
     if len(names) > 1 and decoder not in WITH_SCHEMA:
-        options = {name: one for name, one in options.items() if name in _OF_ONE_TYPE}
+        options = {name: one for name, one in options.items() if name in OF_ONE_TYPE}
     return {**options, **({"part": "key"} if root == "key" and decoder in INTERNAL else {})}
 
 
@@ -414,7 +415,8 @@ def _json_options(
 ) -> dict[str, Any]:
     """Return the options of a JSON decoder without a schema: the wanted fields, with the types that constants imply.
 
-    A field of another kind than its constant compares as null. Types that no constant tells are those of a sample.
+    A field of another kind than its constant compares as null, unless values are returned whole: then it is an error
+    of its row. Types that no constant tells are those of a sample.
     """
     wanted: set[tuple[str, ...]] = set()
     for one in outputs:
@@ -422,10 +424,11 @@ def _json_options(
             wanted.add(())
         elif one.field is not None and one.field.root == root:
             wanted.add(one.field.path[1:])
+    is_whole = () in wanted
     compared = {} if expression is None else expression.hints[root]
     if expression is not None and () in getattr(expression.names, root):
         wanted.add(())
-    options: dict[str, Any] = {"strict": False}
+    options: dict[str, Any] = {} if is_whole else {"strict": False}
     names = [name for path in (*wanted, *compared) for name in path]
     if () not in wanted and not any("." in name or isinstance(name, Step) for name in names):
         words = {

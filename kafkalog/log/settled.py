@@ -42,6 +42,8 @@ def decoders_of(settled: Mapping[str, Mapping[str, Any]], given: Mapping[str, An
     found: dict[str, ColumnDecoder] = {}
     for root in names:
         if root in settled:
-            own = {**options_of(root, given[root], names, options), **settled[root]}
-            found[root] = values.decoder(given[root], **own)
+            own = options_of(root, given[root], names, options)
+            if given[root] == "avro" and "schema" in own and not {"schemas", "registry"} & own.keys():
+                own = {**own, "writer": own["schema"]}  # of values that do not name their own
+            found[root] = values.decoder(given[root], **{**own, **settled[root]})
     return found

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
 
 SAMPLE_ROWS: Final = 1000
-"""Values that tell the types that no schema tells."""
+SAMPLE_BYTES: Final = 16 << 20
+"""Values that tell the types that no schema tells, and their bytes, but for those of one piece of a scan."""
 
 
 def typed_scan(
@@ -45,11 +46,14 @@ def typed_scan(
 def first_values(scans: Iterable[LogScan], root: str) -> list[bytes]:
     """Return the first keys or values of scans that are not null; the typed scan itself meets damage behind them."""
     found: list[bytes] = []
+    size = 0
     for scan in scans:
         try:
             for piece in scan:
-                found += [one for one in piece[root] if one is not None]
-                if len(found) >= SAMPLE_ROWS:
+                some = [one for one in piece[root] if one is not None]
+                found += some
+                size += sum(map(len, some))
+                if len(found) >= SAMPLE_ROWS or size >= SAMPLE_BYTES:
                     return found[:SAMPLE_ROWS]
         except KafkalogError:
             continue

@@ -274,6 +274,15 @@ class LogManager(LogRemover):
                 self._cleaning.log_deleted(log)
         return failures
 
+    def mark_deleted(self, topics: Collection[str], is_deleted: bool = True) -> None:
+        """Record on disk that the delete of topics has begun elsewhere, too, or that it failed. StorageError."""
+        with self._lock:
+            self._check_open()
+            if is_deleted:
+                self._topics.mark_deleted(tuple(self.online), topics, self.logs)
+            else:
+                self._topics.unmark_deleted(tuple(self.online), topics)
+
     # Creation
     def create_partitions(
         self,

@@ -36,12 +36,22 @@ AT_ONCE: Final = 128
 
 
 class NewPartitions(NamedTuple):
-    """The partitions `numbers` of a topic to create; `settings` apply if the topic is new."""
+    """The partitions `numbers` of a topic to create; `settings` apply if the topic is new.
+
+    `total` is the topic's number of partitions if others of it lie elsewhere; the topics file then lists the topic even
+    if none is created here.
+    """
 
     topic: str
     topic_id: str
-    numbers: range
+    numbers: Sequence[int]
     settings: Mapping[str, str] | None = None
+    total: int = 0
+
+    @property
+    def end(self) -> int:
+        """The number of partitions that the topic then has."""
+        return max(self.total, self.numbers[-1] + 1 if self.numbers else 0)
 
 
 Place = tuple[TopicPartition, str, DataDirectory | None]
@@ -118,11 +128,13 @@ class PartitionMaker:
         places = places_of(self._wanted.values(), candidates, manager.logs.keys() | manager.preferred.keys())
         for directory in candidates:
             names = dict.fromkeys(key.topic for key, _, home in places if home is directory)
+            if directory is candidates[0]:
+                names |= dict.fromkeys(name for name, one in self._wanted.items() if not one.numbers)
             rows = [self._wanted[name] for name in names]
             try:
                 self._topics.ensure_all(
                     directory,
-                    [WantedTopic(one.topic, one.numbers.stop, one.settings, one.topic_id) for one in rows],
+                    [WantedTopic(one.topic, one.end, one.settings, one.topic_id) for one in rows],
                 )
                 self._ids[directory.path] = TopicIds(directory.fs)
             except OSError as error:

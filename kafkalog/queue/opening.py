@@ -6,13 +6,24 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.errors import IllegalArgument
 from kafkalog.queue.queue import WorkQueue
 from kafkalog.queue.worker import EARLIEST
 
 if TYPE_CHECKING:
     from kafkalog.manager.log_manager import LogManager
 
+_MOST_BYTES: Final = 2**15 - 1
 _WORKERS: Final = "kafkalog.sharing.workers"
+
+
+def check_name(name: str) -> None:
+    """Raise IllegalArgument unless Kafka's protocol has room for the name of a group."""
+    try:
+        if not 0 < len(name.encode()) <= _MOST_BYTES:
+            raise IllegalArgument(f"the name of a queue has 1 to {_MOST_BYTES} bytes of UTF-8, not {len(name)}")
+    except (UnicodeEncodeError, AttributeError):
+        raise IllegalArgument(f"the name of a queue is text, not {name!r:.40}") from None
 
 
 def _workers() -> Any:
@@ -29,6 +40,7 @@ def open_queue(
     settings: Mapping[str, object] | None = None,
 ) -> WorkQueue:
     """Open a queue on a topic of open data directories, or on one partition. Errors as for `TopicLogs.queue`."""
+    check_name(name)
     return WorkQueue(name, topic, _workers().local_worker(manager, topic, name, partition, start, settings or {}))
 
 
@@ -56,5 +68,6 @@ def connect(
     ...         queue.acquire()
     []
     """
+    check_name(name)
     worker = _workers().remote_worker(bootstrap, topic, name, start, settings or {}, properties or {})
     return WorkQueue(name, topic, worker)

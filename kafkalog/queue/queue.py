@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog.errors import IllegalArgument, IllegalState, LogClosed
+from kafkalog.errors import IllegalArgument, IllegalState, InvalidRecordState, LogClosed
 from kafkalog.queue.item import Item
 from kafkalog.queue.worker import ACCEPT, REJECT, RELEASE, RENEW
 from kafkalog.reading.tail import check_timeout
@@ -89,9 +89,17 @@ class WorkQueue:
         self._finish(RENEW, tuple(items))
 
     def _finish(self, kind: int, items: Sequence[Item]) -> None:
-        self._open().acknowledge(kind, [one._acquired.lease for one in items])
+        worker = self._open()
+        finished = [one for one in items if one.is_finished]
+        failures = worker.acknowledge(kind, [one._acquired.lease for one in items if not one.is_finished])
         for one in items:
-            one.is_finished = kind != RENEW
+            if kind != RENEW and one._acquired.lease not in failures:
+                one.is_finished = True
+        for error in failures.values():
+            raise error
+        if finished:
+            first = finished[0]
+            raise InvalidRecordState(f"offset {first.offset} of {first.topic_partition} is finished already")
 
     @property
     def closed(self) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kafkalog._core.batch.record import Record
+from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -37,8 +38,11 @@ class Worker(Protocol):
     def acquire(self, max_records: int, timeout_s: float | None) -> list[Acquired]:
         """Return acquired records; wait up to `timeout_s` (None: forever) for the first one."""
 
-    def acknowledge(self, kind: int, leases: Iterable[Lease]) -> None:
-        """Acknowledge acquired records. InvalidRecordState for those that the member no longer has."""
+    def acknowledge(self, kind: int, leases: Iterable[Lease]) -> Mapping[Lease, KafkalogError]:
+        """Acknowledge acquired records. Return the errors of those for which it failed.
+
+        InvalidRecordState for one that the member no longer has.
+        """
 
     def close(self) -> None:
         """Release what is acquired, and leave the group."""

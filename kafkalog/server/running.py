@@ -89,6 +89,8 @@ def _log_start(directories: Sequence[str], server: Server) -> None:
     )  # fmt: skip
     for name, address in server.addresses.items():
         _LOG.info("listener %s is on port %d; clients connect to %s", name, server.ports[name], address)
+    for number, ports in () if node.workers is None else node.workers.ports.items():
+        _LOG.info("worker %d is node %d, on %s", number, node.node_id + number, ", ".join(map(str, ports.values())))
 
 
 def stop_signal() -> asyncio.Future[int]:

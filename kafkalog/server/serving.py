@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
 from kafkalog.manager.log_manager import LoadProgress
 from kafkalog.server.apis.dispatch import dispatch
-from kafkalog.server.net.endpoints import advertised_of, listeners_of, parse_endpoint
+from kafkalog.server.net.endpoints import Endpoint, advertised_of, listeners_of, parse_endpoint
 from kafkalog.server.net.listener import Network, check_ports
 from kafkalog.server.node.node import Node, NodeOptions
 from kafkalog.server.node.store import Store, open_store
@@ -24,6 +24,7 @@ from kafkalog.util.fileio import OS, FileSystem
 
 if TYPE_CHECKING:
     from kafkalog.server.status.http import HttpListener
+    from kafkalog.server.workers.workers import Workers
 
 _LOG: Final = logging.getLogger(__name__)
 DRAIN_SECONDS: Final = 0.05
@@ -41,6 +42,7 @@ class ServingOptions(ServerOptions, total=False):
     """Options of `serving`."""
 
     progress: Callable[[LoadProgress], object] | None
+    worker_ports: Mapping[int, Mapping[str, int]] | None
 
 
 class Server:
@@ -78,7 +80,13 @@ class Server:
                     host, port = advertised.host, advertised.port or listener.port
                 self.node.endpoints[endpoint.name] = (host, port)
             await self._start_http()
+            if self.node.workers is not None:
+                await self.node.workers.open(self.node)
             await self.node.start()
+            if self.node.owner is not None:
+                self.node.owner.attach(self.node)
+            if self.node.workers is not None:
+                await self.node.workers.begin()
         except BaseException:
             await self.stop()
             raise
@@ -98,7 +106,11 @@ class Server:
         """Stop accepting, answer requests in progress within `seconds`, stop the parts and close the store."""
         self.node.is_ready = False
         self.network.stop_accepting()
+        if self.node.workers is not None:
+            await self.node.workers.stop()  # this node still answers what they pass on
         await self.network.drain(DRAIN_SECONDS)  # responses about to be sent; parts wake waiting requests later
+        if self.node.owner is not None:
+            self.node.owner.stop()
         try:
             await self.node.stop_parts()
         finally:
@@ -116,27 +128,60 @@ async def serving(
     progress: Callable[[LoadProgress], object] | None = None,
     is_read_only: bool = False,
     fs: FileSystem = OS,
+    worker_ports: Mapping[int, Mapping[str, int]] | None = None,
     **more: Unpack[NodeOptions],
 ) -> AsyncIterator[Server]:
     """Run a server on these data directories until the block ends.
 
     With `is_read_only` nothing is written to them, and calls that change something are rejected. MissingPackage and
-    errors of unavailable ports are raised before a directory is created.
+    errors of unavailable ports are raised before a directory is created. `worker_ports` has the ports that workers had
+    before; without it they are next to those of this process.
     """
     check_packages()
     settings = ServerConfig() if config is None else config
     http = settings["kafkalog.http.listener"]
-    check_ports([*listeners_of(settings), *([parse_endpoint(http)] if http else [])])
+    others = worker_endpoints(settings, worker_ports or {})
+    check_ports([*listeners_of(settings), *others, *([parse_endpoint(http)] if http else [])])
     if is_read_only:
         settings = settings.with_(dict.fromkeys(("auto.create.topics.enable", "log.cleaner.enable"), False))
     files = NoWritesToLinks() if is_read_only else fs
     clock = more.get("clock", SYSTEM_CLOCK)
     with stand_ins(directories) if is_read_only else nullcontext(directories) as paths:
-        store = await asyncio.to_thread(
-            open_store, paths, settings, fs=files, clock=clock, progress=progress, is_read_only=is_read_only
-        )
-        async with _running(settings, store, is_read_only=is_read_only, **more) as server:
-            yield server
+        own, workers = workers_of(settings, paths, worker_ports, is_read_only=is_read_only)
+        try:
+            if workers is not None:
+                more["workers"] = workers
+                workers.start()
+            store = await asyncio.to_thread(
+                open_store, own, settings, fs=files, clock=clock, progress=progress, is_read_only=is_read_only
+            )
+            async with _running(settings, store, is_read_only=is_read_only, **more) as server:
+                yield server
+        finally:
+            if workers is not None:
+                await workers.stop()  # those that the server's own end has not reached
+
+
+def worker_endpoints(config: ServerConfig, ports: Mapping[int, Mapping[str, int]]) -> Iterator[Endpoint]:
+    """Yield the listeners of all workers beside the main process. ConfigError."""
+    for number in range(1, config["kafkalog.workers"]):
+        from kafkalog.server.workers.layout import settings_of
+
+        yield from listeners_of(ServerConfig(settings_of(config, number, ports.get(number))))
+
+
+def workers_of(
+    config: ServerConfig, directories: Sequence[str], ports: Mapping[int, Mapping[str, int]] | None, *,
+    is_read_only: bool,
+) -> tuple[Sequence[str], Workers | None]:  # fmt: skip
+    """Return the directories of this process, and the workers that have the others. ConfigError."""
+    if config["kafkalog.workers"] == 1:
+        return directories, None
+    from kafkalog.server.workers.layout import MAIN, check_workers, directories_of
+    from kafkalog.server.workers.workers import Workers
+
+    count = check_workers(config, directories, is_read_only=is_read_only)
+    return directories_of(directories, MAIN, count), Workers(config, directories, count, ports)
 
 
 @asynccontextmanager

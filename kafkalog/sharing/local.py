@@ -5,17 +5,20 @@ They run while a queue of the directories is open. Groups, states and settings a
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkalog.errors import LogClosed, UnknownTopicOrPartition
+from kafkalog.copy.cluster import RetryLater
+from kafkalog.errors import LogClosed, UnknownTopicOrPartition, from_code
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.client.errors import PeerMisbehaved
 from kafkalog.server.client.messages import read_answer, request_frame
 from kafkalog.server.node.node import Node
 from kafkalog.server.node.store import borrowed_store
+from kafkalog.server.node.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from kafkalog.server.requests.context import Close, Connection
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.wire.versions import APIS
@@ -51,8 +54,8 @@ class LocalNode:
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
         self.users = 0
-        self.loop = LoopThread("kafkalog-queues")
         self._store = borrowed_store(manager)
+        self.loop = LoopThread("kafkalog-queues")
         try:
             self.node: Node = self.loop.call(self._started())
         except BaseException:
@@ -65,6 +68,8 @@ class LocalNode:
         try:
             await node.start(_BEFORE_TOPICS)
             await node.topics.refresh()
+            for name in (CONSUMER_OFFSETS, SHARE_GROUP_STATE):  # else they are created anew beside what they have
+                await node.topics.check_whole(name)
             await node.start(_AFTER_TOPICS)
         except BaseException:
             await node.stop()
@@ -77,6 +82,10 @@ class LocalNode:
             self.loop.call(self.node.stop())
         finally:
             self.loop.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def acquire_node(manager: LogManager) -> LocalNode:
@@ -164,6 +173,7 @@ class LocalLinks:
         await topics.refresh()
         found = topics.get(name)
         if found is None:
+            await topics.check_whole(name)
             raise UnknownTopicOrPartition(f"there is no topic {name}", hint="open the queue after creating the topic")
         before = self._topic
         if before is not None and before.id != found.id:
@@ -177,7 +187,10 @@ class LocalLinks:
         self._link.check_open()
         await self._local.node.groups.loaded()
         await self._local.node.topics.refresh()
-        return await call(self._link)
+        try:
+            return await call(self._link)
+        except RetryLater as error:
+            raise from_code(error.code, error.message) from None
 
     async def ask_any(self, call: Callable[[Link], Awaitable[T]]) -> T:
         """Return the result of `call`."""

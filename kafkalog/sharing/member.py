@@ -11,7 +11,15 @@ from typing import Any, Final
 from uuid import uuid4
 
 from kafkalog.copy.cluster import check
-from kafkalog.errors import InvalidRecordState, KafkalogError, from_code
+from kafkalog.errors import (
+    ApiError,
+    InvalidRecordState,
+    InvalidRequest,
+    KafkalogError,
+    LogClosed,
+    UnknownTopicOrPartition,
+    from_code,
+)
 from kafkalog.queue.worker import GAP, REJECT, Acquired, Lease
 from kafkalog.server.client.errors import PeerError
 from kafkalog.server.error_codes import ErrorCode
@@ -23,6 +31,7 @@ from kafkalog.types import TopicPartition
 _LOG: Final = logging.getLogger(__name__)
 _LEAVE: Final = -1
 _PAUSE_S: Final = 0.05
+_LEAVE_S: Final = 5.0
 _ENDED: Final = frozenset({
     ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED,
 })  # fmt: skip
@@ -65,23 +74,31 @@ class Member:
 
     # Membership
 
-    async def join(self) -> None:
-        """Join the group. UnknownTopicOrPartition, PeerError, errors of the coordinator."""
+    async def find(self) -> None:
+        """Find the topic. UnknownTopicOrPartition, PeerError; IllegalState, StorageError for a part of a topic."""
         self._topic = await self._links.topic(self._name)
+
+    async def join(self) -> None:
+        """Join the group, once the topic is found. PeerError, errors of the coordinator."""
         await self.beat()
         self._beating = asyncio.get_running_loop().create_task(self._beat_on())
 
     async def leave(self) -> None:
-        """End the sessions, which releases what is acquired, and leave the group. PeerError."""
+        """End the sessions, which releases what is acquired, and leave the group. PeerError; TimeoutError, soon.
+
+        Without an answer the locks expire, and the group notices that no heartbeat comes.
+        """
+        self._failure = LogClosed(f"queue {self._group} is closed")  # for calls of other threads that wait
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
-        async with self._turn:
-            for node_id, session in self._sessions.items():
-                if session.is_begun:
-                    await session.close(await self._links.to_node(node_id))
-        self._epoch = _LEAVE
-        await self._links.ask_coordinator(self._group, self._heartbeat)
+        async with asyncio.timeout(_LEAVE_S):
+            async with self._turn:
+                for node_id, session in self._sessions.items():
+                    if session.is_begun:
+                        await session.close(await self._links.to_node(node_id))
+            self._epoch = _LEAVE
+            await self._links.ask_coordinator(self._group, self._heartbeat)
 
     async def _beat_on(self) -> None:
         while True:
@@ -90,7 +107,7 @@ class Member:
                 await self.beat()
             except KafkalogError as error:
                 _LOG.warning("queue %s of topic %s: no heartbeat: %s", self._group, self._name, error)
-                if not isinstance(error, PeerError):
+                if not may_pass(error):
                     self._failure = error
                     return
 
@@ -142,12 +159,18 @@ class Member:
                 if is_over or not error.retriable:
                     raise
                 found = []
-                await asyncio.sleep(_PAUSE_S)
-                self._topic = await self._links.topic(self._name)
+                try:
+                    async with asyncio.timeout_at(end_s):
+                        await asyncio.sleep(_PAUSE_S)
+                        await self.find()
+                except TimeoutError:
+                    raise error from None
             if found or is_over:
                 return found
 
     async def _acquired(self, max_records: int, wait_s: float) -> list[Acquired]:
+        while self._ready and self._is_lost(self._ready[0].lease):
+            self._ready.popleft()
         if not self._ready:
             if not (self._assigned or self._takes_all):
                 with suppress(TimeoutError):
@@ -160,6 +183,10 @@ class Member:
                 if self._ready:
                     break
         return [self._ready.popleft() for _ in range(min(max_records, len(self._ready)))]
+
+    def _is_lost(self, lease: Lease) -> bool:
+        session = self._sessions.get(lease.node_id)
+        return session is None or session.generation != lease.generation
 
     def _by_leader(self) -> list[tuple[int, list[int]]]:
         """Return the partitions of each node that leads some."""
@@ -174,15 +201,28 @@ class Member:
     async def _fetch(
         self, node_id: int, partitions: list[int], max_records: int, wait_s: float
     ) -> list[Acquired]:
+        """Return acquired records; none only if there are none, and not because all acquired offsets lack records."""
+        while True:
+            found = await self._fetch_once(node_id, partitions, max_records, wait_s)
+            if found is not None:
+                return found
+
+    async def _fetch_once(
+        self, node_id: int, partitions: list[int], max_records: int, wait_s: float
+    ) -> list[Acquired] | None:
+        """Return acquired records; None if the next fetch may have some at once."""
         assert self._topic is not None
         session = self._sessions.setdefault(node_id, NodeSession(self._group, self.id))
         async with self._turn:
+            if self._failure is not None:  # the queue was closed meanwhile
+                raise self._failure
+            was_begun = session.is_begun
             link = await self._links.to_node(node_id)
             answer = await session.fetch(link, self._topic.id, partitions, max_records, int(wait_s * 1000))
             if answer.error_code:
                 if answer.error_code in _ENDED:  # the next fetch begins another session
                     await asyncio.sleep(_PAUSE_S)
-                    return []
+                    return None if was_begun else []
                 raise from_code(answer.error_code, f"{link.peer}: {answer.error_message or 'a fetch was refused'}")
             rows = [row for topic in answer.responses for row in topic.partitions]
             found = {row.partition_index: read_fetched(bytes(row.records or b""), row.acquired_records) for row in rows}
@@ -194,7 +234,8 @@ class Member:
         for row in rows:
             if row.error_code and row.error_code not in _MOVED:
                 raise from_code(row.error_code, f"{self._name}-{row.partition_index}: {row.error_message or ''}")
-        return [one for number, read in found.items() for one in self._leased(node_id, session, number, read)]
+        acquired = [one for number, read in found.items() for one in self._leased(node_id, session, number, read)]
+        return None if not acquired and any(read.gaps or read.damaged for read in found.values()) else acquired
 
     def _leased(self, node_id: int, session: NodeSession, number: int, read: Fetched) -> Iterable[Acquired]:
         place = TopicPartition(self._name, number)
@@ -213,44 +254,65 @@ class Member:
 
     # Acknowledging
 
-    async def acknowledge(self, kind: int, leases: Iterable[Lease]) -> None:
-        """Acknowledge acquired records. InvalidRecordState for those that the member no longer has; PeerError."""
-        by_node: dict[int, list[Lease]] = {}
-        for lease in leases:
-            by_node.setdefault(lease.node_id, []).append(lease)
-        failures: list[KafkalogError] = []
-        for node_id, mine in by_node.items():
+    async def acknowledge(self, kind: int, leases: Iterable[Lease]) -> dict[Lease, KafkalogError]:
+        """Acknowledge acquired records. Return the errors of those for which it failed.
+
+        InvalidRecordState for one that the member no longer has; PeerError.
+        """
+        by_node: dict[int, dict[int, list[Lease]]] = {}
+        for lease in sorted(set(leases)):
+            by_node.setdefault(lease.node_id, {}).setdefault(lease.partition, []).append(lease)
+        failures: dict[Lease, KafkalogError] = {}
+        left = list(by_node.items())
+        while left:
+            node_id, places = left.pop()
             async with self._turn:
                 try:
-                    await self._acknowledge(node_id, kind, mine)
+                    refused = await self._acknowledge(node_id, kind, places)
                 except KafkalogError as error:
-                    failures.append(error)
-        if failures:
-            raise failures[0]
+                    refused = dict.fromkeys(places, error)
+            for number, failure in refused.items():
+                mine = places[number]
+                middle = len(mine) // 2
+                if middle and isinstance(failure, InvalidRecordState | InvalidRequest):
+                    left += ((node_id, {number: part}) for part in (mine[:middle], mine[middle:]))
+                else:
+                    failures |= dict.fromkeys(mine, failure)
+        return failures
 
-    async def _acknowledge(self, node_id: int, kind: int, leases: list[Lease]) -> None:
-        session = self._sessions[node_id]
-        offsets: dict[int, list[int]] = {}
-        for lease in leases:
-            if lease.generation == session.generation:
-                offsets.setdefault(lease.partition, []).append(lease.offset)
-        lost = len(leases) - sum(map(len, offsets.values()))
-        if offsets:
-            assert self._topic is not None
-            link = await self._links.to_node(node_id)
-            ranges = {number: ranges_of(given) for number, given in offsets.items()}
-            answer = await session.acknowledge(link, self._topic.id, kind, ranges)
-            what = f"queue {self._group}, topic {self._name}"
-            if answer.error_code in _ENDED:
-                lost += sum(map(len, offsets.values()))
-            elif answer.error_code:
-                raise from_code(answer.error_code, f"{what}: {answer.error_message or ''}")
-            for row in (row for topic in answer.responses for row in topic.partitions):
-                if row.error_code:
-                    place = f"{what}, partition {row.partition_index}"
-                    raise from_code(row.error_code, f"{place}: {row.error_message or 'it was refused'}")
-        if lost:
-            raise InvalidRecordState(
-                f"queue {self._group}: {lost} records are no longer this worker's: its session has ended",
-                hint="they are delivered again; finish or renew them in time",
+    async def _acknowledge(
+        self, node_id: int, kind: int, places: Mapping[int, list[Lease]]
+    ) -> dict[int, KafkalogError]:
+        """Acknowledge records in partitions of a node: in each partition all of them, or none with its error."""
+        session = self._sessions.get(node_id)
+        what = f"queue {self._group}, topic {self._name}"
+        if session is None or any(self._is_lost(one) for part in places.values() for one in part):
+            raise _lost(what)
+        assert self._topic is not None
+        link = await self._links.to_node(node_id)
+        ranges = {number: ranges_of(one.offset for one in part) for number, part in places.items()}
+        answer = await session.acknowledge(link, self._topic.id, kind, ranges)
+        if answer.error_code in _ENDED:
+            raise _lost(what)
+        if answer.error_code:
+            raise from_code(answer.error_code, f"{what}: {answer.error_message or ''}")
+        rows = [row for topic in answer.responses for row in topic.partitions if row.error_code]
+        return {
+            row.partition_index: from_code(
+                row.error_code, f"{what}, partition {row.partition_index}: {row.error_message or 'it was refused'}"
             )
+            for row in rows if row.partition_index in places
+        }  # fmt: skip
+
+
+def may_pass(error: KafkalogError) -> bool:
+    """Return True if a later heartbeat may succeed."""
+    is_topic = isinstance(error, UnknownTopicOrPartition)
+    return isinstance(error, PeerError) or (isinstance(error, ApiError) and error.retriable and not is_topic)
+
+
+def _lost(what: str) -> InvalidRecordState:
+    return InvalidRecordState(
+        f"{what}: records are no longer this worker's: its session has ended",
+        hint="they are delivered again; finish or renew them in time",
+    )

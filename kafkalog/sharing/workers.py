@@ -45,6 +45,7 @@ class MemberWorker:
             raise
 
     async def _begin(self, group: str, defaults: Mapping[str, str], settings: Mapping[str, object]) -> None:
+        await self._member.find()  # before anything is kept for the group
         await self._links.ask_any(lambda link: apply_settings(link, group, defaults, settings))
         await self._member.join()
 
@@ -52,14 +53,14 @@ class MemberWorker:
         """Return acquired records; wait up to `timeout_s` (None: forever) for the first one."""
         return self._loop.call(self._member.acquire(max_records, timeout_s))
 
-    def acknowledge(self, kind: int, leases: Iterable[Lease]) -> None:
-        """Acknowledge acquired records. InvalidRecordState for those that the member no longer has."""
-        self._loop.call(self._member.acknowledge(kind, leases))
+    def acknowledge(self, kind: int, leases: Iterable[Lease]) -> Mapping[Lease, KafkalogError]:
+        """Acknowledge acquired records. Return the errors of those for which it failed."""
+        return self._loop.call(self._member.acknowledge(kind, leases))
 
     def close(self) -> None:
         """Release what is acquired, and leave the group."""
         try:
-            with suppress(KafkalogError):  # locks expire, and the group notices that no heartbeat comes
+            with suppress(KafkalogError, TimeoutError):
                 self._loop.call(self._member.leave())
             self._loop.call(self._links.close())
         finally:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, KafkalogError
+from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, InvalidTimestamp, KafkalogError
 from kafkalog.log.log import Log
 from kafkalog.log.scan import LogScan
 from kafkalog.log.selection import Selection, selection_of
@@ -88,9 +88,7 @@ def _batches_of_log(
         return
     scanned = tuple(dict.fromkeys(("offset", *columns, *selection.columns)))
     for piece in _pieces(log, part, scanned, shared(times, selection.bounds.times), options, skipped):
-        batch = pa.record_batch(piece)
-        mask = selection.mask(batch)
-        matching = batch if mask is None else batch.filter(mask)
+        matching = _matching(pa.record_batch(piece), selection, part)
         if matching.num_rows:
             yield _as_arrow(_Rows(matching.select(columns)), schema, part)
 
@@ -114,9 +112,7 @@ def _typed_batches(
     if condition is not None:
         times = shared(times, condition.bounds.times)
     for piece in _pieces(log, part, scanned, times, options, skipped):
-        batch = pa.record_batch(piece)
-        mask = None if condition is None else condition.mask(batch)
-        matching = batch if mask is None else batch.filter(mask)
+        matching = _matching(pa.record_batch(piece), condition, part)
         if not matching.num_rows:
             continue
         try:
@@ -124,29 +120,57 @@ def _typed_batches(
         except InvalidRecord as error:
             error.path, error.hint = part.directory, UNDECODABLE_HINT
             raise
-        yield typed.fit(found, _as_arrow(_Rows(matching.select(plain)), schema, part), columns)
+        rest = _as_arrow(_Rows(matching.select(plain)), schema, part)
+        try:
+            fit = typed.fit(found, rest, columns)
+        except pa.ArrowInvalid as error:
+            offsets = matching.column("offset")
+            raise InvalidTimestamp(
+                f"a time in a key or value at offsets {offsets[0]} to {offsets[-1]} is outside the range of Spark's "
+                f"timestamps: {error}",
+                path=part.directory,
+                hint="give a schema of your own in which the column is binary",
+            ) from None
+        yield fit
+
+
+def _matching(batch: pa.RecordBatch, condition: Selection | None, part: OffsetRange) -> pa.RecordBatch:
+    """Return the rows for which a condition is true; InvalidRecord names the file of what does not decode."""
+    try:
+        mask = None if condition is None else condition.mask(batch)
+    except InvalidRecord as error:
+        error.path, error.hint = part.directory, UNDECODABLE_HINT
+        raise
+    return batch if mask is None else batch.filter(mask)
 
 
 def condition_of(log: Log, options: SourceOptions, typed: TypedColumns | None = None) -> Selection | None:
     """Return the selection of the records that the option `where` asks for; None without it.
 
-    Types of JSON that nothing else gives are those of the log's first values; other types are those of `typed`, if it
-    has them. Raises IllegalArgument for a condition or decoders that do not fit.
+    Types of JSON that nothing else gives are those of the log's first values, where the condition fits them; others are
+    those of `typed`, if it has them. Raises IllegalArgument for a condition or decoders that do not fit.
     """
     if options.where is None:
         return None
     given = dict(options.decoding)
+    known: dict[str, Any] | None = None
     if typed is not None:
         roots = [root for root in ("key", "value") if root in given]
-        if all(root in typed.settled and given[root] != "json" for root in roots):
-            decoders = typed.selection.decoders
-            return selection_of(["offset"], {"where": options.where, **typed.lenient, **decoders}, None, log.topic)
+        if all(root in typed.settled for root in roots):
+            known = {"where": options.where, **typed.lenient, **typed.selection.decoders}
+            if "json" not in given.values():
+                return selection_of(["offset"], known)
 
     def sample(root: str) -> list[bytes]:
         reading: dict[str, Any] = {"batch_rows": SAMPLE_ROWS, "on_damage": options.on_damage}
         return first_values([LogScan(log, log.start_offset, log.end_offset, [root], **reading)], root)
 
-    return selection_of(["offset"], {"where": options.where, **given}, sample, log.topic)
+    try:
+        return selection_of(["offset"], {"where": options.where, **given}, sample, log.topic)
+    except IllegalArgument:
+        if known is None:
+            raise
+        return selection_of(["offset"], known)  # the log's first values alone do not fit, or are no JSON
 
 
 def _pieces(

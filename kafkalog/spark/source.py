@@ -62,10 +62,11 @@ class KafkalogDataSource(DataSource):
     def _columns(self, schema: StructType, options: SourceOptions) -> tuple[tuple[str, ...], TypedColumns | None]:
         """Return the columns of a schema, the user's or the source's own, and how some of them are decoded.
 
-        A key or a value that the user's schema has as binary stays bytes.
+        A key or a value that the user's schema has as binary stays bytes, and one that it does not have is not decoded.
         """
         kept = {one.name for one in schema.fields if one.dataType.simpleString() == TYPES.get(one.name)}
-        decoded = {name for name, _ in options.decoding} - kept
+        asked = {one.name.removesuffix("_error") for one in schema.fields}
+        decoded = asked & {name for name, _ in options.decoding} - kept
         if not decoded:
             return wanted_columns(schema), None
         typed = self._typed

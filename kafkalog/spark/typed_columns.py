@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyarrow.compute import CastOptions
 
 from kafkalog.dirs.scan import with_decoders
 from kafkalog.errors import IllegalArgument
@@ -63,7 +64,10 @@ class TypedColumns:
         return {name: self.given[name] for name in ("on_undecodable",) if name in self.given}
 
     def fit(self, found: pa.RecordBatch, plain: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
-        """Return the wanted columns of a batch of the selection, in Spark's types; `plain` has the others of them."""
+        """Return the wanted columns of a batch of the selection, in Spark's types; `plain` has the others of them.
+
+        Raises pyarrow's ArrowInvalid for times that microseconds cannot express.
+        """
         arrays, fields = [], []
         for name in columns:
             if name in plain.schema.names:
@@ -72,8 +76,10 @@ class TypedColumns:
                 continue
             field = self.schema.field(name)
             column = found.column(found.schema.get_field_index(name))
-            # numbers and bytes become wider; nanoseconds are cut off, as nothing in Spark has them
-            arrays.append(column if column.type == field.type else column.cast(field.type, safe=False))
+            if column.type != field.type:
+                # numbers and bytes become wider; nanoseconds are cut off, as nothing in Spark has them
+                column = column.cast(options=CastOptions(field.type, allow_time_truncate=True))
+            arrays.append(column)
             fields.append(field)
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 

@@ -391,7 +391,8 @@ class KafkaCluster(Controlled):
         if count > 1:
             settings["kafkalog.replicas"] = ",".join(f"{one.node_id}@{HOST}:{one.port}" for one in self._nodes.values())
         return {
-            "directory": str(node.directory), "settings": settings, "topics": {}, "users": {},
+            "directory": str(node.directory), "directories": [str(node.directory)], "settings": settings,
+            "topics": {}, "users": {}, "worker_ports": {},
             "home": "", "syncs": not self._is_temporary, "counts": self._rules.path,
             "commands": self._commands_for(node.node_id), "ahead_ms": self._ahead_ms,
             "registry_port": self._registry_ports.get(node.node_id), "registry_ports": self._registry_ports,

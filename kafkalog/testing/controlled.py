@@ -329,10 +329,13 @@ class Controlled(ABC):
         with self._open_data() as dirs:
             return dirs.scan(topic, columns).to_pandas()
 
+    def _data_dirs(self) -> Sequence[Path]:
+        return (self.data,)
+
     def _open_data(self) -> LogDirs:
         import kafkalog
 
-        return kafkalog.open_dirs(self.data)
+        return kafkalog.open_dirs(self._data_dirs())
 
     def _ends(self, topic: str) -> dict[int, tuple[int, int, int]]:
         rows = self._leader_control().call("ends", topic=topic)

@@ -52,9 +52,9 @@ class KafkaServer(Controlled):
     >>> with kafka_server(topics="orders") as server:
     ...     server.kill()
     ...     server.start()    # on the same port, after recovery
-    ...     server.pid > 1, "ERROR" in server.log()
+    ...     server.pid > 1, "ERROR" in server.log(), len(server.directories)
     ...     server.stop()
-    (True, False)
+    (True, False, 1)
     >>> with kafka_server(registry=True) as server:
     ...     server.registry_url
     'http://127.0.0.1:...'
@@ -71,7 +71,10 @@ class KafkaServer(Controlled):
         unmatched: Unmatched = "warn",
         seed: object = 0,
         registry: bool = False,
+        workers: int = 1,
     ) -> None:
+        self._workers = workers
+        self._worker_ports: dict[str, dict[str, int]] = {}
         self._registry_port = 0 if registry else None
         self.directory = directory
         self.bootstrap = ""
@@ -82,6 +85,8 @@ class KafkaServer(Controlled):
             if name in settings:
                 raise ConfigError(f"{name} cannot be set here", hint="use directory=... instead")
         self._settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **DEFAULTS, **settings}
+        if workers > 1:
+            self._settings["kafkalog.workers"] = workers
         self._initial_content = {"topics": dict(topics), "users": dict(users or {})}
         self._is_temporary = is_temporary
         self._log = tempfile.TemporaryFile()
@@ -126,7 +131,7 @@ class KafkaServer(Controlled):
         self._control = control
         self.ports, self.http_port = reply["ports"], reply["http_port"]
         self.port, self.bootstrap = next(iter(self.ports.values())), reply["bootstrap"]
-        self._settings["listeners"] = reply["listeners"]
+        self._settings["listeners"], self._worker_ports = reply["listeners"], reply["worker_ports"]
         self._registry_port = reply["registry_port"]
         self._initial_content = {"topics": {}, "users": {}}  # not created again: a test may delete or change them
         for slip in reply["slips"]:
@@ -134,10 +139,11 @@ class KafkaServer(Controlled):
 
     def _configuration(self) -> dict[str, Any]:
         return {
-            "directory": str(self.directory), "settings": self._settings, **self._initial_content,
+            "directory": str(self.directory), "directories": [str(one) for one in self.directories],
+            "settings": self._settings, **self._initial_content,
             "home": str(self._home), "syncs": not self._is_temporary, "counts": self._rules.path,
             "commands": self._commands_for(NODE), "ahead_ms": self._ahead_ms,
-            "registry_port": self._registry_port, "registry_ports": {},
+            "registry_port": self._registry_port, "registry_ports": {}, "worker_ports": self._worker_ports,
         }  # fmt: skip
 
     @property
@@ -148,9 +154,23 @@ class KafkaServer(Controlled):
         return f"http://127.0.0.1:{self._registry_port}"
 
     @property
+    def directories(self) -> tuple[Path, ...]:
+        """Data directories: `directory`, or with several workers one of each worker inside it."""
+        if self._workers == 1:
+            return (self.directory,)
+        return tuple(self.directory / f"worker-{number}" for number in range(self._workers))
+
+    @property
     def data(self) -> Path:
-        """Data directory: `directory`."""
-        return self.directory
+        """Data directory: `directory`, or with several workers that of the main process."""
+        return self.directories[0]
+
+    def _data_dirs(self) -> Sequence[Path]:
+        return self.directories
+
+    def _check_alone(self) -> None:
+        if self._workers > 1:
+            raise IllegalState("faults, the clock and snapshots need a server with one worker", hint="omit workers=...")
 
     def _controls(self) -> Mapping[int, Control]:
         return {} if self._control is None else {NODE: self._control}
@@ -159,10 +179,12 @@ class KafkaServer(Controlled):
         return NODE
 
     def _all_nodes(self) -> Sequence[int]:
+        self._check_alone()
         return (NODE,)
 
     def _defer(self, node_ids: frozenset[int] | None, command: str, given: dict[str, Any]) -> None:
-        """Do nothing: the server is never paused."""
+        """Do nothing: the server is never paused. IllegalState with several workers, which have no such commands."""
+        self._check_alone()
 
     def _lead(self, node: int) -> None:
         """Do nothing: the server is alone."""
@@ -241,6 +263,7 @@ def kafka_server(
     unmatched: Unmatched = "warn",
     seed: object = 0,
     registry: bool = False,
+    workers: int = 1,
 ) -> Iterator[KafkaServer]:
     """Run a server for the duration of a `with` block.
 
@@ -248,7 +271,8 @@ def kafka_server(
     broker's `server.properties`, overriding `DEFAULTS`, ConfigError for data directories; users: names and passwords
     for listeners with SASL; directory: the directory of the topics, by default a temporary one, which is never synced;
     unmatched: "warn", "error" or "ignore", for faults that never matched a call; seed: of faults for a share of calls;
-    registry: with a schema registry at `registry_url`, whose schemas are in the topic `_schemas`.
+    registry: with a schema registry at `registry_url`, whose schemas are in the topic `_schemas`; workers: processes
+    that serve, each with a directory in `directories`. With more than one there are no faults, clocks or snapshots.
 
     >>> with kafka_server(topics={"orders": 3}) as server, kafkalog.open_dirs(server.directory) as data:
     ...     server.bootstrap, len(data)
@@ -258,7 +282,7 @@ def kafka_server(
     with _place(directory) as path:
         with KafkaServer(
             path, settings or {}, partition_counts, users=users, is_temporary=directory is None, unmatched=unmatched,
-            seed=seed, registry=registry,
+            seed=seed, registry=registry, workers=workers,
         ) as server:  # fmt: skip
             yield server
 

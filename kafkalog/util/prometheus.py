@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -50,6 +50,31 @@ def lines(family: Family) -> Iterator[str]:
             yield f"{name}_bucket{_braced((*labels, ('le', number(bound))))} {count}\n"
         yield f"{name}_sum{_braced(labels)} {number(value.sum)}\n"
         yield f"{name}_count{_braced(labels)} {value.count}\n"
+
+
+def added(texts: Iterable[str]) -> str:
+    """Return the metrics of several processes as those of one: values of the same name and labels are added."""
+    heads: dict[str, str] = {}
+    values: dict[str, dict[str, float]] = {}
+    for text in texts:
+        name = ""
+        for line in text.splitlines():
+            if line.startswith("# "):
+                name = line.split(" ", 3)[2]
+                if f"{line}\n" not in heads.setdefault(name, ""):
+                    heads[name] += f"{line}\n"
+            elif line:
+                sample, _, value = line.rpartition(" ")
+                samples = values.setdefault(name, {})
+                samples[sample] = samples.get(sample, 0) + float(value)
+    return "".join(
+        head + "".join(f"{sample} {_whole(value)}\n" for sample, value in values.get(name, {}).items())
+        for name, head in heads.items()
+    )
+
+
+def _whole(value: float) -> str:
+    return str(int(value)) if value.is_integer() else number(value)
 
 
 def number(value: float) -> str:

@@ -13,7 +13,7 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -33,7 +33,8 @@ WRITING: Final = (
     "rmdir", "utime", "chmod", "fchmod", "fchown", "clone", "sendfile",
 )  # fmt: skip
 """Calls of a file system that write."""
-_TIMES: Final = ("mtime", "LastModified", "last_modified", "updated", "timeModified", "created")
+_TIMES: Final = ("mtime", "LastModified", "last_modified", "updated", "timeModified", "modified", "created")
+_LISTINGS: Final = 10
 _VERSIONS: Final = ("ETag", "etag", "version_id", "md5Hash", "crc32c", "ino")
 
 
@@ -225,6 +226,20 @@ def as_os_error(error: Exception, path: str) -> OSError:
         return PermissionError(errno.EACCES, f"the store denied access: {error}", path)
     reason = str(error) or "no reason given"
     return OSError(f"the store failed ({type(error).__name__}: {reason[:300]})")
+
+
+def list_objects(remote: Any, path: str, *, detail: bool, is_local: bool) -> list[Any]:
+    """List a path in a store, not from a cache, with the store's errors. FileNotFoundError where nothing is.
+
+    Older versions of fsspec raise that also for a local directory a file of which is removed meanwhile.
+    """
+    remote.invalidate_cache(path)
+    for _ in range(_LISTINGS):
+        with suppress(FileNotFoundError):
+            return list(remote.ls(path, detail=detail))
+        if not (is_local and os.path.isdir(path)):
+            break
+    return list(remote.ls(path, detail=detail))
 
 
 def parse_info(info: dict[str, Any]) -> RemoteStatus:

@@ -5,11 +5,11 @@ import weakref
 import pytest
 
 from kafkalog._core.bytes.spare import MOST_KEPT_BYTES, kept_bytes
-from kafkalog._core.bytes.store import MOST_BYTES, Store
+from kafkalog._core.bytes.store import MOST_BYTES, Block, Store
 
 
-def copy(data: bytes, room: memoryview) -> int:
-    room[: len(data)] = data
+def copy(data: bytes, room: Block) -> int:
+    memoryview(room)[: len(data)] = data
     return len(data)
 
 
@@ -45,7 +45,7 @@ def test_a_function_that_fails_leaves_the_content() -> None:
 def test_a_room_that_is_kept_stops_the_store_from_moving() -> None:
     kept: list[memoryview] = []
     store = Store()
-    store.fill(lambda data, room: kept.append(room) or 4, b"", 4)  # type: ignore[func-returns-value]
+    store.fill(lambda data, room: kept.append(memoryview(room)) or 4, b"", 4)  # type: ignore[func-returns-value]
     with pytest.raises(BufferError):
         store.fill(copy, bytes(10_000), 10_000)
     kept[0][:] = b"kept"
@@ -65,7 +65,7 @@ def test_a_function_that_writes_to_the_store_itself() -> None:
     """Both would be content then, more than there is room for."""
     store = Store(4096)
 
-    def fill(data: bytes, room: memoryview) -> int:
+    def fill(data: bytes, room: Block) -> int:
         store.append(bytes(4096))
         return 4096
 

@@ -107,11 +107,12 @@ def test_of_two_that_ask_at_the_same_moment_one_gets_the_lease(
     both_asked = threading.Barrier(2)
     real = StoreLease._others
 
-    def others(self: StoreLease) -> Any:
-        if not self._confirmed_ms and not hasattr(self, "asked"):
+    def others(self: StoreLease, times: Any) -> Any:
+        if not hasattr(self, "asked"):
             self.asked = True  # type: ignore[attr-defined]
             both_asked.wait(60)
-        return real(self)
+            times = self._store.times()
+        return real(self, times)
 
     monkeypatch.setattr(StoreLease, "_others", others)
     held, refused = list[str](), list[BaseException]()
@@ -242,9 +243,8 @@ def test_a_run_that_lost_its_lease_publishes_and_deletes_nothing(
     assert target.ids() == [made.manifest.id]
     later = SYSTEM_CLOCK.monotonic_ms() + 3_600_000
     with monkeypatch.context() as patch:
-        in_the_middle(patch, target.objects, "delete_superseded", lose)
-        times = iter((0, 0, later))
-        patch.setattr(type(SYSTEM_CLOCK), "monotonic_ms", lambda self: next(times, later))
+        lost = in_the_middle(patch, target.objects, "delete_superseded", lose)
+        patch.setattr(type(SYSTEM_CLOCK), "monotonic_ms", lambda self: later if lost else 0)
         with pytest.raises(DirectoryLocked, match="another one took over"):
             delete_backups(target, [made.manifest.id])
     assert verify_backup(target).ok
@@ -362,9 +362,7 @@ def test_a_store_that_fails_at_the_end_is_written_to_by_the_next_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(target.objects, "remove_note", fail)
-        patch.setattr(target.objects, "_check_exists", lambda: None)
-        with pytest.raises(StorageError, match="the line is dead"):
-            create_backup(data, target, clock=clock)
+        create_backup(data, target, clock=clock)
     assert leases(target)
     clock.hours += 1
     create_backup(data, backups(), clock=clock)

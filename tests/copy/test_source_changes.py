@@ -129,6 +129,58 @@ def test_a_kill_between_two_markers_and_deletes_behind_the_first(
             assert values(log) == [b"%d" % n for n in (*range(60), *range(60 + lost, 90))]
 
 
+def test_kills_in_a_batch_of_which_the_source_has_less_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent begins inside of a batch, and the source begins behind that place in the same batch."""
+    data, log = tmp_path / "data", tmp_path / "cluster" / "t-0"
+    append_batch(data, range(10))
+    delete(data, "t", 4)
+    with cluster_on(tmp_path / "cluster") as server:
+        target = f"kafka://{server.bootstrap}"
+        send_without_marker(data, "t", target, monkeypatch)
+        delete(data, "t", 7)
+        assert copy_topics(str(data), target, apply=True).records == 0
+        assert values(log) == [b"%d" % n for n in range(4, 10)]
+        append_batch(data, range(10, 20))
+        delete(data, "t", 14)
+        send_without_marker(data, "t", target, monkeypatch)
+        delete(data, "t", 17)
+        assert copy_topics(str(data), target, apply=True).records == 0
+        append_batch(data, range(20, 30))
+        send_without_marker(data, "t", target, monkeypatch)
+        append_batch(data, range(30, 40))
+        delete(data, "t", 34)
+        send_without_marker(data, "t", target, monkeypatch)
+        delete(data, "t", 37)
+        assert copy_topics(str(data), target, apply=True).records == 0
+    assert values(log) == [b"%d" % n for n in (*range(4, 10), *range(14, 30), *range(34, 40))]
+
+
+def append_batch(data: Path, numbers: range) -> None:
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        if "t" not in dirs.topics:
+            dirs.create_topic("t", 1, {"retention.ms": -1})
+        dirs["t", 0].append([(b"k", b"%d" % n, 5_000 + n) for n in numbers])
+
+
+def test_records_of_others_behind_a_kill_are_not_taken_for_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source has deleted what may have been sent, so that only the producer tells who sent it."""
+    data = tmp_path / "data"
+    append(data, "t", range(30))
+    with cluster_on(tmp_path / "cluster") as server:
+        target = f"kafka://{server.bootstrap}"
+        send_without_marker(data, "t", target, monkeypatch)
+        produce(server.bootstrap, 0, b"mine")
+        append(data, "t", range(30, 60))
+        delete(data, "t", 45)
+        with pytest.raises(IllegalState, match="deleted records of t-0 from offset 0 on while they were copied"):
+            copy_topics(str(data), target, apply=True)
+    assert len(values(tmp_path / "cluster" / "t-0")) == 31
+
+
 def append(data: Path, topic: str, numbers: range, *, timestamp: int | None = None) -> None:
     """Batches of three records; with a timestamp all batches are alike."""
     with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:

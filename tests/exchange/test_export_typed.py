@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.errors import FormatError, IllegalArgument, InvalidRecord
+from kafkalog.exchange import typed_lines
 from kafkalog.exchange.export import export_records
 from kafkalog.exchange.import_ import import_records
+from kafkalog.log.typed_scan import first_values
 from kafkalog.values.avro_schema import parse_avro
 from kafkalog.values.avro_text import schema_text
 from tests import commands
@@ -199,10 +201,40 @@ def test_keys_that_come_later_get_their_types_then(tmp_path: Path) -> None:
     assert rows == [(None, {"a": 1}), ({"k": 1}, {"a": 2}), ({"k": 2}, {"a": 3})]
 
 
+def test_types_that_are_missing_are_sought_in_new_records_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys that are null take no reading of the whole topic in each run; values keep their types meanwhile."""
+    starts: list[tuple[str, int]] = []
+
+    def noted(scans: Any, root: str) -> list[bytes]:
+        def each() -> Any:
+            for scan in scans:
+                starts.append((root, scan.start))
+                yield scan
+
+        return first_values(each(), root)
+
+    monkeypatch.setattr("kafkalog.log.typed_scan.first_values", noted)
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    for number, value in enumerate((b'{"a": 1}', b"no JSON", b'{"a": 3}')):
+        with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+            log.append([(b'{"k": 1}' if number == 2 else None, value)])
+        given: dict[str, Any] = {"key": "json", "value": "json", "on_undecodable": "null"}
+        for folder, more in (("plain", {}), ("schema", {"schema": json.dumps(schema)})):
+            export_records(tmp_path / "data", tmp_path / folder, "arrow", resume=number > 0, **given, **more)
+    assert [start for root, start in starts if root == "key"] == [0, 0, 1, 1, 2, 2]
+    assert [start for root, start in starts if root == "value"] == [0]
+    for folder in ("plain", "schema"):
+        rows = [(row["key"], row["value"]) for row in exported(tmp_path / folder)]
+        assert rows == [(None, {"a": 1}), (None, None), ({"k": 1}, {"a": 3})]
+
+
 @pytest.mark.parametrize("line", [
     '{"types": "orders", "value": {"schema": 7}}', '{"types": "orders", "value": {"cache": "x"}}',
     '{"types": "../up", "value": {}}', '{"types": "orders", "offset": {}}', '{"types": "orders", "key": []}',
     '{"types": "orders", "key": {"schema": {"base64": "?"}}}',
+    '{"types": "orders", "value": {"schema": "/etc/hostname"}}',
 ])  # fmt: skip
 def test_types_in_a_manifest_that_are_none(tmp_path: Path, line: str) -> None:
     with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
@@ -241,6 +273,86 @@ def test_records_without_fields(tmp_path: Path) -> None:
     for format, name in (("arrow", "value"), ("jsonl", "payload")):
         export_records(tmp_path / "data", tmp_path / format, format, value="avro", schema=schema)
         assert exported(tmp_path / format)[0][name] == {"id": 3, "none": [{}]}
+
+
+def test_a_condition_alone_may_look_into_records_without_fields(tmp_path: Path) -> None:
+    schema = json.dumps({"type": "record", "name": "R", "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "none", "type": {"type": "record", "name": "Empty", "fields": []}}]})  # fmt: skip
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append([b"\x06", b"\x02"])
+    given: dict[str, Any] = {"value": "avro", "schema": schema, "where": "value.id > 2"}
+    export_records(tmp_path / "data", tmp_path / "out", columns=["offset"], **given)
+    assert exported(tmp_path / "out") == [{"offset": 0}]
+
+
+def test_values_that_name_no_schema_are_read_with_the_given_one(tmp_path: Path) -> None:
+    """A later run with a newer schema writes the columns of the first, and nothing into the wrong ones."""
+    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "long"}]
+    for number, own in enumerate((fields, [*fields[::-1], {"name": "c", "type": "long"}])):
+        schema = {"type": "record", "name": "R", "fields": own}
+        with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+            log.append(encoded(schema, {"a": 1, "b": 2, "c": 3}))
+        given = {"value": "avro", "schema": json.dumps(schema)}
+        export_records(tmp_path / "data", tmp_path / "out", resume=number > 0, **given)
+    assert [row["value"] for row in exported(tmp_path / "out")] == [{"a": 1, "b": 2}] * 2
+
+
+def test_json_of_another_kind_than_the_first_values_is_never_null_without_a_reason(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append([b'{"a": %d}' % n for n in range(1000)])
+        log.append([b'{"a": 2.5}', b'{"a": "x"}', b"[1]", b"5", b'{"a": null}'])
+    with pytest.raises(InvalidRecord, match="the value does not decode: a: the number has a fraction") as error:
+        export_records(tmp_path / "data", tmp_path / "strict", value="json")
+    assert error.value.offset == 1000
+    export_records(tmp_path / "data", tmp_path / "out", value="json", on_undecodable="null")
+    rows = exported(tmp_path / "out")[1000:]
+    assert [row["value"] for row in rows] == [None] * 4 + [{"a": None}]
+    assert [row["value_error"] is not None for row in rows] == [True] * 4 + [False]
+
+
+def test_errors_say_which_topic_and_what_helps(tmp_path: Path) -> None:
+    for topic, value in (("orders", b'{"id": 1}'), ("texts", b"no JSON")):
+        with kafkalog.open(tmp_path / "data" / f"{topic}-0", "a") as log:
+            log.append(value)
+    with pytest.raises(IllegalArgument, match="no JSON value") as error:
+        export_records(tmp_path / "data", tmp_path / "out", value="json")
+    assert error.value.path == str(tmp_path / "data" / "texts-0")
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append(b"no JSON")
+    with pytest.raises(InvalidRecord, match="does not decode") as bad:
+        export_records(tmp_path / "data", tmp_path / "out", topics=["orders"], value="json")
+    assert str(bad.value.hint).startswith("export into another directory with ")
+
+
+def test_types_of_an_export_that_begins_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory has no export when it is looked at, and has one when it is opened."""
+    def append(value: bytes) -> None:
+        with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+            log.append(value)
+
+    append(b'{"a": 1}')
+    export_records(tmp_path / "data", tmp_path / "out", "arrow", value="json")
+    append(b'{"a": 2, "b": 2}')
+    monkeypatch.setattr("kafkalog.exchange.export.is_export", lambda path: False)
+    export_records(tmp_path / "data", tmp_path / "out", "arrow", value="json")
+    assert [row["value"] for row in exported(tmp_path / "out")] == [{"a": 1}, {"a": 2}]
+
+
+def test_json_lines_of_large_values_are_made_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        for _ in range(3):
+            log.append([json.dumps("x" * 1000).encode()] * 1000)
+    at_once: list[int] = []
+
+    def noted(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+        at_once.append(batch.num_rows)
+        return rows_of(batch)
+
+    rows_of = typed_lines._rows
+    monkeypatch.setattr(typed_lines, "_rows", noted)
+    assert export_records(tmp_path / "data", tmp_path / "out", "jsonl", value="json").records == sum(at_once) == 3000
+    assert max(at_once) < 1500
 
 
 def test_wrong_decoders_are_told_before_anything_is_made(data: Path, tmp_path: Path) -> None:

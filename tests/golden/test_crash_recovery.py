@@ -81,7 +81,7 @@ def recovered(case: Case, tmp_path: Path) -> Path:
     """The directory after our recovery and a clean end, at the time of its last record."""
     path = copied(case, tmp_path)
     tables = [scan(log.read_bytes(), file_mode=True) for log in path.glob("*.log")]
-    newest = max(batch.max_timestamp for table in tables for batch in table)
+    newest = max((batch.max_timestamp for table in tables for batch in table), default=0)
     points = OffsetCheckpoint(str(tmp_path / RECOVERY_POINT_FILE)).read()
     UnifiedLog.open(
         path,

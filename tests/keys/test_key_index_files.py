@@ -15,6 +15,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
 from kafkalog.keys import background, manage
+from kafkalog.sidecars import background as sidecar_background
 from kafkalog.storage.readonly.view import LogView
 from tests.faults import FaultFS, each_failure
 from tests.open_logs import open_log
@@ -301,7 +302,7 @@ def test_a_failure_in_the_background_that_passes_is_tried_again(
     tried: list[object] = []
     build = background.build_indexes
     monkeypatch.setattr(background, "build_indexes", lambda *given, **more: (tried.append(1), build(*given, **more)))
-    monkeypatch.setattr(background, "PERIOD_MS", 5)
+    monkeypatch.setattr(sidecar_background, "PERIOD_MS", 5)
     store = tmp_path / "indexes"
     store.write_bytes(b"")
     with kafkalog.open(tmp_path / "data" / "t-0", "a", key_index=store) as log:
@@ -332,8 +333,7 @@ def test_closing_does_not_wait_for_the_indexes_of_all_segments(
     monkeypatch.setattr(manage, "build_segment", held)
     log = kafkalog.open(tmp_path / "t-0", "a", key_index=True)
     assert begun.wait(60)
-    builder = log._key_builder
-    assert builder is not None
+    [builder] = log._builders
     closing = threading.Thread(target=log.close)
     closing.start()
     wait_until(lambda: builder._is_stopping)

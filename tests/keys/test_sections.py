@@ -72,6 +72,32 @@ def test_a_second_look_up_reads_a_section(log: kafkalog.Log, monkeypatch: pytest
     assert all(same(log.get(key(n)), log[n]) for n in range(COUNT))
 
 
+def test_sections_of_batches_with_different_numbers_of_records(tmp_path: Path) -> None:
+    """The place of a batch is guessed as of equally large ones: a wrong guess names another batch, no wrong record."""
+    sizes = (30, 200, 25, 400, 40, 31, 32, 120)
+    with kafkalog.open(tmp_path / "t-0", "a") as made:
+        first = 0
+        for size in sizes:
+            made.append([(key(n), value(n)) for n in range(first, first + size)])
+            first += size
+        made.roll()
+        made.build_key_index()
+        for _ in range(3):
+            assert all(same(made.get(key(n)), made[n]) for n in range(first))
+
+
+def test_a_look_up_with_other_arguments_than_a_key(log: kafkalog.Log) -> None:
+    """The compiled answer is for a key alone: everything else has the errors and the answers of the method."""
+    assert log.get(key(3)) == log.get(key=key(3)) == log.get(bytearray(key(3))) == log[3]  # type: ignore[call-arg]
+    assert log.get(key(3), isolation="read_committed") == log[3]
+    with pytest.raises(TypeError, match="encode it first"):
+        log.get("key-3")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="positional argument"):
+        log.get()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="positional argument"):
+        log.get(key(3), key(4))  # type: ignore[misc]
+
+
 def test_sections_of_batches_behind_gaps(log: kafkalog.Log) -> None:
     """A cleaned segment is read in sections as well: here the first batch is gone, and each second record."""
     log.append([(key(n), b"newer") for n in range(COUNT) if n < 100 or n % 2])

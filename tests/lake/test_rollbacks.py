@@ -122,3 +122,26 @@ def test_a_rollback_behind_expired_snapshots_names_both(tmp_path: Path, lake: La
     write(tmp_path / "data", {0: 5}, first=10)
     with pytest.raises(IllegalState, match=f"rolled back to snapshot {after} from snapshot {before}"):
         sync()
+
+
+@pytest.mark.parametrize("damage", ["version 1", "malformed", "no number"])
+def test_positions_that_are_not_known_are_not_the_start(tmp_path: Path, lake: Lake, sync: Sync, damage: str) -> None:
+    """Snapshots of format version 1 have no sequence numbers; the copy of the positions may be changed by hand."""
+    write(tmp_path / "data", {0: 5})
+    if damage == "version 1":
+        sync()
+        schema = lake.loaded().schema()
+        lake.catalog().drop_table("shop.orders")
+        lake.catalog().create_table("shop.orders", schema, properties={"format-version": "1"})
+    sync()
+    lake.append(lake.read().slice(0, 1))
+    first = lake.loaded().snapshots()[0].snapshot_id
+    lake.loaded().maintenance.expire_snapshots().by_id(first).commit()
+    if damage != "version 1":
+        with lake.loaded().transaction() as change:
+            text = lake.loaded().properties["kafkalog.sync.orders"]
+            change.set_properties({"kafkalog.sync.orders": "what" if damage == "malformed" else f"x{text}"})
+    write(tmp_path / "data", {0: 5}, first=5)
+    with pytest.raises(IllegalState, match="which records it has is not known"):
+        sync()
+    assert len(lake.places()) == 6

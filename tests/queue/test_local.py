@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,94 @@ def test_a_record_goes_to_one_worker_until_it_is_finished(tmp_path: Path) -> Non
         with tasks.queue("workers") as later, tasks.queue("others") as another:
             assert values(later.acquire()) == [(b"d", 2)]
             assert [one.value for one in another.acquire()] == [b"a", b"b", b"c", b"d"]
+
+
+def test_one_that_is_lost_does_not_hold_back_the_others(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs["tasks", 0].append([b"%d" % n for n in range(6)])
+        with dirs["tasks"].queue("workers") as queue, dirs["tasks"].queue("workers") as other:
+            items = queue.acquire()
+            lost = items[2]
+            lost.release()
+            [again] = other.acquire()
+            lost.is_finished = False  # as after its lock has expired
+            with pytest.raises(InvalidRecordState):
+                queue.ack(items[:4])
+            assert [one.is_finished for one in items] == [True, True, False, True, False, False]
+            queue.ack([items[4], items[4]])
+            with pytest.raises(InvalidRecordState, match="offset 0 of tasks-0 is finished already"):
+                queue.release([items[0], items[5]])
+            assert values(queue.acquire()) == [(b"5", 2)]
+            assert again.offset == 2
+        with dirs["tasks"].queue("workers") as queue:
+            assert [one.offset for one in queue.acquire()] == [2, 5]
+
+
+def test_offsets_without_a_record_are_passed_over(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1, {"cleanup.policy": "compact"})
+        log = dirs["tasks", 0]
+        log.append([(b"key", b"%d" % n) for n in range(20)])
+        log.append([(b"other", b"last")])
+        log.roll()
+        log.compact()
+        with dirs["tasks"].queue("workers") as queue:
+            assert [one.offset for one in queue.acquire(1)] == [19]
+            assert [one.offset for one in queue.acquire(5)] == [20]
+            assert queue.acquire() == []
+
+
+def test_a_session_that_the_server_ended_hides_no_records(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs["tasks", 0].append([b"a", b"b"])
+        with dirs["tasks"].queue("workers") as queue:
+            [first] = queue.acquire(1)
+            worker: Any = queue._worker
+            shares, member = worker._links._local.node.shares, worker._member.id
+            worker._loop.call(in_loop(lambda: shares.member_left("workers", member)))  # as after a long pause
+            assert values(queue.acquire()) == [(b"a", 2), (b"b", 1)]
+            with pytest.raises(InvalidRecordState, match="its session has ended"):
+                first.ack()
+
+
+def test_records_of_a_session_that_ended_are_not_handed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.sharing.session._EXACT", 0)  # a broker that acquires whole batches
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        dirs["tasks", 0].append([b"a", b"b", b"c"])
+        with dirs["tasks"].queue("workers") as queue:
+            [first] = queue.acquire(1)
+            worker: Any = queue._worker
+            shares, member = worker._links._local.node.shares, worker._member.id
+            worker._loop.call(in_loop(lambda: shares.member_left("workers", member)))
+            with pytest.raises(InvalidRecordState):
+                first.ack()
+            for value in (b"a", b"b", b"c"):
+                [item] = queue.acquire(1)
+                assert (item.value, item.delivery_count) == (value, 2)
+                item.ack()
+
+
+async def in_loop(call: Callable[[], object]) -> None:
+    """Call a function on an event loop."""
+    call()
+
+
+@pytest.mark.parametrize("has_another", [False, True])
+def test_closing_ends_the_wait_of_another_thread(tmp_path: Path, has_another: bool) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs, ThreadPoolExecutor(1) as pool, ExitStack() as stack:
+        dirs.create_topic("tasks", 1)
+        if has_another:
+            stack.enter_context(dirs["tasks"].queue("workers"))
+        queue = dirs["tasks"].queue("workers")
+        waiting = pool.submit(queue.acquire, timeout=None)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.2)
+        queue.close()
+        with pytest.raises(LogClosed, match="queue workers is closed"):
+            waiting.result(LONG_S)
 
 
 def test_what_is_done_stays_done_after_a_restart(tmp_path: Path) -> None:
@@ -139,6 +228,9 @@ def test_a_queue_that_cannot_be(tmp_path: Path) -> None:
             dirs["tasks"].queue("workers", settings={"share.delivery.count.limit": 1000})
         with pytest.raises((ConfigError, InvalidRequest), match=r"share\.auto\.offset\.reset"):
             dirs["tasks"].queue("workers", start="middle")
+        for name in ("", "a" * 40_000, "\ud800", None):
+            with pytest.raises(IllegalArgument, match="the name of a queue"):
+                dirs["tasks"].queue(name)  # type: ignore[arg-type]
         queue = dirs["tasks"].queue("workers")
         with pytest.raises(IllegalArgument, match="max_records"):
             queue.acquire(0)

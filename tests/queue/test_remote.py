@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ pytest.importorskip("kio", reason="the extra `server` is not installed")
 import kafkalog
 from kafkalog.errors import InvalidRecordState, KafkalogError, UnknownTopicOrPartition
 from kafkalog.queue import connect
+from kafkalog.server.client.errors import PeerError
 from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
 from tests.queue.test_local import LONG_S, values
 from tests.trees import PACKAGE
@@ -97,7 +99,7 @@ def test_after_a_restart_of_the_server_a_worker_goes_on(tmp_path: Path) -> None:
             server.kill()
             server.start()
             assert values(queue.acquire(timeout=LONG_S)) == [(b"b", 1), (b"c", 1)]  # its locks were in memory
-            with pytest.raises(InvalidRecordState, match="1 records are no longer this worker's"):
+            with pytest.raises(InvalidRecordState, match="records are no longer this worker's"):
                 second.ack()
     with kafkalog.open_dirs(tmp_path / "data", "a") as dirs, dirs["tasks"].queue("workers") as local:
         found = local.acquire()
@@ -106,6 +108,37 @@ def test_after_a_restart_of_the_server_a_worker_goes_on(tmp_path: Path) -> None:
     with kafka_server(directory=tmp_path / "data") as server:
         with connect(server.bootstrap, "tasks", "workers") as queue:
             assert [one.value for one in queue.acquire(timeout=LONG_S)] == [b"c"]
+
+
+def test_a_server_that_is_gone_holds_nobody_up(tmp_path: Path) -> None:
+    with kafka_server(topics={"tasks": 1}, directory=tmp_path / "data") as server:
+        queue = connect(server.bootstrap, "tasks", "workers")
+        server.kill()
+        begin_s = time.monotonic()
+        with pytest.raises(PeerError):
+            queue.acquire(timeout=0.5)
+        queue.close()
+        assert time.monotonic() - begin_s < LONG_S  # less than delivery.timeout.ms
+        server.start()
+
+
+def test_aborted_transactions_hide_no_records(tmp_path: Path) -> None:
+    confluent = pytest.importorskip("confluent_kafka")
+    with kafka_server(topics={"tasks": 1}, directory=tmp_path / "data") as server:
+        producer = confluent.Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "writer"})
+        producer.init_transactions(LONG_S)
+        for is_done in (False, False, True):
+            producer.begin_transaction()
+            for _ in range(3):
+                producer.produce("tasks", b"done" if is_done else b"not", partition=0)
+            producer.flush(LONG_S)
+            (producer.commit_transaction if is_done else producer.abort_transaction)(LONG_S)
+    settings = {"share.isolation.level": "read_committed"}
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs, dirs["tasks"].queue("workers", settings=settings) as local:
+        assert [(one.offset, one.value) for _ in range(3) for one in local.acquire(1)] == [
+            (8, b"done"), (9, b"done"), (10, b"done"),
+        ]  # fmt: skip
+        assert local.acquire(1) == []
 
 
 def test_a_worker_follows_the_leader() -> None:

@@ -51,6 +51,7 @@ OWN = {
     "kafkalog.handover.timeout.ms": (10_000, 1),
     "kafkalog.http.listener": (None, None),
     "kafkalog.on.damage": ("recover", None),
+    "kafkalog.workers": (1, 1),
     "kafkalog.queued.max.response.bytes": (64 << 20, -1),
     "kafkalog.replicas": ((), None),
     "kafkalog.replicas.jaas.config": (None, None),

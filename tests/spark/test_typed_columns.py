@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 import kafkalog
-from kafkalog.errors import IllegalArgument, InvalidRecord
+from kafkalog.errors import IllegalArgument, InvalidRecord, InvalidTimestamp
 from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.reading import arrow_batches
 from kafkalog.spark.typed_columns import TypedColumns, fitting, plan_types
@@ -203,6 +203,54 @@ def test_a_schema_of_one_s_own(data: Path) -> None:
     assert raw.typed is None and raw.columns == ("value",)
     with pytest.raises(IllegalArgument, match="the column value is struct<.*, not string"):
         KafkalogDataSource(source.options).reader(StructType().add("value", StringType()))
+
+
+def test_what_a_schema_of_one_s_own_leaves_out_is_not_decoded(tmp_path: Path) -> None:
+    from pyspark.sql.types import LongType, StringType, StructType
+
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append([(b"\xff", b"text"), (b"k", b"text")])
+    given = {"path": str(tmp_path / "data"), "subscribe": "orders", "key": "string", "value": "string"}
+    for schema, row in (
+        (StructType().add("offset", LongType()), {"offset": 0}),
+        (StructType().add("offset", LongType()).add("value", StringType()), {"offset": 0, "value": "text"}),
+    ):
+        reader: Any = KafkalogDataSource(given).reader(schema)
+        rows = [one for part in reader.partitions() for batch in reader.read(part) for one in batch.to_pylist()]
+        assert len(rows) == 2 and rows[0] == row
+
+
+def test_what_a_condition_cannot_decode_is_told_with_its_file(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append([b'{"a": 1}', b"bad"])
+    for columns in ("offset,value", "offset"):
+        options = source_options(tmp_path / "data", value="json", where="value.a > 0", columns=columns)
+        with pytest.raises(InvalidRecord, match="does not decode") as error:
+            for one in plan_batch(options):
+                list(arrow_batches(one, options.columns, options, typed=plan_types(options, options.columns)))
+        assert error.value.path == str(tmp_path / "data" / "orders-0") and "onUndecodable" in str(error.value.hint)
+
+
+def test_a_condition_in_a_partition_without_json(tmp_path: Path) -> None:
+    for partition, value in enumerate((b'{"a": null, "b": 1}', b"no JSON", b'{"a": "x", "b": 2}')):
+        with kafkalog.open(tmp_path / "data" / f"orders-{partition}", "a") as log:
+            log.append([(b"k", value)])
+    for where in ("value.a is null and value.b > 0", "value is null"):
+        given = {"value": "json", "where": where}
+        columns = "partition,offset,key,value"
+        found = typed_rows(source_options(tmp_path / "data", columns=columns, onUndecodable="null", **given))
+        assert len(found) == 1 and found == library_rows(tmp_path / "data", on_undecodable="null", **given)
+
+
+def test_times_that_spark_does_not_have_are_no_others(tmp_path: Path) -> None:
+    """The largest number of milliseconds stands for "never": as microseconds it would be in 1969."""
+    schema = {"type": "long", "logicalType": "timestamp-millis"}
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append([encoded("long", 5), encoded("long", 2**63 - 1)])
+    options = source_options(tmp_path / "data", value="avro", schema=json.dumps(schema), columns="offset,value")
+    with pytest.raises(InvalidTimestamp, match="offsets 0 to 1 is outside the range") as error:
+        typed_rows(options)
+    assert error.value.path == str(tmp_path / "data" / "orders-0")
 
 
 def test_a_stream_s_tasks_have_its_types(data: Path) -> None:

@@ -15,7 +15,7 @@ for name in ("confluent_kafka.schema_registry", "fastavro"):
 
 from kafkalog.errors import IllegalState  # noqa: E402
 from kafkalog.testing import AsyncCluster, KafkaCluster, async_kafka_cluster, kafka_cluster  # noqa: E402
-from tests.server.registry.calls import Rest, record  # noqa: E402
+from tests.server.registry.calls import Rest, body, record  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*authlib.*", "ignore:.*httpx.*")
 
@@ -74,6 +74,17 @@ def test_without_a_leader_there_is_an_error(cluster: KafkaCluster) -> None:
     rest = Rest(cluster.registry_url_of(others[0]))
     cluster.kill(leader, elect=False)
     assert rest.code("GET", "/subjects") in (50003, 50004)
+    cluster.heal()
+
+
+def test_a_leader_without_followers_gives_no_number(cluster: KafkaCluster) -> None:
+    first = cluster.leader
+    rest = Rest(cluster.registry_url_of(first))
+    rest.register("kept", record("Kept", id="long"))
+    with cluster.cut_off(first, silent=True):
+        schema = body(record("Lost", id="long"))
+        codes = [rest.code("POST", "/subjects/lost/versions", schema) for _ in range(2)]  # the second finds the first
+        assert set(codes) <= {50001, 50003, 50004}
     cluster.heal()
 
 

@@ -123,6 +123,10 @@ def test_a_login_is_sent_and_never_shown(registry: Registry) -> None:
     registry.status = 0
     SchemaRegistry(registry.url, token="abc").by_id(7)
     assert registry.asked[-1][1] == "Bearer abc"
+    for wrong in ("ftp://me:cret@host", "HTTPS://me:cret@host"):
+        with pytest.raises(IllegalArgument, match="neither http:// nor https://") as other:
+            values.decoder("avro", schemas=wrong)
+        assert "cret" not in str(other.value)
 
 
 def test_known_schemas_are_used_while_the_registry_is_down(registry: Registry, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord
 from kafkalog.log.scan import LogScan
+from kafkalog.log.typed_scan import first_values
 from tests.trees import ROOT
 from tests.where.logs import JsonDecoder
 
@@ -247,3 +248,10 @@ def test_damage_comes_after_the_rows_before_it(path: Path) -> None:
             for batch in log.scan(["offset"], where="key like 'k%'"):
                 rows += batch.num_rows
         assert rows == 300
+
+
+def test_a_sample_of_large_values_has_few_of_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog.log.typed_scan.SAMPLE_BYTES", 500)
+    with kafkalog.open(path) as log:
+        found = first_values([log.scan(["value"], batch_rows=10)] * 2, "value")
+    assert 500 <= sum(map(len, found)) < 1500

@@ -1,7 +1,6 @@
 """A growing buffer that others write into: what a codec decompresses to, with no zeroing and no copy on the way."""
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
-from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
@@ -89,29 +88,13 @@ cdef class Store:
         return 0
 
     def fill(self, function, data, Py_ssize_t n) -> int:
-        """Calls `function(data, room)`, `room` being `n` writable bytes behind the content.
+        """Call `function(data, room)`, `room` being a buffer of `n` writable bytes behind the content.
 
-        What it returns, and `fill` too, is how many of them it filled: these are content then. ValueError where it
-        says more than it got, or the store has changed meanwhile.
+        Return how many of them it filled, as it says itself: these are content then. ValueError where it says more than
+        it got, or the store has changed meanwhile. The room is the block, since cramjam takes no memoryview to write to
+        without the GIL.
         """
-        cdef Py_ssize_t filled
-        cdef Py_ssize_t before = self.size
-        cdef Block block
-        self.reserve(n)
-        block = self.block
-        block.start = self.size
-        block.size = n
-        block.writable = True
-        room = PyMemoryView_FromObject(block)
-        block.start = block.size = 0
-        block.writable = False
-        filled = function(data, room)
-        if filled < 0 or filled > n:
-            raise ValueError(f"{filled} bytes are more than the {n} that were given")
-        if block is not self.block or self.size != before:
-            raise ValueError("the store was used by another while it was filled")
-        self.size += filled
-        return filled
+        return self.fill_block(function, data, n, None)
 
     def fill_sized(self, function, data, Py_ssize_t n, *, bint big_endian, uint32_t raw_flag=0) -> int:
         """`fill` with four bytes before what was filled, which say its size; returns how much there is more content.
@@ -139,7 +122,7 @@ cdef class Store:
         block = self.block
         self.size = at + 4
         try:
-            filled = self.fill(function, data, n)
+            filled = self.fill_block(function, data, n, None)
         except BaseException:
             if self.block is block:
                 self.size = at
@@ -157,10 +140,7 @@ cdef class Store:
         return filled + 4
 
     cdef Py_ssize_t fill_block(self, object function, object data, Py_ssize_t n, object last) except -1:
-        """`fill` for a codec's function, which takes any buffer: the block itself stands for the room.
-
-        `last` is a third argument for it; None is none.
-        """
+        """`fill` with `last` as a third argument of the function; None is none."""
         cdef Py_ssize_t filled
         cdef Py_ssize_t before = self.size
         cdef Block block
@@ -174,8 +154,9 @@ cdef class Store:
         try:
             filled = function(data, block) if last is None else function(data, block, last)
         finally:
-            block.start = block.size = 0
             block.writable = False
+            if block is self.block:     # else it was taken, and has its content
+                block.start = block.size = 0
         if filled < 0 or filled > n:
             raise ValueError(f"{filled} bytes are more than the {n} that were given")
         if block is not self.block or self.size != before:

@@ -77,6 +77,7 @@ cdef class Entries:
             with nogil:
                 usleep(20)
 
+    @cython.critical_section
     def attach(self, buffer, Py_ssize_t count):
         """Read `count` entries of `buffer` from now on; the old buffer is released. Reopens what was closed.
 
@@ -116,6 +117,7 @@ cdef class Entries:
         del before                  # no search reads it now
         return 0
 
+    @cython.critical_section
     def add(self, bytes entries not None):
         """Append whole entries, in owned memory that holds a copy of all entries."""
         self.check()
@@ -126,6 +128,7 @@ cdef class Entries:
         memcpy(self.mine + start, PyBytes_AS_STRING(entries), more)
         self.used += more // self.size
 
+    @cython.critical_section
     def fit(self):
         """Free the memory after the last entry."""
         self.check()
@@ -140,6 +143,7 @@ cdef class Entries:
         self._read(mine, room, self.used, NULL, None, mine)
         return 0
 
+    @cython.critical_section
     def packed_bytes(self, Py_ssize_t count) -> bytes:
         """The first `count` entries as they are in the file; ValueError where there are fewer."""
         self.check()
@@ -148,10 +152,12 @@ cdef class Entries:
         return self.data[:count * self.size]
 
     @property
+    @cython.critical_section
     def memory_bytes(self) -> int:
         """The bytes of memory that the entries take."""
         return self.room
 
+    @cython.critical_section
     def close(self, closed_error=None):
         """Give the memory back; every later use raises what `closed_error()` returns, by default a ValueError."""
         self.closed_error = closed_error
@@ -169,6 +175,7 @@ cdef class Entries:
         return self.used
 
     @count.setter
+    @cython.critical_section
     def count(self, Py_ssize_t count):
         self.check()
         if count < 0 or self.room // self.size < count:
@@ -188,6 +195,7 @@ cdef class Entries:
                     int64_t* second) noexcept nogil:
         pass
 
+    @cython.critical_section
     def lookup_many(self, targets):
         """Return the results of `lookup` for all `targets` as two columns of int64; the GIL is released.
 
@@ -239,12 +247,14 @@ cdef class OffsetEntries(Entries):
     def __cinit__(self, *args):
         self.size = OFFSET_ENTRY
 
+    @cython.critical_section
     def lookup(self, int64_t target):
         """The last entry whose offset is <= target, as OffsetPosition; (base offset, 0) where there is none (IDX-2)."""
         self.check()
         cdef Py_ssize_t n = count_at_most_warm(self.data, self.used, minus(target, self.base_offset), BY_OFFSET)
         return self._entry(n - 1) if n else offset_position(self.base_offset, 0)
 
+    @cython.critical_section
     def window(self, int64_t target) -> tuple[int, int]:
         """(position, bytes) of the stretch of the file in which the batch with offset `target` lies, by these entries.
 
@@ -264,22 +274,26 @@ cdef class OffsetEntries(Entries):
             end = self._position(n + 1) if n + 1 < self.used else start
         return start, end - start
 
+    @cython.critical_section
     def upper_bound(self, int64_t position):
         """The first entry whose position is >= position, or None (IDX-7)."""
         self.check()
         cdef Py_ssize_t n = count_at_most(self.data, self.used, minus(position, 1), BY_POSITION)
         return self._entry(n) if n < self.used else None
 
+    @cython.critical_section
     def entry(self, Py_ssize_t n):
         """Entry n, from 0, as OffsetPosition; IndexError outside 0..count-1."""
         self._check_slot(n)
         return self._entry(n)
 
+    @cython.critical_section
     def count_below(self, int64_t offset):
         """Return the number of entries with an offset lower than this."""
         self.check()
         return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_OFFSET)
 
+    @cython.critical_section
     def packed(self, list new_entries not None, int64_t last_offset) -> bytes | None:
         """The entries that a write brings, as `AppendPlan.entries` has them, in the form they have in the file.
 
@@ -334,22 +348,26 @@ cdef class TimeEntries(Entries):
     def __cinit__(self, *args):
         self.size = TIME_ENTRY
 
+    @cython.critical_section
     def lookup(self, int64_t target):
         """The last entry whose timestamp is <= target, as TimestampOffset; (-1, base offset) where none is (TIDX-1)."""
         self.check()
         cdef Py_ssize_t n = count_at_most_warm(self.data, self.used, target, BY_TIME)
         return self._entry(n - 1) if n else timestamp_offset(-1, self.base_offset)
 
+    @cython.critical_section
     def entry(self, Py_ssize_t n):
         """Entry n, from 0, as TimestampOffset; IndexError outside 0..count-1."""
         self._check_slot(n)
         return self._entry(n)
 
+    @cython.critical_section
     def count_below(self, int64_t offset):
         """Return the number of entries with an offset lower than this."""
         self.check()
         return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_TIME_OFFSET)
 
+    @cython.critical_section
     def packed(self, list new_entries not None, int64_t last_timestamp, int64_t last_offset) -> bytes | None:
         """As that of OffsetEntries; what brings no time (-1) has no entry here."""
         cdef bytes out = PyBytes_FromStringAndSize(NULL, TIME_ENTRY * len(new_entries))

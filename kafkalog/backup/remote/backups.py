@@ -82,7 +82,12 @@ class RemoteBackups:
 
     def manifest(self, which: str = LATEST) -> Manifest:
         """Return the manifest of a backup. CorruptBackup, IllegalArgument, PartitionNotFound, StorageError."""
-        return self.objects.manifest(self.find(which))
+        found = self.find() if which == LATEST else which
+        try:
+            return self.objects.manifest(found)
+        except CorruptBackup:
+            self.find(found)  # it may not exist
+            raise
 
     def staging_for(self, default: str) -> str:
         """Return the local directory in which backups are prepared. IllegalArgument if it overlaps the store."""
@@ -131,11 +136,17 @@ class RemoteBackups:
             self._delete(ids)
 
     def _delete(self, ids: Iterable[str]) -> None:
-        doomed = list(dict.fromkeys(self.find(one) for one in ids))
+        known = {*self.ids()}
+        doomed = list(dict.fromkeys(one if one in known else self.find(one) for one in ids))
         self.objects.delete_superseded()
-        kept = [self.objects.manifest(one) for one in self.ids() if one not in doomed]
-        for one in doomed:
-            self.objects.delete(one)
+        kept = self.objects.manifests(but=doomed)
+        missing = sorted(known - {*doomed, *(one.id for one in kept)})
+        if missing:  # its contents would be deleted
+            raise StorageError(
+                f"the store does not list the backup {missing[0]}, which it had a moment before", path=self.url,
+                hint="run the command again; and not in a store whose listings are late",
+            )  # fmt: skip
+        self.objects.delete(*doomed)
         for checksum in self._unneeded(kept):
             self.objects.delete_content(checksum)
         self.objects.delete_leftovers()
@@ -162,12 +173,12 @@ class RemoteBackups:
         """
         found = self.find(which)
         while True:
-            before = self.objects.manifest_name(found)
+            before = self.objects.manifest_names(found)
             report = self._verify(found, tell)
             if report.ok:
                 return report
-            after = self.objects.manifest_name(found)
-            if after is None:
+            after = self.objects.manifest_names(found)
+            if not after:
                 raise PartitionNotFound(
                     f"the backup {found} was deleted meanwhile", path=self.url,
                     hint="use another backup: `kafkalog backup list` shows them",

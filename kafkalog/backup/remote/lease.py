@@ -6,11 +6,13 @@
 A run writes an object of its own, then lists those of other runs. Of two runs, the one that writes later sees the
 other, so a store needs no conditional writes, only listings that have all that was written before. A run gives up if
 another one has the lease. Of several that ask at the same moment, the one with the lowest token waits until the others
-have given up.
+have given up. A run that has the lease lists once more: it may have been paused between the listing and the write.
 
 A lease that was not renewed for ten minutes has ended. Its age is the difference of two times that the store itself
 gave to objects, so the clocks of machines do not matter. On the machine of a killed run its lease ends at once: a lock
-on a local file shows that the run is gone.
+on a local file shows that the run is gone. The file stays until the objects of the run are removed.
+
+A store that lets a run write and not delete keeps the objects of ended runs; their leases end as those of killed ones.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ _LOOK_MS: Final = 50
 _HINT: Final = (
     f"wait until it finishes; {EXPIRES_S // 60} minutes after a machine was lost during a run, others can write"
 )
+_HINT_WITHOUT_TIMES: Final = "wait until it finishes; if it no longer exists, delete the object"
 
 
 class LeaseStore(Protocol):
@@ -55,6 +58,9 @@ class LeaseStore(Protocol):
     def times(self) -> Mapping[str, int]:
         """Return the names of the objects beside the marker, with the store's times in ns, 0 if it has none."""
 
+    def url_of(self, name: str) -> str:
+        """Return the URL of an object."""
+
     def put_note(self, name: str, content: bytes) -> None:
         """Write a small object."""
 
@@ -66,10 +72,11 @@ class LeaseStore(Protocol):
 
 
 class _Other(NamedTuple):
-    """Another run: its token, and the names of its objects by state."""
+    """Another run: its token, the names of its objects by state, the time of the last one, 0 if the store has none."""
 
     token: str
     names: dict[str, str]
+    renewed_ns: int = 0
 
     @property
     def is_held(self) -> bool:
@@ -92,7 +99,7 @@ class StoreLease:
         }  # fmt: skip
         self._content = json.dumps(owner).encode()
         self._is_lost = False
-        self._confirmed_ms = 0
+        self._confirmed_ms = 0, 0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._file: File | None = None
@@ -116,12 +123,11 @@ class StoreLease:
 
         The store is asked if the last answer is older than a minute, and with `now`. StorageError.
         """
-        if now or SYSTEM_CLOCK.monotonic_ms() - self._confirmed_ms > RENEWED_EVERY_S * 1000:
-            others = self._others()[0]
-            holder = next((one for one in others if one.is_held), None)
+        since_ms = max(abs(time - before) for time, before in zip(_times_ms(), self._confirmed_ms, strict=True))
+        if now or since_ms > RENEWED_EVERY_S * 1000:
+            holder = self._confirm()
             if holder is not None:
                 raise self._locked(holder)
-            self._confirm()
         if self._is_lost:
             raise DirectoryLocked(
                 "this run was paused for so long that another one took over", path=self._store.url,
@@ -134,7 +140,7 @@ class StoreLease:
         self._store.put_note(self._wanted, self._content)
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + _WAIT_MS
         while True:
-            others, ended = self._others()
+            others, ended = self._others(self._store.times())
             for one in others:
                 if one.is_held or one.token < self._token or SYSTEM_CLOCK.monotonic_ms() > deadline_ms:
                     raise self._locked(one)
@@ -142,14 +148,25 @@ class StoreLease:
                 break
             SYSTEM_CLOCK.sleep(_LOOK_MS)
         self._store.put_note(self._held, self._content)
-        self._store.remove_note(self._wanted)
-        self._confirmed_ms = SYSTEM_CLOCK.monotonic_ms()
-        for name in (name for one in ended for name in one.names.values()):
-            self._store.remove_note(name)
+        self._remove(self._wanted)
+        self.check(now=True)
+        for one in ended:
+            if self._remove(*one.names.values()):
+                with suppress(OSError):
+                    OS.unlink_if_exists(_lock_path(one.token))
 
-    def _others(self) -> tuple[list[_Other], list[_Other]]:
+    def _remove(self, *names: str) -> bool:
+        """Delete objects; return False where the store does not let it: they count until their lease ends."""
+        is_removed = True
+        for name in names:
+            try:
+                self._store.remove_note(name)
+            except StorageError:
+                is_removed = False
+        return is_removed
+
+    def _others(self, times: Mapping[str, int]) -> tuple[list[_Other], list[_Other]]:
         """Return the other runs, those that have the lease first, and the runs whose leases have ended."""
-        times = self._store.times()
         own_ns = max(times.get(self._held, 0), times.get(self._wanted, 0))
         found: dict[str, _Other] = {}
         for name in times:
@@ -160,15 +177,20 @@ class StoreLease:
         for one in found.values():
             renewed_ns = max(times[name] for name in one.names.values())
             is_expired = own_ns > 0 < renewed_ns and own_ns - renewed_ns > EXPIRES_S * 1_000_000_000
-            (ended if is_expired or _is_gone(one.token) else others).append(one)
+            is_ended = is_expired or _is_gone(one.token)
+            (ended if is_ended else others).append(one._replace(renewed_ns=renewed_ns))
         return sorted(others, key=lambda one: (not one.is_held, one.token)), ended
 
-    def _confirm(self) -> None:
-        """Note whether the lease is still this run's."""
-        if self._held in self._store.times():
-            self._confirmed_ms = SYSTEM_CLOCK.monotonic_ms()
+    def _confirm(self) -> _Other | None:
+        """Note whether the lease is still this run's; return the run that has it instead."""
+        asked_ms = _times_ms()
+        times = self._store.times()
+        holder = next((one for one in self._others(times)[0] if one.is_held), None)
+        if self._held in times and holder is None:
+            self._confirmed_ms = asked_ms
         else:
             self._is_lost = True
+        return holder
 
     def _keep(self) -> None:
         """Renew the lease until the run ends, or another one took over."""
@@ -183,21 +205,18 @@ class StoreLease:
         self._ended.set()
         if self._thread is not None and self._thread.ident is not None:
             self._thread.join()
-        is_removed = True
-        for name in (self._held, self._wanted):
-            try:
-                self._store.remove_note(name)
-            except StorageError:  # the next run of this machine removes it by the file, others wait
-                is_removed = False
+        is_removed = self._remove(self._held, self._wanted)
         if self._file is not None:
-            if is_removed:
+            if is_removed:  # else the next run of this machine sees by the file that it is gone, others wait
                 with suppress(OSError):
                     OS.unlink_if_exists(self._file.path)
             self._file.close()
 
     def _locked(self, other: _Other) -> DirectoryLocked:
-        who = _owner_text(self._store.note(next(iter(other.names.values()))))
-        return DirectoryLocked(f"{who} is writing to the store", path=self._store.url, hint=_HINT)
+        name = next(iter(other.names.values()))
+        hint = _HINT if other.renewed_ns else f"{_HINT_WITHOUT_TIMES} {self._store.url_of(name)}"
+        who = _owner_text(self._store.note(name))
+        return DirectoryLocked(f"{who} is writing to the store", path=self._store.url, hint=hint)
 
 
 def _owner_text(content: bytes) -> str:
@@ -216,6 +235,11 @@ def _owner_text(content: bytes) -> str:
         return "another run"
 
 
+def _times_ms() -> tuple[int, int]:
+    """Return the time by two clocks: the monotonic one does not count the time that a machine sleeps."""
+    return SYSTEM_CLOCK.monotonic_ms(), SYSTEM_CLOCK.milliseconds()
+
+
 def _lock_path(token: str) -> str:
     return os.path.join(tempfile.gettempdir(), f"kafkalog-lease-{token}")
 
@@ -229,14 +253,12 @@ def _lock_file(token: str) -> File | None:
 
 
 def _is_gone(token: str) -> bool:
-    """Return True if the run was on this machine and no longer exists; its file is removed."""
+    """Return True if the run was on this machine and no longer exists."""
     try:
-        file = open_locked(OS, _lock_path(token), "rw")
+        file = open_locked(OS, _lock_path(token), "rw", shared=True)  # others may look at the same moment
     except OSError:  # it is of another machine, or another user's
         return False
     if file is None:
         return False
-    with suppress(OSError):
-        OS.unlink_if_exists(file.path)
     file.close()
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from secrets import token_hex
@@ -16,10 +16,17 @@ from kafkalog.backup.manifest import MAX_BYTES, Manifest, StoredFile, encode_man
 from kafkalog.backup.remote.encryption import SUFFIX, Encryption
 from kafkalog.backup.remote.lease import MAX_BYTES as MAX_NOTE_BYTES
 from kafkalog.backup.remote.lease import StoreLease
-from kafkalog.errors import CorruptBackup, IllegalArgument, IllegalState, PartitionNotFound, StorageError
+from kafkalog.errors import (
+    CorruptBackup,
+    DirectoryLocked,
+    IllegalArgument,
+    IllegalState,
+    PartitionNotFound,
+    StorageError,
+)
 from kafkalog.storage.remote import locate, without_password
 from kafkalog.util.fileio import OS
-from kafkalog.util.remote_files import as_os_error, parse_info
+from kafkalog.util.remote_files import as_os_error, list_objects, parse_info
 
 MARKER: Final = "kafkalog.objects"
 _CONTENT: Final = b"kafkalog backups of objects, version 1\n"
@@ -97,8 +104,7 @@ class StoredObjects:
     def times(self) -> dict[str, int]:
         """Return the names of the objects beside the marker with their times in ns, 0 if the store has none."""
         try:
-            self._fs.invalidate_cache(self._root)
-            listed = self._fs.ls(self._root, detail=True)
+            listed = list_objects(self._fs, self._root, detail=True, is_local=self._is_local)
         except Exception as error:
             raise self._failed(error, "list the objects", "") from error
         return {str(one["name"]).rstrip("/").rpartition("/")[2]: parse_info(one).mtime_ns for one in listed}
@@ -132,7 +138,6 @@ class StoredObjects:
         if MARKER in names:
             return
         if [name for name in names if not name.startswith(f"{MARKER}.")]:  # what a kill leaves
-
             raise IllegalArgument(
                 "something that is not a store of backups lies there", path=self.url, hint="choose another URL"
             )
@@ -163,8 +168,21 @@ class StoredObjects:
 
     def manifest_name(self, which: str) -> str | None:
         """Return the name of the object with a backup's manifest, its newest one; None if there is none."""
-        names = self._manifests().get(which, [])
-        return self._by_redactions(names)[-1][1] if len(names) > 1 else names[0] if names else None
+        names = self.manifest_names(which)
+        return self._newest(names) if names else None
+
+    def manifest_names(self, which: str) -> list[str]:
+        """Return the names of the objects with a backup's manifest. StorageError."""
+        return self._manifests().get(which, [])
+
+    def _newest(self, names: list[str]) -> str:
+        return self._by_redactions(names)[-1][1] if len(names) > 1 else names[0]
+
+    def manifests(self, but: Container[str] = ()) -> list[Manifest]:
+        """Return the manifests of all backups `but` some, with one listing: no one deletes a backup meanwhile."""
+        newest = {which: self._newest(names) for which, names in sorted(self._manifests().items()) if which not in but}
+        contents = ((which, self._manifest_bytes(name)) for which, name in newest.items())
+        return [parse_manifest(content, self.url_of(f"{_MANIFESTS}/{which}")) for which, content in contents]
 
     def _manifest_bytes(self, name: str) -> bytes:
         url = self.url_of(f"{_MANIFESTS}/{name}")
@@ -257,6 +275,11 @@ class StoredObjects:
         if manifest.id in self._manifests():
             raise taken
         own = self._put_manifest(manifest, self._encryption.encrypts)
+        try:
+            self._check_lease(now=True)
+        except DirectoryLocked:  # the run was paused meanwhile: contents of this backup may have been deleted
+            self._remove(f"{_MANIFESTS}/{own}")
+            raise
         if self._manifests().get(manifest.id, [own]) != [own]:
             self._remove(f"{_MANIFESTS}/{own}")
             raise taken
@@ -284,14 +307,16 @@ class StoredObjects:
         self._read(name, writing)
         writing.check(file, self.url_of(name))
 
-    def delete(self, which: str) -> None:
-        """Delete a backup's manifest: from then on the backup does not exist. StorageError.
+    def delete(self, *ids: str) -> None:
+        """Delete the manifests of backups: from then on these do not exist. StorageError.
 
         DirectoryLocked if the lease was lost.
         """
-        self._check_lease()
-        for name in self._manifests()[which]:
-            self._remove(f"{_MANIFESTS}/{name}")
+        found = self._manifests()
+        for which in ids:
+            self._check_lease()
+            for name in found[which]:
+                self._remove(f"{_MANIFESTS}/{name}")
 
     def delete_content(self, checksum: str) -> None:
         """Delete a content that no backup has. DirectoryLocked if the lease was lost; StorageError."""
@@ -322,8 +347,7 @@ class StoredObjects:
     def _names(self, below: str) -> set[str]:
         path = self._path(below)
         try:
-            self._fs.invalidate_cache(path)
-            listed = self._fs.ls(path, detail=False)
+            listed = list_objects(self._fs, path, detail=False, is_local=self._is_local)
         except FileNotFoundError:
             return set()
         except Exception as error:

@@ -9,6 +9,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation
+from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
@@ -24,7 +25,6 @@ async def handle(node: Node, context: RequestContext, request: AlterPartitionRea
     """Return an error code and message for each partition."""
     if not node.authorizer.allows_cluster(context, Operation.ALTER):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-    nodes = [node.node_id] if node.quorum.replica_set is None else sorted(node.quorum.own_set.ids)
     turns = CooperativeYield()
     rows: list[dict[str, object]] = []
     for one in request.topics:
@@ -32,12 +32,20 @@ async def handle(node: Node, context: RequestContext, request: AlterPartitionRea
         partitions = []
         for row in one.partitions:
             await turns.row()
+            nodes = nodes_of_partition(node, one.name, row.partition_index)
             code, message = _outcome(one.name, topic, row.partition_index, row.replicas, nodes)
             partitions.append(
                 {"partition_index": row.partition_index, "error_code": code, "error_message": message}
             )
         rows.append({"name": one.name, "partitions": partitions})
     return _answer(context, request, ErrorCode.NONE, None if rows else "", rows)
+
+
+def nodes_of_partition(node: Node, topic: str, index: int) -> Sequence[int]:
+    """Return the nodes that have a copy of a partition: all of the replica set, or the worker that has it."""
+    if node.quorum.replica_set is not None:
+        return sorted(node.quorum.own_set.ids)
+    return [node.node_id if node.workers is None else node.workers.node_of(TopicPartition(topic, index))]
 
 
 def _outcome(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import InvalidReplicaAssignment, KafkalogError
 from kafkalog.server.error_codes import ErrorCode, code_of
-from kafkalog.server.requests.assignments import check_replica_list, nodes_of
+from kafkalog.server.requests.assignments import check_may_assign, check_replica_list, nodes_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -52,6 +52,7 @@ async def _add_partitions(
     try:
         added = requested.count - node.topics.check_growth(requested.name, requested.count).partitions
         if requested.assignments is not None:
+            check_may_assign(node)
             if len(requested.assignments) != added:
                 raise InvalidReplicaAssignment(
                     f"Attempted to add {added} additional partition(s), but only {len(requested.assignments)} "

@@ -14,7 +14,7 @@ from kafkalog.errors import (
 )
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.node.topics import METADATA_TOPIC, Topic, TopicPlan, check_partition_count
-from kafkalog.server.requests.assignments import check_factor, check_replicas, nodes_of
+from kafkalog.server.requests.assignments import check_factor, check_may_assign, check_replicas, nodes_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -129,6 +129,7 @@ def _partitions(node: Node, requested: CreatableTopic) -> int:
         raise InvalidRequest(f"{prefix} replication factor was not set to -1.")
     if requested.num_partitions != -1:
         raise InvalidRequest(f"{prefix} numPartitions was not set to -1.")
+    check_may_assign(node)
     by_partition: dict[int, Sequence[int]] = {one.partition_index: one.broker_ids for one in requested.assignments}
     check_replicas(nodes_of(node), by_partition, requested.assignments)
     return len(requested.assignments)

@@ -28,7 +28,8 @@ def addresses(node: Node, listener: str) -> tuple[NodeAddress, ...]:
     me = NodeAddress(node.node_id, *node.endpoint(listener))
     replicas = node.quorum.replica_set
     if replicas is None:
-        return (me,)
+        others = () if node.workers is None else node.workers.addresses(listener)
+        return (me, *(NodeAddress(*one) for one in others))
     return tuple(me if one.node_id == me.node_id else _address(node, one, listener) for one in replicas.members)
 
 
@@ -45,7 +46,7 @@ def address_of(node: Node, listener: str, node_id: int) -> NodeAddress | None:
 
 def rack_of(node: Node, node_id: int) -> str | None:
     """Return a node's rack, or None if it has none or has not reported it."""
-    if node_id == node.node_id:
+    if node_id == node.node_id or node.workers is not None:
         return own_node(node).rack
     known = node.quorum.nodes.get(node_id)
     return None if known is None else known.rack

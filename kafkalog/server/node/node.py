@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.server.quorum.quorum import Quorum
     from kafkalog.server.replica.dir_moves import DirMoves
     from kafkalog.server.replica.replica_manager import ReplicaManager
-    from kafkalog.server.requests.context import RequestContext
+    from kafkalog.server.requests.context import Close, RequestContext
     from kafkalog.server.security.authorizer import Authorizer
     from kafkalog.server.security.credentials import Credentials
     from kafkalog.server.security.quotas import Quotas
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from kafkalog.server.txns.coordinator import TransactionCoordinator
     from kafkalog.server.txns.producer_ids import ProducerIds
     from kafkalog.server.wire.ranges import Pieces
+    from kafkalog.server.workers.owner import Owner
+    from kafkalog.server.workers.workers import Workers
 
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -63,6 +65,8 @@ class NodeOptions(TypedDict, total=False):
     later: Later
     log_metrics: Callable[[], str] | None
     kept_positions: Sequence[KeptPosition]
+    workers: Workers | None
+    owner: Owner | None
 
 
 class Node:
@@ -97,6 +101,8 @@ class Node:
         log_metrics: Callable[[], str] | None = None,
         is_read_only: bool = False,
         kept_positions: Sequence[KeptPosition] = (),
+        workers: Workers | None = None,
+        owner: Owner | None = None,
     ) -> None:
         self.config = config
         self.opened = opened
@@ -105,6 +111,10 @@ class Node:
         """Returns the text of the logs' own metrics; set by the layer above."""
         self.kept_positions = kept_positions
         """Positions (offsets of groups) that readers of the directories keep by name; set by the layer above."""
+        self.workers = workers
+        """The other processes that serve this node; None without any, and in those."""
+        self.owner = owner
+        """The link to the main process; None except in a worker."""
         self.is_ready = False
         self.is_read_only = is_read_only
         self.on_config_change: list[Callable[[ServerConfig], object]] = [self._resize_pool]
@@ -117,7 +127,7 @@ class Node:
         self.before_answers: Mapping[str, Callable[[object], Awaitable[None]]] = {}
         """Callbacks by call, awaited with the request before the response, until the change is replicated. An error
         becomes the response. Empty if no other node has to agree."""
-        self.forwards: Mapping[str, Callable[[RequestContext, bytearray], Awaitable[Pieces | None]]] = {}
+        self.forwards: Mapping[str, Callable[[RequestContext, bytearray], Awaitable[Pieces | Close | None]]] = {}
         """Callbacks by call, awaited with the request while another node leads. They return the leader's response, or
         None if it has not answered."""
         self.producer_ids: asyncio.Future[ProducerIds] | None = None
@@ -170,8 +180,8 @@ class Node:
         for name, part in tuple(self.parts.items()):
             if names is not None and name not in names:
                 continue
-            if self.quorum.replica_set is not None and name in OF_THE_LEADER:
-                continue  # `leading` starts them while this node leads
+            if name in OF_THE_LEADER and (self.quorum.replica_set is not None or self.owner is not None):
+                continue  # `leading` starts them while this node leads; a worker does not have them
             await part.start()
             self._started.append(name)
 

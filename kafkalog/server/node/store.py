@@ -82,8 +82,11 @@ def open_store(
     clock: Clock = SYSTEM_CLOCK,
     progress: Callable[[LoadProgress], object] | None = None,
     is_read_only: bool = False,
+    identity: Identity | None = None,
 ) -> Store:
     """Open the store of these data directories and start its jobs. A read-only store, on stand-ins, runs no jobs.
+
+    A worker is given the `identity` of its node, which the directories of the main process have.
 
     Raises as `open_logs`, and StorageError if the node's identity cannot be written.
     """
@@ -94,7 +97,8 @@ def open_store(
     manager = opened.manager
     try:
         online = [one.path for one in manager.directories if one.is_online]
-        identity = _identity(online, config["node.id"], fs, creates_id=not config["kafkalog.replicas"])
+        if identity is None:
+            identity = _identity(online, config["node.id"], fs, creates_id=not config["kafkalog.replicas"])
         if config["kafkalog.replicas"]:
             restore_high_watermarks(manager)
         if not is_read_only:

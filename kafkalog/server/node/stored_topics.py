@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.errors import IllegalState
 from kafkalog.server.node.topic import INTERNAL, Topic, id_text, uuid_of
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
 from kafkalog.types import TopicPartition
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.known_topics import KnownTopics
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.topics import TopicEntry
+    from kafkalog.server.workers.spread_store import SpreadStore
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -20,7 +23,7 @@ _LOG: Final = logging.getLogger(__name__)
 class StoredTopics:
     """Topics read from a store; `known` are those of a broker's metadata. Threads: any."""
 
-    def __init__(self, store: LogManager, known: KnownTopics | None) -> None:
+    def __init__(self, store: LogManager | SpreadStore, known: KnownTopics | None) -> None:
         self._store = store
         self._known = known
 
@@ -46,10 +49,10 @@ class StoredTopics:
             counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
         return counts
 
-    def present(self) -> tuple[list[Topic], frozenset[str]]:
+    def present(self) -> tuple[list[Topic], Callable[[str], bool]]:
         """Return the topics that have all their partitions, or whose others may be in an offline directory.
 
-        The names are those of the topics file, which are not being deleted.
+        The function returns True for the name of another one that may exist.
         """
         entries = {entry.name: entry for entry in self._store.topics.entries()}
         counts = self._counts()
@@ -57,7 +60,22 @@ class StoredTopics:
         found = (self._load_topic(name, entries.get(name), counts[name]) for name in sorted(counts.keys() - gone))
         is_offline = any(True for _ in self._store.offline)
         whole = [topic for topic in found if is_offline or not self._missing(topic)]
-        return whole, frozenset(entries.keys() - gone)
+        return whole, lambda name: name not in gone and (is_offline or name in entries)
+
+    def check_whole(self, name: str) -> None:
+        """Raise IllegalState or StorageError if some partitions of a topic are not here, or may be offline."""
+        offline = next(self._store.offline, None)
+        here = {key.partition for key in (*self._store.logs, *self._store.problems) if key.topic == name}
+        entry = self._store.topics.get(name)
+        count = max((*here, -1)) + 1 if entry is None or entry.is_deleted else max(entry.partitions, *here, 0)
+        missing = sorted(set(range(count)) - here)
+        if offline is not None and (missing or not here):
+            raise offline.unavailable()
+        if missing and here:
+            raise IllegalState(
+                f"{len(missing)} of {count} partitions of topic {name} are not here, such as {missing[0]}",
+                hint="these directories have a part of a cluster: use a server or a broker of the whole cluster",
+            )
 
     def _missing(self, topic: Topic) -> list[TopicPartition]:
         keys = (TopicPartition(topic.name, number) for number in range(topic.partitions))

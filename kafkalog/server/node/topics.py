@@ -26,7 +26,6 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.manager.known_topics import KnownTopics
-from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.server.node.stored_topics import StoredTopics
 from kafkalog.server.node.topic import CONSUMER_OFFSETS as CONSUMER_OFFSETS
@@ -42,9 +41,11 @@ from kafkalog.storage.names import MAX_TOPIC_LENGTH, metric_name, validate_topic
 from kafkalog.storage.partition_metadata import new_topic_id
 
 if TYPE_CHECKING:
+    from kafkalog.manager.log_manager import LogManager
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.pool import Run
     from kafkalog.server.settings.config import ServerConfig
+    from kafkalog.server.workers.spread_store import SpreadStore
 
 _LOG: Final = logging.getLogger(__name__)
 _SETTINGS: Final = {
@@ -83,7 +84,9 @@ class Topics:
     `numbers` has `num.partitions` and the settings of the internal topics, by the reference's names.
     """
 
-    def __init__(self, store: LogManager, run: Run, numbers: ServerConfig, known: KnownTopics | None = None) -> None:
+    def __init__(
+        self, store: LogManager | SpreadStore, run: Run, numbers: ServerConfig, known: KnownTopics | None = None
+    ) -> None:
         self._store = store
         self._run = run
         self._numbers = numbers
@@ -116,22 +119,27 @@ class Topics:
         await self.settled()
 
     async def refresh(self) -> None:
-        """Take over the topics of a store that others of this process change, as they are now; no file is changed.
+        """Take over the topics of a store that others of this process change, as they are now.
 
-        A topic that is being created is left out. Raise StorageError, CorruptCheckpoint.
+        A topic that is being created is left out. Only a topic without an id is changed: it gets one. Raise
+        StorageError, CorruptCheckpoint.
         """
         async with self._changing:
-            whole, listed = await self._run(self._stored.present)
+            whole, may_exist = await self._run(self._stored.present)
             found = {topic.name: topic for topic in whole}
             for before in tuple(self._topics.values()):
                 after = found.get(before.name)
-                if before.name not in listed if after is None else after.id != before.id:
+                if not may_exist(before.name) if after is None else after.id != before.id:
                     self._drop(before)
                     self._notify(before, None)
             for topic in found.values():
                 known = self._topics.get(topic.name)
                 if known != topic:
                     self._change(known, topic)
+
+    async def check_whole(self, name: str) -> None:
+        """Raise IllegalState or StorageError if some partitions of a topic are not in this store."""
+        await self._run(self._stored.check_whole, name)
 
     async def settled(self) -> None:
         """Wait until no change is in progress."""
@@ -430,7 +438,8 @@ class Topics:
 
 def make(node: Node) -> Topics:
     """Create the topics of a node from its `store`, `run`, `config` and `known`, a broker's metadata."""
-    return Topics(node.store, node.run, node.config, node.known)
+    kind = Topics if node.owner is None else node.owner.topics_class
+    return kind(node.store if node.workers is None else node.workers.store_of(node), node.run, node.config, node.known)
 
 
 def check_name(name: str) -> None:

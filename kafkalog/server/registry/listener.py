@@ -105,6 +105,7 @@ class Registry:
             content = self._content.copied()
             await node.run(self._apply, content, log, max(self._next_offset, log.log_start_offset), stop)
             self._content, self._next_offset = content, stop
+        await self._settle(node)  # else a leader without followers answers what the next one does not have
 
     def _apply(self, content: Content, log: UnifiedLog, start: int, stop: int) -> None:
         for chunk in log_chunks(log, start, stop):
@@ -130,6 +131,9 @@ class Registry:
         for key, value in records:
             builder.append(now_ms, key, value)
         node.replicas.append_now(_PLACE, builder.build(), "client")
+        await self._settle(node)
+
+    async def _settle(self, node: Node) -> None:
         if code := await node.replicas.settled([_PLACE]):
             raise RestError(50001, f"Error in the backend data store: Kafka's error {code}")
 

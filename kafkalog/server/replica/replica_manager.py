@@ -30,7 +30,7 @@ from kafkalog.server.replica.reading import held_back_by, must_wait, read_partit
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role, majority_of
 from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
-from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
+from kafkalog.server.replica.verification import NOTHING_TO_VERIFY, Asker, Verified, Verifier, verified
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.storage.append import Origin
 from kafkalog.storage.producer_state import VerificationGuard
@@ -64,7 +64,8 @@ class ReplicaManager:
 
     `verify` asks the coordinator of a transaction; without it, transactions are not verified. `set_role` returns the
     role that a replica set gives all partitions; without it, the node is alone and leads. `settle` waits until the
-    known state of a transaction is replicated. `throttle` counts the bytes that followers fetch.
+    known state of a transaction is replicated. `throttle` counts the bytes that followers fetch. In a worker, `ask`
+    asks the coordinator instead of `verify`; `is_elsewhere` returns True for a partition of another process.
     """
 
     def __init__(
@@ -82,6 +83,8 @@ class ReplicaManager:
         set_role: Callable[[], Role] | None = None,
         settle: Callable[[str], Awaitable[int]] | None = None,
         throttle: ReplicationRate | None = None,
+        ask: Asker | None = None,
+        is_elsewhere: Callable[[TopicPartition], bool] = lambda _: False,
         **purge_intervals: int,
     ) -> None:
         self.sessions = FetchSessions(fetch_sessions, monotonic_ms)
@@ -97,6 +100,8 @@ class ReplicaManager:
         self._set_role = set_role
         self._settle = settle
         self._throttle = throttle
+        self._ask = ask
+        self._is_elsewhere = is_elsewhere
         self._lag_timer: asyncio.TimerHandle | None = None
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unpacking = asyncio.Semaphore(UNPACKED_AT_ONCE)
@@ -136,6 +141,8 @@ class ReplicaManager:
             raise UnknownTopicOrPartition(f"there is no partition {key}")
         log = self._store.get(key)
         if log is None or log.closed:
+            if self._is_elsewhere(key):
+                raise NotLeaderOrFollower(f"{key} lies with another worker")
             if before is not None:
                 before.failed()
             problem = self._store.problems.get(key)
@@ -260,7 +267,9 @@ class ReplicaManager:
         """Append batches that are already scanned; otherwise like `append`."""
         if params.required_acks not in ACKS:
             return dict.fromkeys(batches, AppendResult(ErrorCode.INVALID_REQUIRED_ACKS))
-        checked = self._verified(batches, params) if params.origin == "client" else _NOTHING_TO_VERIFY
+        checked = NOTHING_TO_VERIFY
+        if params.origin == "client":
+            checked = await verified(batches, params, self.find, self._verify, self._ask)
         if checked.guards and self._settle is not None and await self._settle(params.transactional_id or ""):
             # append only once the transaction is certain to have the partition: otherwise no one would end it there
             too_few = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -347,20 +356,6 @@ class ReplicaManager:
 
         # a disconnected client does not undo a write in progress, and readers still get notified
         return await asyncio.shield(asyncio.ensure_future(in_pool()))
-
-    def _verified(self, batches: Batches, params: AppendParams) -> Verified:
-        found = transactional_batches((key, table) for key, (_, table) in batches.items())
-        if not found:
-            return _NOTHING_TO_VERIFY
-        result = Verified({}, {})
-        for key in tuple(found):
-            try:
-                self.find(key)
-            except KafkalogError as error:
-                result.refused[key] = refused(key, error, None)
-                del found[key]
-        checked = verified(found, params.transactional_id, params.produce_version, self.find, self._verify)
-        return Verified(result.refused | checked.refused, checked.guards)
 
     async def _replicated(
         self, results: dict[TopicPartition, AppendResult], params: AppendParams
@@ -455,9 +450,6 @@ class ReplicaManager:
         return await self.waiting.answer(self.waiting.deletion, delay, offsets)
 
 
-_NOTHING_TO_VERIFY: Final = Verified({}, {})
-
-
 @lru_cache(maxsize=256)
 def most_at_once(flush_messages: int, compression_type: str, codec: int) -> int:
     """Return the size limit in bytes for an append on the loop.
@@ -475,6 +467,12 @@ def make(node: Node) -> ReplicaManager:
     config = node.config
 
     is_alone = node.quorum.replica_set is None
+    workers, owner = node.workers, node.owner
+
+    def is_elsewhere(key: TopicPartition) -> bool:
+        if owner is not None:
+            return node.store.problems.get(key) is None
+        return workers is not None and key in workers.owners
 
     def verify(*batch: Any, **version: Any) -> Mapping[TopicPartition, int]:
         return node.transactions.verify(*batch, **version)
@@ -491,6 +489,8 @@ def make(node: Node) -> ReplicaManager:
         set_role=None if is_alone else node.quorum.role,
         settle=None if is_alone else lambda transactional_id: node.transactions.settled(transactional_id),
         throttle=None if is_alone else leaders_rate(node),
+        ask=None if owner is None else owner.verify,
+        is_elsewhere=is_elsewhere,
         fetch_sessions=config["max.incremental.fetch.session.cache.slots"],
         produce_purge_interval=config["producer.purgatory.purge.interval.requests"],
         fetch_purge_interval=config["fetch.purgatory.purge.interval.requests"],

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.append_results import refused
 from kafkalog.server.replica.partition import Partition
-from kafkalog.server.replica.results import AppendResult
+from kafkalog.server.replica.results import AppendParams, AppendResult
 from kafkalog.storage.producer_state import VerificationGuard
 from kafkalog.types import TopicPartition
 
 Verifier = Callable[..., Mapping[TopicPartition, int]]
 """`TransactionCoordinator.verify`: the answer by partition, 0 to proceed or the error code for the client."""
+Asker = Callable[..., Awaitable[Mapping[TopicPartition, int]]]
+"""The same of a coordinator in another process."""
 EPOCH_BUMPS_VERSION = 12
 """First version of Produce with which a client's epoch grows with each transaction (KIP-890)."""
 
@@ -35,6 +37,9 @@ class Verified(NamedTuple):
     guards: dict[TopicPartition, VerificationGuard]
 
 
+NOTHING_TO_VERIFY: Final = Verified({}, {})
+
+
 def transactional_batches(
     tables: Iterable[tuple[TopicPartition, BatchTable]],
 ) -> dict[TopicPartition, TransactionalBatch]:
@@ -49,30 +54,51 @@ def transactional_batches(
     return found
 
 
-def verified(
-    batches: Mapping[TopicPartition, TransactionalBatch],
-    transactional_id: str | None,
-    produce_version: int,
+async def verified(
+    entries: Mapping[TopicPartition, tuple[object, BatchTable]],
+    params: AppendParams,
     find: Callable[[TopicPartition], Partition],
     verify: Verifier | None,
+    ask: Asker | None = None,
 ) -> Verified:
-    """Verify with the coordinator the transactions that begin with these batches.
+    """Verify with the coordinator the transactions that begin with these batches; with `ask`, in another process.
 
-    If the batches have more than one producer, the whole request is rejected with INVALID_PRODUCER_ID_MAPPING. Raise
-    the errors of `find` for a missing partition.
+    If the batches have more than one producer, the whole request is rejected with INVALID_PRODUCER_ID_MAPPING. While
+    another process is asked, a marker that is written makes the guards invalid: no append follows a transaction's end.
     """
+    batches = transactional_batches((key, table) for key, (_, table) in entries.items())
+    if not batches:
+        return NOTHING_TO_VERIFY
     result = Verified({}, {})
+    for key in tuple(batches):
+        try:
+            find(key)
+        except KafkalogError as error:
+            result.refused[key] = refused(key, error, None)
+            del batches[key]
     if len({(one.producer_id, one.producer_epoch) for one in batches.values()}) > 1:
         text = "Transactional records contained more than one producer ID"
         refusal = AppendResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message=text)
-        return Verified(dict.fromkeys(batches, refusal), {})
-    if verify is None:
-        return result
+        return Verified(result.refused | dict.fromkeys(batches, refusal), {})
+    producer = None if verify is None else _guard(batches, params.produce_version, find, result)
+    if verify is not None and producer is not None:
+        batch = params.transactional_id or "", producer.producer_id, producer.producer_epoch, list(result.guards)
+        version = {"produce_version": params.produce_version}
+        codes = verify(*batch, **version) if ask is None else await ask(*batch, **version)
+        result.refused.update({key: _refusal(code) for key, code in codes.items() if code})
+    return result
+
+
+def _guard(
+    batches: Mapping[TopicPartition, TransactionalBatch], version: int, find: Callable[[TopicPartition], Partition],
+    result: Verified,
+) -> TransactionalBatch | None:  # fmt: skip
+    """Begin the verification of each partition that needs it; return the producer if there is one."""
     producer = None
     for key, batch in batches.items():
         log = find(key).log
         if log.verifies_transactions:
-            bumps = produce_version >= EPOCH_BUMPS_VERSION
+            bumps = version >= EPOCH_BUMPS_VERSION
             try:
                 guard = log.maybe_start_verification(
                     batch.producer_id, batch.base_sequence, batch.producer_epoch, bumps
@@ -83,13 +109,7 @@ def verified(
             if guard is not None:
                 result.guards[key] = guard
                 producer = batch
-    if producer is not None:
-        codes = verify(
-            transactional_id or "", producer.producer_id, producer.producer_epoch, list(result.guards),
-            produce_version=produce_version,
-        )  # fmt: skip
-        result.refused.update({key: _refusal(code) for key, code in codes.items() if code})
-    return result
+    return producer
 
 
 def _refusal(code: int) -> AppendResult:

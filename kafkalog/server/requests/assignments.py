@@ -34,6 +34,14 @@ def nodes_of(node: Node) -> tuple[int, ...]:
     return (node.node_id,) if replicas is None else replicas.ids
 
 
+def check_may_assign(node: Node) -> None:
+    """Raise InvalidReplicaAssignment if a client cannot place partitions, since workers have them."""
+    if node.workers is not None:
+        raise InvalidReplicaAssignment(
+            "The server places partitions among its workers itself: leave out the manual assignment."
+        )
+
+
 def check_replicas(
     nodes: Sequence[int], by_partition: Mapping[int, Sequence[int]], rows: Sequence[CreatableReplicaAssignment]
 ) -> None:

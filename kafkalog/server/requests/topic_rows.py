@@ -11,6 +11,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.topics import Topic
 from kafkalog.server.replica.roles import Role
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
+from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -46,21 +47,33 @@ async def partition_rows(node: Node, topic: Topic, numbers: Iterable[int], turns
     for number in numbers:
         await turns.row()
         is_available = True
+        elsewhere = None if node.workers is None else node.workers.leader_of(TopicPartition(topic.name, number))
+        if elsewhere is not None:
+            rows.append(_row_elsewhere(number, *elsewhere))
+            continue
         try:
             role = node.replicas.partition(topic.name, number).role
         except KafkalogError:
             is_available, role = False, Role(-1, 0, 0, own, own)
-        rows.append(
-            {
-                "error_code": ErrorCode.NONE if role.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-                "partition_index": number,
-                "leader_id": role.leader,
-                "leader_epoch": role.leader_epoch,
-                "replica_nodes": role.replicas,
-                "isr_nodes": role.isr,
-                "eligible_leader_replicas": (),
-                "last_known_elr": (),
-                "offline_replicas": () if is_available else own,
-            }
-        )
+        rows.append(_row(number, role, () if is_available else own))
     return rows
+
+
+def _row_elsewhere(number: int, worker: int, epoch: int, is_available: bool) -> Tree:
+    """Return the row of a partition of another worker, which leads it while it runs."""
+    role = Role(worker if is_available else -1, epoch, 0, (worker,), (worker,))
+    return _row(number, role, () if is_available else (worker,))
+
+
+def _row(number: int, role: Role, offline: tuple[int, ...]) -> Tree:
+    return {
+        "error_code": ErrorCode.NONE if role.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": number,
+        "leader_id": role.leader,
+        "leader_epoch": role.leader_epoch,
+        "replica_nodes": role.replicas,
+        "isr_nodes": role.isr,
+        "eligible_leader_replicas": (),
+        "last_known_elr": (),
+        "offline_replicas": offline,
+    }

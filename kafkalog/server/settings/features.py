@@ -122,6 +122,8 @@ class NodeFeatures(Part):
 
     def level(self, name: str) -> int:
         """Return the level of a feature in effect, 0 if it is off."""
+        if name == SHARE and (self._node.workers is not None or self._node.owner is not None):
+            return 0  # a share group's state would lie with another process than its records
         return self.current.levels.get(name, 0)
 
     async def start(self) -> None:

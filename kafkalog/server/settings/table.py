@@ -217,6 +217,7 @@ _OWN: Final = (
     _start("kafkalog.on.damage", "string", "recover", one_of("recover", "refuse"),
            "refuse: a partition that would lose sound records stays offline"),
     _start("kafkalog.replicas.jaas.config", "string", None, None, "login of this node at the other nodes"),
+    _start("kafkalog.workers", "int", 1, between(1, 64), "processes, each with data directories and a port"),
     _start("kafkalog.replicas", "list", (), None, "ID@HOST:PORT of each node of the replica set; none: a single node"),
 )
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _MOST_BYTES: Final = 1 << 20
 """Limit of the bytes that one fetch looks through in a partition, if its first batch is not larger."""
+_PASS_OVER_MS: Final = 5_000
 _LETTERS_S: Final = 30.0
 """Limit of the time that a state waits for its dead letters before another one takes its place."""
 
@@ -152,26 +153,38 @@ class SharePartition:
     ) -> Fetched:  # fmt: skip
         """Acquire records for a member while `is_open` returns True, without waiting for any.
 
-        Errors are in the result.
+        Errors are in the result. Records of aborted transactions are passed over, as many as that takes a short time.
         """
+        until_ms = self._node.monotonic_ms() + _PASS_OVER_MS
         async with self._fetching:
-            if self._window is None or max_records <= 0:
-                return Fetched()
-            log = self._node.replicas.find(self.place).log
-            self._window = windows.begin_at(self._window, log.log_start_offset)
-            max_locks = self.setting("share.partition.max.record.locks")
-            at = windows.next_offset(self._window, max_locks)
-            if at is None:
-                return Fetched()
-            result = await self._read(at, max_bytes)
-            if not is_open() or result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # it left, or the log was cut
-                return Fetched()
-            if result.error_code or result.records is None or self._window is None:
-                return Fetched(result.error_code)
-            deadline_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
-            delivery_limit = self.setting("share.delivery.count.limit")
-            limits = Limits(max_records, max_locks, deadline_ms, delivery_limit, max(1, batch_size), is_exact)
-            return self._acquire(member, at, result, limits)
+            while True:
+                before = self._window
+                found = await self._fetch(member, max_bytes, max_records, batch_size, is_exact, is_open)
+                is_progress = self._window not in (None, before)
+                if found.error_code or found.rows or not is_progress or self._node.monotonic_ms() >= until_ms:
+                    return found
+
+    async def _fetch(
+        self, member: str, max_bytes: int, max_records: int, batch_size: int, is_exact: bool,
+        is_open: Callable[[], bool],
+    ) -> Fetched:  # fmt: skip
+        if self._window is None or max_records <= 0:
+            return Fetched()
+        log = self._node.replicas.find(self.place).log
+        self._window = windows.begin_at(self._window, log.log_start_offset)
+        max_locks = self.setting("share.partition.max.record.locks")
+        at = windows.next_offset(self._window, max_locks)
+        if at is None:
+            return Fetched()
+        result = await self._read(at, max_bytes)
+        if not is_open() or result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # it left, or the log was cut
+            return Fetched()
+        if result.error_code or result.records is None or self._window is None:
+            return Fetched(result.error_code)
+        deadline_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
+        delivery_limit = self.setting("share.delivery.count.limit")
+        limits = Limits(max_records, max_locks, deadline_ms, delivery_limit, max(1, batch_size), is_exact)
+        return self._acquire(member, at, result, limits)
 
     async def _read(self, at: int, max_bytes: int) -> FetchResult:
         size = min(max_bytes, _MOST_BYTES)

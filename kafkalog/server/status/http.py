@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import StorageError
 from kafkalog.server.net.endpoints import parse_endpoint
-from kafkalog.server.status.exposition import families
+from kafkalog.server.status.collected import metrics_of
 from kafkalog.server.status.page import page, status_of
-from kafkalog.util.prometheus import CONTENT_TYPE, lines
+from kafkalog.util.prometheus import CONTENT_TYPE, added
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -255,9 +255,11 @@ def listener_of(node: Node) -> HttpListener | None:
     endpoint = parse_endpoint(where)
 
     async def metrics() -> Page:
-        logs = "" if node.log_metrics is None else await node.run(node.log_metrics)
-        own = "".join(line for family in families(node.metrics) for line in lines(family))
-        return Page(own + logs, CONTENT_TYPE)
+        own = await metrics_of(node)
+        if node.workers is not None:
+            others = [answer.body.decode() for answer in await node.workers.collected("metrics")]
+            own = await node.run(added, [own, *others])
+        return Page(own, CONTENT_TYPE)
 
     async def health() -> Page:
         return Page("ok\n")

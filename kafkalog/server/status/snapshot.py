@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._version import version
 from kafkalog.cleaner.stats import CleanerReport
-from kafkalog.errors import KafkalogError
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
+from kafkalog.server.status.collected import disks_of, partition_row
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.manager.data_directory import DataDirectory
     from kafkalog.server.node.node import Node
 
 
@@ -84,17 +82,21 @@ class Status(NamedTuple):
 
 async def status_of(node: Node) -> Status:
     """Return the status of a node. The disks are queried in its pool; clients are served in between."""
-    disks = await node.run(_disks, node.store.directories)
-    topics = await _topics(node)
+    disks = [DiskStatus(*one) for one in await node.run(disks_of, node.store.directories)]
+    elsewhere: dict[TopicPartition, PartitionStatus] = {}
+    for answer in () if node.workers is None else await node.workers.collected("status"):
+        disks += [DiskStatus(*one) for one in answer.values["disks"]]
+        elsewhere |= {TopicPartition(*one[:2]): PartitionStatus(*one[1:]) for one in answer.values["partitions"]}
+    topics = await _topics(node, elsewhere)
     groups = await _groups(node, _ends(topics))
     listeners = tuple((name, f"{host}:{port}") for name, (host, port) in node.endpoints.items())
     return Status(
         node.cluster_id, node.node_id, version, listeners, node.started_ms, node.clock(), topics, groups,
-        node.store.cleaner_report, disks,
+        node.store.cleaner_report, tuple(disks),
     )  # fmt: skip
 
 
-async def _topics(node: Node) -> tuple[TopicStatus, ...]:
+async def _topics(node: Node, elsewhere: Mapping[TopicPartition, PartitionStatus]) -> tuple[TopicStatus, ...]:
     topics = []
     turns = CooperativeYield()
     for name in node.topics.names():
@@ -103,23 +105,12 @@ async def _topics(node: Node) -> tuple[TopicStatus, ...]:
             continue
         partitions = []
         for index in range(topic.partitions):
-            partitions.append(_partition(node, name, index))
+            key = TopicPartition(name, index)
+            partitions.append(elsewhere.get(key) or PartitionStatus(index, *partition_row(node, key)))
             await turns.row()
         topics.append(TopicStatus(name, str(topic.id), topic.is_internal, tuple(partitions)))
         await turns.row()
     return tuple(topics)
-
-
-def _partition(node: Node, topic: str, index: int) -> PartitionStatus:
-    try:
-        one = node.replicas.partition(topic, index)
-        log = one.log
-        return PartitionStatus(
-            index, log.log_start_offset, one.high_watermark, log.log_end_offset, one.leader_epoch,
-            len(log.segments), log.size,
-        )  # fmt: skip
-    except KafkalogError as problem:
-        return PartitionStatus(index, -1, -1, -1, -1, 0, 0, str(problem))
 
 
 def _ends(topics: Iterable[TopicStatus]) -> dict[TopicPartition, int]:
@@ -145,15 +136,3 @@ async def _groups(node: Node, ends: Mapping[TopicPartition, int]) -> tuple[Group
         groups.append(GroupStatus(one.group_id, one.state, one.group_type, one.members, tuple(offsets)))
         await turns.row()
     return tuple(groups)
-
-
-def _disks(directories: Iterable[DataDirectory]) -> tuple[DiskStatus, ...]:
-    return tuple(_disk(one.path, one.is_online) for one in directories)
-
-
-def _disk(path: str, is_online: bool) -> DiskStatus:
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return DiskStatus(path, False, 0, 0)
-    return DiskStatus(path, is_online, found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)

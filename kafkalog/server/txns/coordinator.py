@@ -127,6 +127,8 @@ class TransactionCoordinator:
             ids.skip_to(first - 1)
         for transaction in self._log:
             ids.skip_to(max(transaction.producer_id, transaction.next_producer_id))
+        if self._node.workers is not None:
+            ids.skip_to(self._node.workers.least_producer_id - 1)
         self._ids = ids
 
     async def _load(self) -> None:
@@ -326,7 +328,8 @@ class TransactionCoordinator:
         A task is used for many partitions, to serve other requests in between, and if each step must be replicated
         before the next. Calls for a transaction that is being ended get an error to retry.
         """
-        if len(partitions) <= TURN_ROWS and self._log.is_alone(prepared.transactional_id):
+        is_alone = self._log.is_alone(prepared.transactional_id) and not self._elsewhere(partitions)
+        if len(partitions) <= TURN_ROWS and is_alone:
             self._complete(prepared, self._mark(prepared, partitions))
             return None
         task = asyncio.get_running_loop().create_task(self._finish_in_turns(prepared, sorted(partitions)))
@@ -348,28 +351,46 @@ class TransactionCoordinator:
             if error != ErrorCode.NOT_COORDINATOR:
                 self._retry_later(prepared, frozenset(partitions))
             return error
-        failed: set[TopicPartition] = set()
+        elsewhere = self._elsewhere(partitions)
+        failed = set(await self._mark_elsewhere(prepared, elsewhere))
+        partitions = [one for one in partitions if one not in elsewhere]
         for first in range(0, len(partitions), TURN_ROWS):
             failed |= self._mark(prepared, frozenset(partitions[first : first + TURN_ROWS]))
             await asyncio.sleep(0)
         existing = [one for one in partitions if one not in failed and self._node.topics.get(one.topic) is not None]
         if await self._node.replicas.settled(existing):
-            failed = set(partitions)  # a lost marker would leave it open: write all again
+            failed |= set(partitions)  # a lost marker would leave it open: write all again
         self._complete(prepared, frozenset(failed))
         return ErrorCode.NONE if failed else await self._log.settled(prepared.transactional_id)
 
     def _mark(self, prepared: Transaction, partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """Write markers; return the partitions where this failed, to be retried."""
         try:
-            marker = Marker(
-                prepared.producer_id, prepared.producer_epoch, prepared.state == TransactionState.PREPARE_COMMIT,
-                self._log.coordinator_epoch(prepared.transactional_id), prepared.client_version,
-            )  # fmt: skip
-            return write_markers(self._node, partitions, marker)
+            return write_markers(self._node, partitions, self._marker(prepared))
         except Exception:  # retry after any error: the end is certain
             name = ascii(prepared.transactional_id[:80])
             _LOG.exception("the end of transaction %s is incomplete and will be retried", name)
             return partitions
+
+    def _marker(self, prepared: Transaction) -> Marker:
+        return Marker(
+            prepared.producer_id, prepared.producer_epoch, prepared.state == TransactionState.PREPARE_COMMIT,
+            self._log.coordinator_epoch(prepared.transactional_id), prepared.client_version,
+        )  # fmt: skip
+
+    def _elsewhere(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions that lie with a worker."""
+        workers = self._node.workers
+        return frozenset() if workers is None else frozenset(one for one in partitions if one in workers.owners)
+
+    async def _mark_elsewhere(
+        self, prepared: Transaction, partitions: frozenset[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        """Write markers as `_mark`, in partitions of workers."""
+        workers = self._node.workers
+        if workers is None or not partitions:
+            return frozenset()
+        return await workers.mark(partitions, self._marker(prepared))
 
     def _complete(self, prepared: Transaction, failed: frozenset[TopicPartition]) -> None:
         try:

@@ -63,13 +63,14 @@ async def _serve(control: socket.socket, home: list[str]) -> bool:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     config = ServerConfig(given["settings"])
     for name, password in given["users"].items():
-        add_user(given["directory"], name, password)
+        add_user(given["directories"][0], name, password)
     clock = MovedClock(given["ahead_ms"])
     timers = MovableTimers(clock)
     disk = TestDisk(syncs=given["syncs"])
     counts = RuleCounts(given["counts"])
     async with (
-        serving([given["directory"]], config, fs=disk, clock=clock, later=timers.later, log_metrics=_metrics) as server,
+        serving(given["directories"], config, fs=disk, clock=clock, later=timers.later, log_metrics=_metrics,
+                worker_ports={int(one): ports for one, ports in given["worker_ports"].items()}) as server,  # fmt: skip
         _registry(server, given) as registry,
     ):
         for name, partitions in given["topics"].items():
@@ -139,7 +140,8 @@ def _started(server: Server) -> dict[str, object]:
     ports = {one: server.ports.get(parse_endpoint(one).name) for one in server.config["listeners"]}
     listeners = ",".join(f"{one.strip().rpartition(':')[0]}:{port}" for one, port in ports.items() if port is not None)
     return {
-        "ports": server.ports, "listeners": listeners, "bootstrap": next(iter(server.addresses.values())),
+        "ports": server.ports, "worker_ports": {} if server.node.workers is None else server.node.workers.ports,
+        "listeners": listeners, "bootstrap": next(iter(server.addresses.values())),
         "http_port": None if server.http is None else server.http.port, "slips": server.config.slips(),
     }  # fmt: skip
 

@@ -27,6 +27,10 @@ def schema_source(where: str | os.PathLike[str] | SchemaSource, **options: Any) 
         return SchemaRegistry(path, **options)
     if given := [name for name, value in options.items() if value is not None]:
         raise IllegalArgument(f"{', '.join(given)}: only a registry's address takes that", path=path)
+    if "://" in path:  # which may have a login: it is not shown
+        raise IllegalArgument(
+            "schemas are at an address that begins with neither http:// nor https://", hint="give one, or a directory"
+        )
     from kafkalog.values.schemas.topic import PARTITION, SchemaTopic
 
     return SchemaTopic(path) if os.path.isdir(os.path.join(path, PARTITION)) else SchemaDirectory(path)

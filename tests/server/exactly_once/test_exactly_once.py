@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.commands import LINE, ROOT, environment
-from tests.ports import free_ports
+from tests.ports import neighbouring_ports
 from tests.server.exactly_once.worker import LIBRDKAFKA, PARTITIONS
 
 KILLS = int(os.environ.get("KAFKALOG_KILLS", "1"))
@@ -68,11 +68,12 @@ def run_process(process: Killed) -> Iterator[Killed]:
         process.kill()
 
 
-def server_on(directory: Path) -> tuple[Killed, str]:
-    """A server on `directory`, at a port that it keeps over its restarts."""
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+def server_on(directory: Path, workers: int) -> tuple[Killed, str]:
+    """A server on `directory`, at a port that it keeps over its restarts; its workers are at the next ones."""
+    address = f"127.0.0.1:{neighbouring_ports(workers)}"
     settings = [word for name, value in SETTINGS.items() for word in ("-X", f"{name}={value}")]
-    command = [*LINE, "serve", "-d", str(directory / "data"), "--listen", address, *settings]
+    places = [word for number in range(workers) for word in ("-d", str(directory / f"data{number}"))]
+    command = [*LINE, "serve", *places, "--workers", str(workers), "--listen", address, *settings]
     return Killed(command, directory / "server.log"), address
 
 
@@ -140,13 +141,13 @@ def is_answering(bootstrap: str) -> bool:
 
 @pytest.mark.crash
 @pytest.mark.slow
-@pytest.mark.parametrize("client", ["librdkafka", "aiokafka"])
-def test_every_record_is_processed_once(tmp_path: Path, client: str) -> None:
+@pytest.mark.parametrize(("client", "workers"), [("librdkafka", 1), ("librdkafka", 2), ("aiokafka", 1)])
+def test_every_record_is_processed_once(tmp_path: Path, client: str, workers: int) -> None:
     pytest.importorskip("confluent_kafka")
     pytest.importorskip(client if client == "aiokafka" else "confluent_kafka")
     chance = random.Random(7)
     count = RECORDS_A_KILL * (2 * KILLS + 1)
-    server, bootstrap = server_on(tmp_path)
+    server, bootstrap = server_on(tmp_path, workers)
     worker = Killed(
         [sys.executable, "-m", "tests.server.exactly_once.worker", client, bootstrap, SOURCE, TARGET],
         tmp_path / "worker.log",

@@ -38,6 +38,7 @@ DEADLINE_S = 120 + 20 * KILLS
 POLICIES = {
     "every record flushed": {"log.flush.interval.messages": "1"},
     "flushed by the system": {},
+    "two processes": {},
     "small segments": {"log.segment.bytes": "1048576", "log.roll.ms": "3000", "log.index.interval.bytes": "256"},
 }
 
@@ -57,7 +58,8 @@ def test_what_was_acknowledged_is_there_after_kills_and_clients_go_on(tmp_path: 
     )
     reader = CommittingReader("librdkafka-once")
     topics = {client.topic: PARTITIONS for client in clients}
-    with kafka_server(directory=tmp_path / "data", settings=settings, topics=topics) as server:
+    processes = 2 if policy == "two processes" else 1
+    with kafka_server(directory=tmp_path / "data", settings=settings, topics=topics, workers=processes) as server:
         deadline = time.monotonic() + DEADLINE_S
         workers = (*clients, reader)
         for worker in workers:

@@ -37,6 +37,7 @@ class SmallNode:
         self.groups_are_loaded = asyncio.Event()
         self.groups_are_loaded.set()
         self.quorum = SimpleNamespace(replica_set=None)
+        self.workers = None
         self.levels = {TRANSACTION: 2}
         self.features = SimpleNamespace(level=lambda name: self.levels.get(name, 0))
         self.topics = SimpleNamespace(get=self._topic, ensure_internal=self._ensure_internal)

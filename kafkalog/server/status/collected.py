@@ -1,0 +1,54 @@
+"""The state of a node's processes: what a worker says of itself, and what all of them say together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.status.exposition import families
+from kafkalog.types import TopicPartition
+from kafkalog.util.prometheus import lines
+
+if TYPE_CHECKING:
+    from kafkalog.manager.data_directory import DataDirectory
+    from kafkalog.server.node.node import Node
+
+
+def partitions_of(node: Node) -> list[tuple[Any, ...]]:
+    """Return topic, number and the fields of a `PartitionStatus` of each partition in this process."""
+    store = node.store
+    return [(*key, *partition_row(node, key)) for key in (*store.logs, *store.problems)]
+
+
+def partition_row(node: Node, key: TopicPartition) -> tuple[Any, ...]:
+    """Return the fields of a `PartitionStatus` after the partition's number."""
+    try:
+        one = node.replicas.find(key)
+        log = one.log
+        return (
+            log.log_start_offset, one.high_watermark, log.log_end_offset, one.leader_epoch, len(log.segments),
+            log.size, "",
+        )  # fmt: skip
+    except KafkalogError as problem:
+        return -1, -1, -1, -1, 0, 0, str(problem)
+
+
+def disks_of(directories: Iterable[DataDirectory]) -> list[tuple[str, bool, int, int]]:
+    """Return path, state, size and free bytes of each data directory."""
+    return [_disk(one.path, one.is_online) for one in directories]
+
+
+def _disk(path: str, is_online: bool) -> tuple[str, bool, int, int]:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return path, False, 0, 0
+    return path, is_online, found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
+
+
+async def metrics_of(node: Node) -> str:
+    """Return the metrics of this process in Prometheus' text."""
+    logs = "" if node.log_metrics is None else await node.run(node.log_metrics)
+    return "".join(line for family in families(node.metrics) for line in lines(family)) + logs

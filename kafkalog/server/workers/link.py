@@ -1,0 +1,143 @@
+"""Calls between the server's main process and a worker, both ways, over a socket pair that only these two have.
+
+A message is its length, the length of a JSON header, the header and a body of bytes. A header has a number and either
+the name of a call with its arguments, or the answer to the call of that number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import IllegalState, KafkalogError, from_code
+from kafkalog.server.error_codes import code_of
+
+_LOG: Final = logging.getLogger(__name__)
+_LENGTHS: Final = struct.Struct(">II")
+
+
+class Message(NamedTuple):
+    """The values of a call or an answer, and its bytes."""
+
+    values: Mapping[str, Any]
+    body: bytes = b""
+
+
+Answer = Callable[[str, Message], Awaitable[Message]]
+
+
+class LinkLost(IllegalState):
+    """The other process has ended, or is about to."""
+
+
+class Link:
+    """One end of the socket pair; used only in the loop's thread. `answer` answers the other end's calls."""
+
+    def __init__(self, answer: Answer, on_lost: Callable[[], object]) -> None:
+        self._answer = answer
+        self._on_lost = on_lost
+        self._writer: asyncio.StreamWriter | None = None
+        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._number = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_open = False
+
+    async def open(self, sock: socket.socket) -> None:
+        """Use this socket until it is closed or lost."""
+        reader, self._writer = await asyncio.open_unix_connection(sock=sock)
+        self.is_open = True
+        self._start(self._read(reader))
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def call(self, name: str, values: Mapping[str, Any] | None = None, body: bytes = b"") -> Message:
+        """Make a call and return the answer. LinkLost; the error of the other end, by its code in the protocol."""
+        if not self.is_open:
+            raise LinkLost("the other process does not run")
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            await self._send({"number": number, "call": name, "values": values or {}}, body)
+            return await answer
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _send(self, header: Mapping[str, Any], body: bytes) -> None:
+        text = json.dumps(header).encode()
+        writer = self._writer
+        if writer is None or not self.is_open:
+            raise LinkLost("the other process does not run")
+        writer.write(_LENGTHS.pack(len(text), len(body)) + text + body)
+        try:
+            await writer.drain()
+        except OSError:
+            raise LinkLost("the other process has ended") from None
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                head, size = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
+                header = json.loads(await reader.readexactly(head))
+                body = await reader.readexactly(size) if size else b""
+                if "call" in header:
+                    self._start(self._reply(header, body))
+                else:
+                    self._take(header, body)
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            self._lose()
+
+    def _take(self, header: Mapping[str, Any], body: bytes) -> None:
+        waiting = self._waiting.get(header["number"])
+        if waiting is None or waiting.done():
+            return
+        if "code" in header:
+            waiting.set_exception(from_code(header["code"], header["message"]))
+        else:
+            waiting.set_result(Message(header["values"], body))
+
+    async def _reply(self, header: Mapping[str, Any], body: bytes) -> None:
+        number = header["number"]
+        try:
+            answer = await self._answer(header["call"], Message(header["values"], body))
+            reply: dict[str, Any] = {"number": number, "values": answer.values}
+            content = answer.body
+        except Exception as error:
+            if not isinstance(error, KafkalogError | OSError):
+                _LOG.exception("a call between processes failed: %s", header["call"])
+            reply, content = {"number": number, "code": int(code_of(error)), "message": str(error)}, b""
+        try:
+            await self._send(reply, content)
+        except LinkLost:
+            pass
+
+    def abandon(self) -> None:
+        """Let all calls that wait for an answer raise LinkLost. The link stays open."""
+        for one in self._waiting.values():
+            if not one.done():
+                one.set_exception(LinkLost("a process of the server has ended or is stopping"))
+
+    def _lose(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            if self._writer is not None:
+                self._writer.close()
+            self.abandon()
+            self._on_lost()
+
+    def close(self) -> None:
+        """Close the socket; calls that wait raise LinkLost, and `on_lost` is called."""
+        self._lose()
+        for task in tuple(self._tasks):
+            task.cancel()

@@ -1,0 +1,174 @@
+"""The partitions of all workers as one store, for the topics of the main process.
+
+The main process lists every topic in its first data directory, with its settings, and the workers list those of which
+they have partitions. A topic's deletion is recorded by the main process first and ends there last, so that its next
+start continues a deletion that a crash interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.manager.new_partitions import NewPartitions
+from kafkalog.server.workers.layout import MAIN, spread
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.manager.log_manager import LogManager
+    from kafkalog.server.workers.link import Message
+    from kafkalog.server.workers.workers import Workers
+
+_LOG: Final = logging.getLogger(__name__)
+CALL_SECONDS: Final = 60.0
+"""Time limit of a change in a worker: a slow disk is waited for, a stopped process is not."""
+
+
+class _AllKeys(Collection[TopicPartition]):
+    """The keys of several mappings, none of which is copied."""
+
+    def __init__(self, *mappings: Mapping[TopicPartition, object]) -> None:
+        self._mappings = mappings
+
+    def __contains__(self, key: object) -> bool:
+        return any(key in one for one in self._mappings)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return chain.from_iterable(self._mappings)
+
+    def __len__(self) -> int:
+        return sum(len(one) for one in self._mappings)
+
+
+class SpreadStore:
+    """The part of a `LogManager` that `Topics` uses, over all workers. Its changes run in threads of the pool."""
+
+    def __init__(self, store: LogManager, workers: Workers, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._workers = workers
+        self._loop = loop
+        self.config_of = store.config_of
+        self.fs = store.fs
+
+    @property
+    def config(self) -> Any:
+        """The main process's settings of logs."""
+        return self._store.config
+
+    @property
+    def topics(self) -> Any:
+        """All topics."""
+        return self._store.topics
+
+    @property
+    def offline(self) -> Iterable[object]:
+        """Directories of the main process that are offline."""
+        return self._store.offline
+
+    @property
+    def logs(self) -> Collection[TopicPartition]:
+        """The partitions of all workers."""
+        return _AllKeys(self._store.logs, self._workers.owners)
+
+    @property
+    def problems(self) -> Collection[TopicPartition]:
+        """The partitions that cannot be opened in the main process; those of workers are among `logs`."""
+        return self._store.problems
+
+    def path_of(self, topic: str) -> str:
+        """Return the path of one of a topic's partitions."""
+        return self._workers.paths.get(topic) or self._store.path_of(topic)
+
+    def _ask(self, worker: int, call: str, values: Mapping[str, Any]) -> Message:
+        asking = asyncio.run_coroutine_threadsafe(self._workers.call(worker, call, values), self._loop)
+        try:
+            return asking.result(CALL_SECONDS)
+        except TimeoutError:
+            asking.cancel()
+            raise StorageError(f"worker {worker} did not answer within {CALL_SECONDS:.0f} s") from None
+
+    def create_partitions(
+        self, partitions: Sequence[NewPartitions], *, epoch: int = 0, between_batches: Callable[[], object]
+    ) -> dict[str, KafkalogError]:
+        """Create partitions in their workers. Arguments, result and errors as for `LogManager.create_partitions`."""
+        counts = self._workers.counts(len(self._store.logs))
+        shares: dict[int, list[NewPartitions]] = {MAIN: []}
+        for one in partitions:
+            placed = spread(one.topic, one.numbers, counts)
+            for worker, numbers in {MAIN: [], **placed}.items():
+                if worker in counts:
+                    counts[worker] += len(numbers)
+                shares.setdefault(worker, []).append(one._replace(numbers=numbers, total=one.end))
+        failures = self._store.create_partitions(shares.pop(MAIN), epoch=epoch, between_batches=between_batches)
+        for worker, share in shares.items():
+            wanted = [one for one in share if one.topic not in failures]
+            try:
+                rows = [_with_settings(self, one) for one in wanted]
+                answer = self._ask(worker, "create", {"epoch": epoch, "topics": rows})
+            except KafkalogError as error:
+                failures |= {one.topic: error for one in wanted}
+                continue
+            failures |= {name: StorageError(text) for name, text in answer.values["failures"].items()}
+            for one in wanted:
+                if one.topic not in failures:
+                    keys = [TopicPartition(one.topic, number) for number in one.numbers]
+                    self._workers.add(worker, keys, epoch)
+        return failures
+
+    def get_or_create(self, key: TopicPartition, *, topic_id: str) -> None:
+        """Create a missing partition where there are the fewest. Raises its error."""
+        total = max(key.partition + 1, getattr(self._store.topics.get(key.topic), "partitions", 0))
+        new = NewPartitions(key.topic, topic_id, (key.partition,), None, total)
+        for error in self.create_partitions((new,), between_batches=lambda: None).values():
+            raise error
+
+    def delete_topics(
+        self, names: Collection[str], between_batches: Callable[[], object] = lambda: None
+    ) -> dict[str, KafkalogError]:
+        """Delete topics in all workers. Arguments, result and errors as for `LogManager.delete_topics`."""
+        failures: dict[str, KafkalogError] = {}
+        try:
+            self._store.mark_deleted(names)
+        except StorageError as error:
+            self._store.mark_deleted(names, False)
+            return dict.fromkeys(names, error)
+        for worker in self._workers.having(names):
+            try:
+                answer = self._ask(worker, "delete", {"topics": sorted(names)})
+            except KafkalogError as error:
+                failures |= dict.fromkeys(names, error)
+                continue
+            failures |= {name: StorageError(text) for name, text in answer.values["failures"].items()}
+            self._workers.forget(worker, [name for name in names if name not in failures])
+        if failures:
+            self._store.mark_deleted(failures.keys(), False)
+        left = [name for name in names if name not in failures]
+        return {**failures, **self._store.delete_topics(left, between_batches)} if left else failures
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic. Raises its error."""
+        for error in self.delete_topics((name,)).values():
+            raise error
+
+    def alter_topic(self, name: str, changes: Mapping[str, object]) -> None:
+        """Change a topic's settings in all workers. Errors as for `LogManager.alter_topic`."""
+        self._store.alter_topic(name, changes)
+        settings = dict(self._store.topics.settings_of(name))
+        for worker in self._workers.having((name,)):
+            self._ask(worker, "alter", {"topic": name, "settings": settings})
+
+    def list_topics(self) -> None:
+        """List the topics of workers in the main process's first data directory, if it does not list them."""
+        missing = [one for name, one in self._workers.topics.items() if self._store.topics.get(name) is None]
+        if missing:
+            self._store.create_partitions(missing)
+
+
+def _with_settings(store: SpreadStore, one: NewPartitions) -> dict[str, Any]:
+    settings = dict(store.topics.settings_of(one.topic))
+    return {"topic": one.topic, "id": one.topic_id, "numbers": list(one.numbers), "total": one.total,
+            "settings": settings}  # fmt: skip
