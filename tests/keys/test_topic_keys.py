@@ -127,17 +127,21 @@ def test_wrong_limits(tmp_path: Path) -> None:
             dirs["t"].latest(memory_bytes=5)
 
 
-def test_a_reader_notices_that_the_segment_after_its_last_record_is_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before", "after"), [(True, False), (False, True), (False, False), (True, True)])
+def test_a_reader_notices_that_what_it_read_was_written_again(tmp_path: Path, before: bool, after: bool) -> None:
     """The record that it read last is there again, at the same offset; the one before it is another."""
     with kafkalog.open(tmp_path / "t-0", "a") as writer, kafkalog.open(tmp_path / "t-0") as reader:
         for key in (b"a", b"b", b"c", b"last"):
             writer.append([(key, b"v", T)])
-        writer.roll()
+        if before:
+            writer.roll()
         latest = reader.latest(in_memory=True)
         assert [*latest] == [b"a", b"b", b"c", b"last"]
         writer.truncate_to(2)
         for key in (b"new", b"last", b"d"):
             writer.append([(key, b"v", T)])
+        if after:
+            writer.roll()
         assert [*latest] == [b"a", b"b", b"new", b"last", b"d"]
 
 
