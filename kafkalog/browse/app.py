@@ -269,6 +269,8 @@ class BrowseApp(App[None]):
         def work() -> Action:
             if view is not None:
                 view.refresh()
+                if isinstance(frame.level, FilteredLevel):
+                    frame.level.forget()
                 if frame.level.columns is not None and frame.thing.__class__ is Segment:
                     frame.level = segment_level(view)
             return self._show_rows(frame, frame.level.after(frame.anchor, self.height), frame.cursor)

@@ -82,6 +82,12 @@ class FilteredLevel(Level):
         """Current end of the log."""
         return self.view.log_end_offset
 
+    def forget(self) -> None:
+        """Read all again: the log may have been cut since, and other records have the offsets."""
+        self._following.clear()
+        self._preceding.clear()
+        self._skipped.clear()
+
     def after(self, anchor: Any, count: int) -> list[Row]:
         """Return up to `count` matching records from an offset on."""
         self._read_bytes = 0

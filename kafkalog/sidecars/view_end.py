@@ -23,6 +23,7 @@ class ViewEnd:
         self._view = view
         self._secret = new_secret()
         self._file: tuple[str, int, FileStamp] | None = None  # path, size and stamp of the active segment
+        self._base_offset = -1  # of that segment
         self.forget()
 
     def forget(self) -> None:
@@ -47,17 +48,24 @@ class ViewEnd:
         self._end = self._last_position + size
 
     def is_same(self) -> bool:
-        """Return False if batches that were read are others by now.
+        """Return False if batches that were read are others by now, or if the segment that was active is gone.
 
-        A file that grew since the last call is taken to have been appended to if the last of them is still there.
+        A file that grew or was rolled since the last call is taken to be as it was if the last of them is still there.
         """
-        active = self._view.state.active
+        state = self._view.state
+        active = state.active
         stat = active.stat()
+        base, self._base_offset = self._base_offset, active.base_offset
         before, self._file = self._file, (active.path, stat.st_size, stamp_of(stat))
-        if before is None or before == self._file or before[0] != active.path or self._path != active.path:
+        if before is None:
             return True
-        if stat.st_size > before[1]:
-            return active.records.size >= self._end and self._last == active.records.read(
+        was = state.segments.get(base)
+        if was is None or active.base_offset < base:
+            return False  # the segment that was active is gone, and maybe offsets before it
+        if before == self._file or self._path != was.path:
+            return True
+        if was is not active or stat.st_size > before[1]:
+            return was.records.size >= self._end and self._last == was.records.read(
                 self._last_position, len(self._last)
             )
         try:

@@ -186,6 +186,23 @@ def test_escape_ends_the_reading_on_of_a_list_and_not_the_list(path: Path, monke
     browse(path, steps)
 
 
+def test_r_shows_the_records_of_a_log_that_was_cut(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for _ in range(9):
+            log.append([(b"other", b"v")])
+
+        async def steps(screen: Screen) -> None:
+            await screen.ask("f", "k")
+            assert screen.rows() == []
+            log.truncate_to(5)
+            for _ in range(9):
+                log.append([(b"k", b"v")])
+            await screen.press("r")
+            assert [row[0] for row in screen.rows()] == [str(n) for n in range(5, 14)]
+
+        browse(tmp_path, steps)
+
+
 def test_a_list_of_matches_on_the_screen(path: Path) -> None:
     async def steps(screen: Screen) -> None:
         await screen.ask("f", "key == 'k7' and offset > 100")

@@ -127,6 +127,24 @@ def test_wrong_limits(tmp_path: Path) -> None:
             dirs["t"].latest(memory_bytes=5)
 
 
+@pytest.mark.parametrize(("before", "after"), [(True, False), (False, True), (False, False), (True, True)])
+def test_a_reader_notices_that_what_it_read_was_written_again(tmp_path: Path, before: bool, after: bool) -> None:
+    """The record that it read last is there again, at the same offset; the one before it is another."""
+    with kafkalog.open(tmp_path / "t-0", "a") as writer, kafkalog.open(tmp_path / "t-0") as reader:
+        for key in (b"a", b"b", b"c", b"last"):
+            writer.append([(key, b"v", T)])
+        if before:
+            writer.roll()
+        latest = reader.latest(in_memory=True)
+        assert [*latest] == [b"a", b"b", b"c", b"last"]
+        writer.truncate_to(2)
+        for key in (b"new", b"last", b"d"):
+            writer.append([(key, b"v", T)])
+        if after:
+            writer.roll()
+        assert [*latest] == [b"a", b"b", b"new", b"last", b"d"]
+
+
 def test_a_mapping_is_there_once_the_index_is_read(tmp_path: Path) -> None:
     """After a start no segment with an index is read, but for the batches of the keys that are looked up."""
     with kafkalog.open(tmp_path / "t-0", "a", segment_bytes=1 << 20) as log:
