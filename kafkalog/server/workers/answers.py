@@ -1,4 +1,4 @@
-"""What the main process answers its workers: clients' requests that they pass on, and the state of transactions."""
+"""Answers of the main process to its workers: clients' requests that they pass on, and the state of transactions."""
 
 from __future__ import annotations
 

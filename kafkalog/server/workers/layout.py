@@ -1,4 +1,4 @@
-"""How a server is divided among workers: directories, ports, node ids, and the worker of a new partition."""
+"""The division of a server among workers: directories, ports, node ids, and the worker of a new partition."""
 
 from __future__ import annotations
 

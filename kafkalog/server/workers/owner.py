@@ -70,7 +70,7 @@ class Owner:
         self.number = number
         self.topics_class = WorkerTopics
         self.state: Mapping[str, Any] = {}
-        """What the main process sent last; `apply_state` puts it into effect."""
+        """State that the main process sent last; `apply_state` puts it into effect."""
         self._link = link
         self._node: Node | None = None
 
