@@ -22,6 +22,7 @@ from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
 from kafkalog.backup.remote.backups import RemoteBackups, located
+from kafkalog.backup.remote.mirror import Mirror
 from kafkalog.backup.restore_at.directories import Rewind
 from kafkalog.backup.restore_at.plan import Moment
 from kafkalog.backup.store import LATEST, BackupStore
@@ -103,12 +104,20 @@ def restore_backup(
                 raise
         _check_number(places, remote.manifest(found), remote.url)
         _check_empty(places, fs)
-        try:
-            mirror.download(found, tell)
-        except CorruptBackup:
-            remote.find(found)  # it is not damaged if it was deleted meanwhile
-            raise
+        _download(remote, mirror, found, tell)
         return _restore_local(mirror.path, dirs, found, moment, None, fs)
+
+
+def _download(remote: RemoteBackups, mirror: Mirror, found: str, tell: Tell | None) -> None:
+    """Download a backup, again if it is redacted meanwhile; PartitionNotFound if it is deleted meanwhile."""
+    while True:
+        before = remote.objects.manifest_names(found)
+        try:
+            return mirror.download(found, tell)
+        except CorruptBackup:
+            remote.find(found)
+            if remote.objects.manifest_names(found) == before:
+                raise
 
 
 def _restore_local(

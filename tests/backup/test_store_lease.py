@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +351,33 @@ def test_a_backup_that_is_redacted_while_it_is_verified_is_sound(
 
     in_the_middle(monkeypatch, target.objects, "get", redact)
     assert verify_backup(target).ok and report[0].segments
+
+
+@pytest.mark.parametrize("moment", ["get", "manifest_content"])
+def test_a_backup_that_is_redacted_while_it_is_restored_is_sound(
+    data: Path, tmp_path: Path, backups: Backups, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The restore has the manifest from before, or from after and only its files from before."""
+    create_backup(data, target := backups())
+    report = []
+
+    def redact() -> None:
+        report.append(redact_backups(backups(), "orders", keys=[b"key 3"], change="empty", apply=True))
+
+    with target.mirrored(target.required_staging(), OS) as mirror:
+        monkeypatch.setattr(target, "mirrored", lambda staging, fs: nullcontext(mirror))
+        in_the_middle(monkeypatch, target.objects, moment, redact)
+        one_at_a_time, real = threading.Lock(), getattr(target.objects, moment)
+
+        def call(*given: Any) -> Any:
+            with one_at_a_time:
+                return real(*given)
+
+        monkeypatch.setattr(target.objects, moment, call)
+        restored = restore_backup(target, tmp_path / "restored")
+    assert report[0].segments and restored.redactions == 1
+    with kafkalog.open(tmp_path / "restored" / "orders-0") as log:
+        assert not any(one.value for one in log if one.key == b"key 3")
 
 
 def test_a_store_that_fails_at_the_end_is_written_to_by_the_next_run(

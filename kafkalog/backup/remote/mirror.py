@@ -149,7 +149,7 @@ class Mirror:
             self._objects.put(file, path, None)
 
     def download(self, which: str, tell: Tell | None = None) -> None:
-        """Download the files of a backup and compare their checksums. CorruptBackup names the object; StorageError.
+        """Download a backup as it is now and compare checksums. CorruptBackup names the object; StorageError.
 
         DirectoryLocked while another run uses the directory.
         """
@@ -158,7 +158,9 @@ class Mirror:
 
     def _download(self, which: str, tell: Tell | None) -> None:
         directory = os.path.join(self.path, which)
-        manifest = self._objects.manifest(which)
+        self._objects.manifest(which)  # raises why it cannot be read
+        self._write_manifest(which)  # another one if the backup was redacted since
+        manifest = read_manifest(directory, self._fs)
         self._make_folders(directory, manifest.files)
         count = one_at_a_time(tell)
         run_together(partial(self._download_file, directory, file, count) for file in manifest.files)
