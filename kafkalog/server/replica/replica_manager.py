@@ -30,7 +30,14 @@ from kafkalog.server.replica.reading import held_back_by, must_wait, read_partit
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role, majority_of
 from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
-from kafkalog.server.replica.verification import NOTHING_TO_VERIFY, Asker, Verified, Verifier, verified
+from kafkalog.server.replica.verification import (
+    NOTHING_TO_VERIFY,
+    Asker,
+    Verified,
+    Verifier,
+    transactional_batches,
+    verified,
+)
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.storage.append import Origin
 from kafkalog.storage.producer_state import VerificationGuard
@@ -269,7 +276,9 @@ class ReplicaManager:
             return dict.fromkeys(batches, AppendResult(ErrorCode.INVALID_REQUIRED_ACKS))
         checked = NOTHING_TO_VERIFY
         if params.origin == "client":
-            checked = await verified(batches, params, self.find, self._verify, self._ask)
+            begun = transactional_batches((key, table) for key, (_, table) in batches.items())
+            if begun:
+                checked = await verified(begun, params, self.find, self._verify, self._ask)
         if checked.guards and self._settle is not None and await self._settle(params.transactional_id or ""):
             # append only once the transaction is certain to have the partition: otherwise no one would end it there
             too_few = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
