@@ -100,7 +100,7 @@ class Child:
                 self._store = await _in_thread(self._open_store, directories)
                 has = await _in_thread(contents, self._store)
             except (KafkalogError, OSError) as error:
-                problem, hint = str(error), getattr(error, "hint", None)
+                problem = str(error)  # with its hint
         await self.link.call("opened", {"problem": problem, "hint": hint, **has})
 
     def _open_store(self, directories: Sequence[str]) -> Store:

@@ -143,13 +143,16 @@ class SpreadStore:
         self, names: Collection[str], between_batches: Callable[[], object] = lambda: None
     ) -> dict[str, KafkalogError]:
         """Delete topics in all workers. Arguments, result and errors as for `LogManager.delete_topics`."""
+        having = self._workers.having(names)
+        down = [worker for worker in having if not self._workers.takes_changes(worker)]
+        if down:  # not a part of it, either
+            return dict.fromkeys(names, LinkLost(f"worker {down[0]} does not run", hint="try again once it runs"))
         failures: dict[str, KafkalogError] = {}
         try:
             self._store.mark_deleted(names)
         except StorageError as error:
             self._store.mark_deleted(names, False)
             return dict.fromkeys(names, error)
-        having = self._workers.having(names)
         for worker in having:
             try:
                 answer = self._ask(worker, "delete", {"topics": sorted(names)})

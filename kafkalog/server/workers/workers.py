@@ -260,11 +260,12 @@ class Workers:
     def counts(self, of_main: int) -> dict[int, int]:
         """Return the number of partitions of each worker that can get more, given that of the main process."""
         found = Counter(worker for worker, _ in self.owners.values())
-        return {MAIN: of_main, **{number: found[number] for number in self.numbers if self._takes_more(number)}}
+        return {MAIN: of_main, **{number: found[number] for number in self.numbers if self.takes_changes(number)}}
 
-    def _takes_more(self, number: int) -> bool:
+    def takes_changes(self, number: int) -> bool:
+        """Return True for a worker that runs; not for one that starts again and may have remains."""
         process = self._processes[number]
-        return process.is_ready or (not self._keepers and process.link.is_open)  # not one that starts again
+        return process.is_ready or (not self._keepers and process.link.is_open)
 
     def having(self, topics: Collection[str]) -> list[int]:
         """Return the workers with partitions of these topics."""

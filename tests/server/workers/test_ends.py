@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkalog.errors import DirectoryLocked, StorageError
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.txns.markers import Marker
+from kafkalog.server.workers import spread_store
 from kafkalog.server.workers import workers as module
 from kafkalog.server.workers.child import Child
+from kafkalog.server.workers.link import LinkLost, Message
+from kafkalog.server.workers.spread_store import SpreadStore
 from kafkalog.server.workers.worker_process import WorkerProcess
 from kafkalog.server.workers.workers import Workers
 from kafkalog.types import TopicPartition
@@ -146,3 +151,53 @@ def test_partitions_that_may_lie_in_an_offline_directory_of_a_worker_are_not_cre
     assert workers.offline == {1}
     workers._take(1, found(("t", 0, 5), ("t", 1, 3)))
     assert workers.offline == set()
+
+
+def test_no_part_of_a_topic_is_deleted_while_a_worker_with_others_does_not_run() -> None:
+    store = SimpleNamespace(config_of=None, fs=None)
+    workers = SimpleNamespace(having=lambda _: [1, 2], takes_changes=lambda worker: worker == 1)
+    failures = SpreadStore(store, workers, None).delete_topics(["t"])  # type: ignore[arg-type]
+    assert list(failures) == ["t"] and isinstance(failures["t"], LinkLost) and "worker 2" in str(failures["t"])
+
+
+def test_a_worker_that_does_not_answer_a_change_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would make the change once it continues, after its client was told that it failed."""
+    killed: list[int] = []
+
+    async def call(*_: object) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def run() -> None:
+        store = SimpleNamespace(config_of=None, fs=None)
+        workers = SimpleNamespace(call=call, kill=killed.append)
+        spread = SpreadStore(store, workers, asyncio.get_running_loop())  # type: ignore[arg-type]
+        monkeypatch.setattr(spread_store, "CALL_SECONDS", 0.01)
+        with pytest.raises(StorageError, match="worker 1 did not answer"):
+            await asyncio.to_thread(spread._ask, 1, "create", {})
+
+    asyncio.run(run())
+    assert killed == [1]
+
+
+def test_a_locked_directory_of_a_worker_is_reported_with_one_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        child, said = Child(str), {}
+
+        def locked(_: object) -> None:
+            raise DirectoryLocked("locked", hint="stop it")
+
+        async def call(_: str, values: dict[str, Any]) -> Message:
+            said.update(values)
+            return Message({})
+
+        child._configuration = {"directories": [str(tmp_path)]}
+        monkeypatch.setattr(child, "_open_store", locked)
+        monkeypatch.setattr(child.link, "call", call)
+        await child._open()
+        with pytest.raises(Exception, match="locked") as raised:
+            workers_of_two()._take(1, said)
+        assert str(raised.value).count("stop it") == 1
+
+    asyncio.run(run())
