@@ -30,14 +30,7 @@ from kafkalog.server.replica.reading import held_back_by, must_wait, read_partit
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role, majority_of
 from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
-from kafkalog.server.replica.verification import (
-    NOTHING_TO_VERIFY,
-    Asker,
-    Verified,
-    Verifier,
-    transactional_batches,
-    verified,
-)
+from kafkalog.server.replica.verification import NOTHING_TO_VERIFY, Verified, transactional_batches, verified
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.storage.append import Origin
 from kafkalog.storage.producer_state import VerificationGuard
@@ -49,6 +42,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.pool import Run
     from kafkalog.server.node.topics import Topic, Topics
+    from kafkalog.server.replica.verification import Asker, Verifier
     from kafkalog.util.buffers import Data
 
 _LOG: Final = logging.getLogger(__name__)
