@@ -99,8 +99,10 @@ class Child:
             try:
                 self._store = await _in_thread(self._open_store, directories)
                 has = await _in_thread(contents, self._store)
-            except (KafkalogError, OSError) as error:
-                problem = str(error)  # with its hint
+            except Exception as error:  # the main process waits for an answer, whatever it is
+                if not isinstance(error, KafkalogError | OSError):
+                    _LOG.exception("the directories cannot be opened")
+                problem = str(error) or repr(error)  # with its hint
         await self.link.call("opened", {"problem": problem, "hint": hint, **has})
 
     def _open_store(self, directories: Sequence[str]) -> Store:

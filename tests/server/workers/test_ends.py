@@ -179,14 +179,15 @@ def test_a_worker_that_does_not_answer_a_change_is_killed(monkeypatch: pytest.Mo
     assert killed == [1]
 
 
-def test_a_locked_directory_of_a_worker_is_reported_with_one_hint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failure", [DirectoryLocked("locked", hint="stop it"), ValueError("locked: stop it")])
+def test_what_keeps_a_worker_from_opening_its_directories_is_reported_with_one_hint(
+    failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
         child, said = Child(str), {}
 
         def locked(_: object) -> None:
-            raise DirectoryLocked("locked", hint="stop it")
+            raise failure
 
         async def call(_: str, values: dict[str, Any]) -> Message:
             said.update(values)
