@@ -30,7 +30,7 @@ from kafkalog.server.replica.reading import held_back_by, must_wait, read_partit
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role, majority_of
 from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
-from kafkalog.server.replica.verification import NOTHING_TO_VERIFY, Asker, Verified, Verifier, verified
+from kafkalog.server.replica.verification import NOTHING_TO_VERIFY, Verified, transactional_batches, verified
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.storage.append import Origin
 from kafkalog.storage.producer_state import VerificationGuard
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.pool import Run
     from kafkalog.server.node.topics import Topic, Topics
+    from kafkalog.server.replica.verification import Asker, Verifier
     from kafkalog.util.buffers import Data
 
 _LOG: Final = logging.getLogger(__name__)
@@ -269,7 +270,9 @@ class ReplicaManager:
             return dict.fromkeys(batches, AppendResult(ErrorCode.INVALID_REQUIRED_ACKS))
         checked = NOTHING_TO_VERIFY
         if params.origin == "client":
-            checked = await verified(batches, params, self.find, self._verify, self._ask)
+            begun = transactional_batches((key, table) for key, (_, table) in batches.items())
+            if begun:
+                checked = await verified(begun, params, self.find, self._verify, self._ask)
         if checked.guards and self._settle is not None and await self._settle(params.transactional_id or ""):
             # append only once the transaction is certain to have the partition: otherwise no one would end it there
             too_few = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -55,7 +55,7 @@ def transactional_batches(
 
 
 async def verified(
-    entries: Mapping[TopicPartition, tuple[object, BatchTable]],
+    batches: dict[TopicPartition, TransactionalBatch],
     params: AppendParams,
     find: Callable[[TopicPartition], Partition],
     verify: Verifier | None,
@@ -63,12 +63,11 @@ async def verified(
 ) -> Verified:
     """Verify with the coordinator the transactions that begin with these batches; with `ask`, in another process.
 
+    Batches of missing partitions are removed from `batches`.
+
     If the batches have more than one producer, the whole request is rejected with INVALID_PRODUCER_ID_MAPPING. While
     another process is asked, a marker that is written makes the guards invalid: no append follows a transaction's end.
     """
-    batches = transactional_batches((key, table) for key, (_, table) in entries.items())
-    if not batches:
-        return NOTHING_TO_VERIFY
     result = Verified({}, {})
     for key in tuple(batches):
         try:

@@ -61,7 +61,8 @@ def write_markers(node: Node, partitions: Iterable[TopicPartition], marker: Mark
 
     While a directory is offline, an unknown partition does not count as deleted, since it may be in that directory.
     """
-    done = _DONE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if any(True for _ in node.store.offline) else _DONE
+    is_offline = any(True for _ in node.store.offline) or (node.workers is not None and node.workers.offline)
+    done = _DONE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if is_offline else _DONE
     return frozenset(one for one in sorted(partitions) if _write_with_epoch(node, one, marker) not in done)
 
 

@@ -56,6 +56,8 @@ class Child:
         self._owner: Owner | None = None
         self._server: Server | None = None
         self._begun: asyncio.Future[None] | None = None
+        self._opening: asyncio.Future[None] | None = None
+        self._stopping: asyncio.Future[None] | None = None
 
     def _lost(self) -> None:
         if not self.ended.done():
@@ -90,15 +92,17 @@ class Child:
         directories = self._configuration["directories"]
         found = next((path for one in directories for name in _OF_THE_NODE
                       if os.path.lexists(path := os.path.join(one, name))), None)  # fmt: skip
-        problem, hint, has = "", None, {"partitions": [], "topics": [], "paths": {}, "producer_id": 0}
+        problem, hint, has = "", None, dict[str, Any]()
         if found is not None:
             problem, hint = f"{found} belongs to the whole server", "give its directory first"
         else:
             try:
                 self._store = await _in_thread(self._open_store, directories)
                 has = await _in_thread(contents, self._store)
-            except (KafkalogError, OSError) as error:
-                problem, hint = str(error), getattr(error, "hint", None)
+            except Exception as error:  # the main process waits for an answer, whatever it is
+                if not isinstance(error, KafkalogError | OSError):
+                    _LOG.exception("the directories cannot be opened")
+                problem = str(error) or repr(error)  # with its hint
         await self.link.call("opened", {"problem": problem, "hint": hint, **has})
 
     def _open_store(self, directories: Sequence[str]) -> Store:
@@ -109,7 +113,7 @@ class Child:
             try:
                 return open_store(directories, self._config, identity=Identity(0, ""))
             except DirectoryLocked:
-                if time.monotonic() > until:
+                if self._stopping is not None or time.monotonic() > until:
                     raise
                 time.sleep(0.02)
 
@@ -165,10 +169,14 @@ class Child:
         return Message({"failures": {name: str(error) for name, error in failures.items()}})
 
     async def _delete(self, values: Mapping[str, Any]) -> Message:
-        if self._topics is not None:
-            failures: Mapping[str, KafkalogError] = await self._topics.drop(values["topics"])
-        else:
-            failures = await _in_thread(self._manager.delete_topics, values["topics"])
+        names, topics, manager = set(values["topics"]), self._topics, self._manager
+        failures: dict[str, KafkalogError] = {}
+        if topics is not None:
+            shown = {name for name in names if topics.get(name) is not None}
+            failures |= await topics.drop(sorted(shown))
+            names = {key.topic for key in (*manager.logs, *manager.problems)} & (names - shown)
+        if names:  # also remains of a topic whose creation failed
+            failures |= await _in_thread(manager.delete_topics, names)
         return Message({"failures": {name: str(error) for name, error in failures.items()}})
 
     async def _alter(self, values: Mapping[str, Any]) -> Message:
@@ -205,18 +213,33 @@ class Child:
     # The end
 
     async def _stop(self, _: object) -> Message:
-        server, self._server = self._server, None
-        if server is not None:
-            await server.stop()
-        elif self._store is not None:
-            await _in_thread(self._store.close)
-        if not self.ended.done():
-            self.ended.set_result(None)
+        """Stop, once: SIGTERM and the main process may both ask for it. Each waits for the end."""
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._end())
+        await asyncio.shield(self._stopping)
         return _NOTHING
+
+    async def _end(self) -> None:
+        try:
+            if self._opening is not None:
+                await asyncio.wait([self._opening])
+            if self._begun is not None:
+                await self._begun
+            server, self._server = self._server, None
+            if server is not None:
+                await server.stop()
+            elif self._store is not None:
+                await _in_thread(self._store.close)
+        finally:
+            if not self.ended.done():
+                self.ended.set_result(None)
 
 
 def contents(store: Store) -> dict[str, Any]:
-    """Return what a worker says of its directories: partitions with their epochs, topics, the next producer id."""
+    """Return what a worker says of its directories: partitions with their epochs, topics, the next producer id.
+
+    `is_offline`: a directory cannot be read, and may have more.
+    """
     manager = store.manager
     manager.mark_deleted([one.name for one in manager.topics.entries() if one.is_deleted], False)  # the main decides
     keys = {key: log.leader_epochs for key, log in manager.logs.items()}
@@ -233,7 +256,8 @@ def contents(store: Store) -> dict[str, Any]:
             topics[name][2] = max(topics[name][2], index + 1)
     directories = [one.path for one in manager.online]
     first = first_producer_id(directories, tuple(manager.logs.values()), manager.fs)
-    return {"partitions": partitions, "topics": list(topics.values()), "paths": paths, "producer_id": first}
+    return {"partitions": partitions, "topics": list(topics.values()), "paths": paths, "producer_id": first,
+            "is_offline": any(True for _ in manager.offline)}  # fmt: skip
 
 
 async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.server.workers.layout import MAIN, spread
+from kafkalog.server.workers.link import LinkLost
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -66,8 +68,8 @@ class SpreadStore:
 
     @property
     def offline(self) -> Iterable[object]:
-        """Directories of the main process that are offline."""
-        return self._store.offline
+        """Directories of the main process that are offline, and the numbers of workers with such directories."""
+        return chain(self._store.offline, self._workers.offline)
 
     @property
     def logs(self) -> Collection[TopicPartition]:
@@ -89,7 +91,16 @@ class SpreadStore:
             return asking.result(CALL_SECONDS)
         except TimeoutError:
             asking.cancel()
+            self._in_loop(self._workers.kill, worker)
             raise StorageError(f"worker {worker} did not answer within {CALL_SECONDS:.0f} s") from None
+
+    def _in_loop(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function in the loop's thread, where the workers' state changes."""
+
+        async def call() -> None:
+            function(*args)
+
+        asyncio.run_coroutine_threadsafe(call(), self._loop).result()
 
     def create_partitions(
         self, partitions: Sequence[NewPartitions], *, epoch: int = 0, between_batches: Callable[[], object]
@@ -103,20 +114,22 @@ class SpreadStore:
                 if worker in counts:
                     counts[worker] += len(numbers)
                 shares.setdefault(worker, []).append(one._replace(numbers=numbers, total=one.end))
+        new = {one.topic: one.topic_id for one in partitions if self._store.topics.get(one.topic) is None}
         failures = self._store.create_partitions(shares.pop(MAIN), epoch=epoch, between_batches=between_batches)
         for worker, share in shares.items():
             wanted = [one for one in share if one.topic not in failures]
             try:
                 rows = [_with_settings(self, one) for one in wanted]
                 answer = self._ask(worker, "create", {"epoch": epoch, "topics": rows})
+                texts = answer.values["failures"]
+                failed: dict[str, KafkalogError] = {name: StorageError(text) for name, text in texts.items()}
             except KafkalogError as error:
-                failures |= {one.topic: error for one in wanted}
-                continue
-            failures |= {name: StorageError(text) for name, text in answer.values["failures"].items()}
-            for one in wanted:
-                if one.topic not in failures:
-                    keys = [TopicPartition(one.topic, number) for number in one.numbers]
-                    self._workers.add(worker, keys, epoch)
+                failed = {one.topic: error for one in wanted}
+            failures |= failed
+            self._in_loop(self._workers.leave, worker, {name: new[name] for name in failed if name in new})
+            made = [TopicPartition(one.topic, number) for one in wanted if one.topic not in failed
+                    for number in one.numbers]  # fmt: skip
+            self._in_loop(self._workers.add, worker, made, epoch)
         return failures
 
     def get_or_create(self, key: TopicPartition, *, topic_id: str) -> None:
@@ -130,20 +143,28 @@ class SpreadStore:
         self, names: Collection[str], between_batches: Callable[[], object] = lambda: None
     ) -> dict[str, KafkalogError]:
         """Delete topics in all workers. Arguments, result and errors as for `LogManager.delete_topics`."""
+        having = self._workers.having(names)
+        down = [worker for worker in having if not self._workers.takes_changes(worker)]
+        if down:  # not a part of it, either
+            return dict.fromkeys(names, LinkLost(f"worker {down[0]} does not run", hint="try again once it runs"))
         failures: dict[str, KafkalogError] = {}
         try:
             self._store.mark_deleted(names)
         except StorageError as error:
             self._store.mark_deleted(names, False)
             return dict.fromkeys(names, error)
-        for worker in self._workers.having(names):
+        for worker in having:
             try:
                 answer = self._ask(worker, "delete", {"topics": sorted(names)})
             except KafkalogError as error:
                 failures |= dict.fromkeys(names, error)
                 continue
             failures |= {name: StorageError(text) for name, text in answer.values["failures"].items()}
-            self._workers.forget(worker, [name for name in names if name not in failures])
+            self._in_loop(self._workers.forget, worker, [name for name in names if name not in failures])
+        for worker, remains in self._workers.remains.items():
+            if worker not in having and (left := sorted(remains.keys() & names)):
+                with suppress(KafkalogError):  # it deletes them at its next start
+                    self._ask(worker, "delete", {"topics": left})
         if failures:
             self._store.mark_deleted(failures.keys(), False)
         left = [name for name in names if name not in failures]
@@ -159,7 +180,8 @@ class SpreadStore:
         self._store.alter_topic(name, changes)
         settings = dict(self._store.topics.settings_of(name))
         for worker in self._workers.having((name,)):
-            self._ask(worker, "alter", {"topic": name, "settings": settings})
+            with suppress(LinkLost):  # it gets them at its next start
+                self._ask(worker, "alter", {"topic": name, "settings": settings})
 
     def list_topics(self) -> None:
         """List the topics of workers in the main process's first data directory, if it does not list them."""

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,13 +43,20 @@ class WorkerProcess:
 
     def start(self, configuration: Mapping[str, Any]) -> None:
         """Start the process, which is then sent its configuration; `opened` says what becomes of it. OSError."""
-        ours, theirs = socket.socketpair()
         root = str(Path(__file__).resolve().parent.parent.parent.parent)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _CHILD, root, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), process_group=0,
-            )  # fmt: skip
+        with ExitStack() as undo:
+            try:
+                ours, theirs = socket.socketpair()
+                undo.push(ours)
+                with theirs:
+                    self._process = subprocess.Popen(
+                        [sys.executable, "-P", "-c", _CHILD, root, str(theirs.fileno())],
+                        stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), process_group=0,
+                    )  # fmt: skip
+            except OSError:
+                self._on_lost()
+                raise
+            undo.pop_all()
         self._configuring = asyncio.get_running_loop().create_task(self._configure(ours, configuration))
 
     async def _configure(self, sock: socket.socket, configuration: Mapping[str, Any]) -> None:
@@ -79,11 +86,18 @@ class WorkerProcess:
     def _ended_early(self) -> IllegalState:
         return IllegalState(f"worker {self.number} ended while it started", hint="its last log lines say why")
 
+    async def stop(self) -> None:
+        """Let the process stop in order, also while it starts. LinkLost."""
+        if self._configuring is not None:
+            await asyncio.wait([self._configuring])
+        await self.link.call("stop")
+
     async def end(self) -> None:
         """Wait for the end of the process; kill it if it does not end in time."""
         process = self._process
         if self._configuring is not None:
-            await asyncio.wait([self._configuring])
+            await asyncio.wait([self._configuring], timeout=END_SECONDS)
+            self._configuring.cancel()
         self.link.close()
         if process is None:
             return

@@ -35,6 +35,8 @@ MOST_AGAIN_SECONDS: Final = 5.0
 PUSH_SECONDS: Final = 10.0
 """Time limit of a call that does not wait for a disk."""
 STOP_SECONDS: Final = 30.0
+STEADY_SECONDS: Final = 60.0
+"""A worker that ran for that long is started again at once; one that ends sooner, after a growing time."""
 
 
 class Workers:
@@ -51,6 +53,11 @@ class Workers:
         self.config = config
         self.count = count
         self.owners: Mapping[TopicPartition, tuple[int, int]] = {}
+        self.offline: set[int] = set()
+        """Workers with an offline directory, which may have partitions that nobody knows of."""
+        self.remains: Mapping[int, Mapping[str, str]] = {}
+        """For each worker the topics, with their ids, whose creation failed there; parts of them may exist. Replaced,
+        never changed, as `owners`."""
         self.topics: dict[str, NewPartitions] = {}
         self.paths: dict[str, str] = {}
         self.least_producer_id = 0
@@ -62,6 +69,7 @@ class Workers:
         self._keepers: list[asyncio.Task[None]] = []
         self._node: Node | None = None
         self._pushed: Mapping[str, Any] = {}
+        self._pushes = 0
 
     @property
     def node(self) -> Node:
@@ -91,6 +99,8 @@ class Workers:
         for number in self.numbers:
             self._take(number, await self._processes[number].opened())
         await node.run(self.store_of(node).list_topics)
+        for number in self.numbers:
+            await self._send_settings(number, (await self._processes[number].opened())["topics"])
         node.before_answers = dict.fromkeys(CONTROLLERS, self._state_pushed)
 
     def _start(self, number: int) -> None:
@@ -128,7 +138,8 @@ class Workers:
             own = settings if known is None else known.settings
             self.topics[name] = NewPartitions(name, topic_id, (), own, total)
         self.paths |= found["paths"]
-        self.owners = owners
+        self.owners = {**self.owners, **owners}  # with those that it should have
+        self.offline = self.offline - {number} | ({number} if found["is_offline"] else set())
         self.least_producer_id = max(self.least_producer_id, found["producer_id"])
 
     async def begin(self) -> None:
@@ -145,30 +156,57 @@ class Workers:
         process.is_ready = True
 
     async def _keep(self, number: int) -> None:
-        wait = AGAIN_SECONDS
+        loop = asyncio.get_running_loop()
+        wait, since = AGAIN_SECONDS, loop.time()
         while True:
             await asyncio.shield(self._processes[number].ended)
             _LOG.error("worker %d ended; it is started again", number)
+            if loop.time() - since > STEADY_SECONDS:
+                wait = AGAIN_SECONDS
             try:
                 await self._processes[number].end()
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, MOST_AGAIN_SECONDS)
                 await self._start_again(number)
-                wait = AGAIN_SECONDS
-            except (KafkalogError, OSError, TimeoutError) as error:
-                _LOG.error("worker %d cannot start: %s", number, error)
+            except Exception as error:  # try again after any error: nobody else starts it
+                is_known = isinstance(error, KafkalogError | OSError)
+                _LOG.error("worker %d cannot start: %s", number, error, exc_info=None if is_known else error)
                 self._processes[number].kill()
+            since = loop.time()
 
     async def _start_again(self, number: int) -> None:
         before = {key: owner for key, owner in self.owners.items() if owner[0] == number}
         self._start(number)
-        self._take(number, await self._processes[number].opened())
-        missing = [key for key in before if key not in self.owners]
-        try:
-            await self._create_again(number, missing)
-        finally:
-            self.owners = {**before, **self.owners}
+        found = await self._processes[number].opened()
+        if not found["problem"]:
+            found = await self._without_remains(number, found)
+        self._take(number, found)
+        if number not in self.offline:
+            has = {TopicPartition(name, index) for name, index, _ in found["partitions"]}
+            await self._create_again(number, before.keys() - has)
+        await self._send_settings(number, found["topics"])
         await self._begin(number)
+
+    async def _without_remains(self, number: int, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Delete what a worker has of topics whose creation failed there, and return what it has then."""
+        failed, topics = self.remains.get(number, {}), self.node.store.topics
+        ids = {name: topic_id for name, topic_id, *_ in found["topics"] if failed.get(name) == topic_id}
+        gone = sorted(name for name, topic_id in ids.items()
+                      if (known := topics.get(name)) is None or known.topic_id != topic_id)  # fmt: skip
+        if gone:
+            answer = await self.call(number, "delete", {"topics": gone})
+            for name, text in answer.values["failures"].items():
+                raise StorageError(f"topic {name}: {text}")
+        self.remains = {one: names for one, names in self.remains.items() if one != number}
+        kept = {kind: [one for one in found[kind] if one[0] not in gone] for kind in ("partitions", "topics")}
+        return {**found, **kept, "paths": {name: one for name, one in found["paths"].items() if name not in gone}}
+
+    async def _send_settings(self, number: int, topics: Iterable[Sequence[Any]]) -> None:
+        """Change a worker's settings of topics to those of the main process, if a change has not reached it."""
+        for name, _, _, settings in topics:
+            entry = self.node.store.topics.get(name)
+            if entry is not None and not entry.is_deleted and dict(entry.settings) != settings:
+                await self.call(number, "alter", {"topic": name, "settings": dict(entry.settings)})
 
     async def _create_again(self, number: int, missing: Iterable[TopicPartition]) -> None:
         """Create the partitions that a worker was about to have when it ended."""
@@ -199,7 +237,7 @@ class Workers:
         process.is_ready = False
         with suppress(KafkalogError, TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
-                await process.link.call("stop")
+                await process.stop()
         await process.end()
 
     # Partitions
@@ -222,16 +260,29 @@ class Workers:
     def counts(self, of_main: int) -> dict[int, int]:
         """Return the number of partitions of each worker that can get more, given that of the main process."""
         found = Counter(worker for worker, _ in self.owners.values())
-        running = {number: found[number] for number in self.numbers if self._processes[number].link.is_open}
-        return {MAIN: of_main, **running}
+        return {MAIN: of_main, **{number: found[number] for number in self.numbers if self.takes_changes(number)}}
+
+    def takes_changes(self, number: int) -> bool:
+        """Return True for a worker that runs; not for one that starts again and may have remains."""
+        process = self._processes[number]
+        return process.is_ready or (not self._keepers and process.link.is_open)
 
     def having(self, topics: Collection[str]) -> list[int]:
         """Return the workers with partitions of these topics."""
         return sorted({worker for key, (worker, _) in self.owners.items() if key.topic in topics})
 
+    def kill(self, worker: int) -> None:
+        """End a worker that does not answer, so that no change is made after it was given up."""
+        _LOG.error("worker %d does not answer and is killed", worker)
+        self._processes[worker].kill()
+
     def add(self, worker: int, keys: Iterable[TopicPartition], epoch: int) -> None:
         """Record new partitions of a worker."""
         self.owners = {**self.owners, **dict.fromkeys(keys, (worker, epoch))}
+
+    def leave(self, worker: int, topics: Mapping[str, str]) -> None:
+        """Record the topics, with their ids, whose creation failed in a worker."""
+        self.remains = {**self.remains, worker: {**self.remains.get(worker, {}), **topics}}
 
     def forget(self, worker: int, topics: Collection[str]) -> None:
         """Record that a worker has no partition of these topics any more."""
@@ -263,26 +314,30 @@ class Workers:
         values = state_of(self.node)
         if values == self._pushed:
             return
+        self._pushed, self._pushes = {}, self._pushes + 1  # until the answers nobody knows what they have
+        this = self._pushes
         for number in self.numbers:
             with suppress(LinkLost, TimeoutError):  # one that starts again gets all of it
                 async with asyncio.timeout(PUSH_SECONDS):
                     await self.call(number, "state", values)
-        self._pushed = values
+        if this == self._pushes:
+            self._pushed = values
 
     async def mark(self, partitions: Iterable[TopicPartition], marker: Marker) -> frozenset[TopicPartition]:
         """Write a marker in partitions of workers and return those where this failed, to be retried."""
         shares: dict[int, list[TopicPartition]] = {}
         for key in partitions:
             shares.setdefault(self.worker_of(key), []).append(key)
-        failed: set[TopicPartition] = set()
-        for worker, keys in shares.items():
-            try:
+        failed = await asyncio.gather(*(self._mark(worker, keys, marker) for worker, keys in shares.items()))
+        return frozenset().union(*failed)
+
+    async def _mark(self, worker: int, keys: list[TopicPartition], marker: Marker) -> Collection[TopicPartition]:
+        try:
+            async with asyncio.timeout(PUSH_SECONDS):  # written late, it comes before that of the next try
                 answer = await self.call(worker, "mark", {"partitions": keys, "marker": marker})
-            except KafkalogError:
-                failed.update(keys)
-            else:
-                failed.update(TopicPartition(*one) for one in answer.values["failed"])
-        return frozenset(failed)
+        except (KafkalogError, TimeoutError):
+            return keys
+        return [TopicPartition(*one) for one in answer.values["failed"]]
 
     async def collected(self, name: str) -> list[Message]:
         """Return the answers of all workers that run to a question about their state."""

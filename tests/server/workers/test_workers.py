@@ -277,3 +277,31 @@ def test_what_does_not_fit_is_said_at_the_start(tmp_path: Path) -> None:
         workers=2, directory=tmp_path / "data"
     ):
         pass
+
+
+def test_a_creation_that_a_worker_does_not_survive_leaves_nothing_and_a_setting_reaches_the_next_one() -> None:
+    with kafka_server(workers=2, topics={"kept": 2}) as server:
+        ours, theirs = server.directories
+        (worker,) = workers_of(server)
+        os.kill(worker, signal.SIGSTOP)
+        admin = admin_of(server)
+        creating = admin.create_topics([ck_admin.NewTopic("t", 2, 1)])["t"]
+        wait_until(lambda: any(ours.glob("t-*/partition.metadata")))
+        (made,) = ours.glob("t-*/partition.metadata")
+        half = theirs / f"t-{1 - int(made.parent.name[-1])}"  # as the worker makes it, which then ends
+        half.mkdir()
+        (half / made.name).write_bytes(made.read_bytes())
+        entry = ck_admin.ConfigEntry(
+            "max.message.bytes", "500", incremental_operation=ck_admin.AlterConfigOpType.SET
+        )  # fmt: skip
+        os.kill(worker, signal.SIGKILL)
+        with pytest.raises(ck.KafkaException):
+            creating.result(TIMEOUT_S)
+        make(server, "t", 2)
+        resource = ck_admin.ConfigResource(ck_admin.ConfigResource.Type.TOPIC, "kept", incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+        producer = producer_of(server)
+        assert write(producer, "t", [b"a", b"b"], 2) == [] and write(producer, "kept", [b"a", b"b"], 2) == []
+        too_large = write(producer, "kept", [bytes(2000)] * 2, 2)
+        assert [one.code() for one in too_large] == [ck.KafkaError.MSG_SIZE_TOO_LARGE] * 2
+        assert not half.exists()
