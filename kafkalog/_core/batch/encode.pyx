@@ -261,7 +261,6 @@ cdef class BatchBuilder:
         self.count += 1
         return 1
 
-    @cython.critical_section
     cdef int put_objects(self, object value, object key, int64_t timestamp, object headers, int64_t delta) except -1:
         # the caller's objects may run code of their own: headers first, which are copied, then the two held as pointers
         cdef bytes encoded = encode_headers(headers, self.count) if headers else None
