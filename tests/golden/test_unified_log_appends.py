@@ -54,11 +54,9 @@ def _appended(ops: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     end = 0
     for op in ops:
-        if op["op"] == "truncateTo":
-            end = min(end, op["offset"])
-        elif op["op"] == "appendAsLeader" and op["result"].get("firstOffset", -1) >= end:
-            found[op["result"]["firstOffset"]] = op
-            end = op["result"]["lastOffset"] + 1
+        if op["op"] == "appendAsLeader" and op["result"].get("firstOffset") == end:
+            found[end] = op
+        end = op["state"]["logEndOffset"]
     return found
 
 
