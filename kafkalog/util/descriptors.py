@@ -151,7 +151,7 @@ class MemorySet(OpenSet):
         self._forget(id(holder))
 
     def _sum(self) -> int:
-        return sum(self._pages.values())  # one step of the interpreter
+        return sum(list(self._pages.values()))  # the copy is one step of the interpreter, also without the GIL
 
     def _forget(self, key: int) -> None:
         super()._forget(key)

@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from kafkalog.errors import IllegalArgument, MissingPackage
+from kafkalog.util.interrupts import deferred_interrupts
 
 PROTOC_TIMEOUT_S: Final = 60
 PROTOC_OUTPUT_BYTES: Final = 1 << 16
@@ -212,29 +213,35 @@ def _run(command: list[str]) -> tuple[int, bytes]:
     start.
     """
     is_late = False
+    process: subprocess.Popen[bytes] | None = None
 
     def stop() -> None:
         nonlocal is_late
         is_late = True
-        process.kill()
-
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
-        timer = threading.Timer(PROTOC_TIMEOUT_S, stop)
-        timer.daemon = True
-        timer.start()
-        try:
-            assert process.stderr is not None
-            said = process.stderr.read(PROTOC_OUTPUT_BYTES)
-            if len(said) == PROTOC_OUTPUT_BYTES:
-                process.kill()
-            status = process.wait()
-        except BaseException:  # such as KeyboardInterrupt: nobody waits for it any more
+        if process is not None:
             process.kill()
-            raise
-        finally:
-            timer.cancel()
+
+    timer = threading.Timer(PROTOC_TIMEOUT_S, stop)
+    timer.daemon = True
+    try:
+        with deferred_interrupts():  # an interrupt between fork and assignment would leave a process that nobody knows
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
+        timer.start()
+        assert process.stderr is not None
+        with process.stderr as stderr:
+            said = stderr.read(PROTOC_OUTPUT_BYTES)
+        if len(said) == PROTOC_OUTPUT_BYTES:
+            process.kill()
+        status = process.wait()
+    except BaseException:  # such as KeyboardInterrupt: nobody waits for it any more
+        if process is not None:
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        timer.cancel()
     if is_late:
         raise TimeoutError(f"it took longer than {PROTOC_TIMEOUT_S} s")
     return status, said
