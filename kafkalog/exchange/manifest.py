@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument
 from kafkalog.exchange.intervals import OffsetSet
-from kafkalog.exchange.types import parsed_types, types_document
+from kafkalog.exchange.settled_types import parsed_types, types_document
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.file_lock import open_locked

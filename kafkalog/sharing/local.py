@@ -29,7 +29,7 @@ from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.manager.log_manager import LogManager
-    from kafkalog.server.wire.ranges import Pieces
+    from kafkalog.server.wire.pieces import Pieces
     from kafkalog.storage.log import UnifiedLog
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Conditions of a query engine as those of the project, so that rows are ruled out before they are decoded.
+"""Shared by both translations of a query engine's conditions into ours, which rule out rows before they are decoded.
 
 A translated condition is true for at least the rows for which the engine's is: rows are left out only where that is
 certain, and the engine's own condition is applied to the rest. Comparisons keep SQL's null on both sides. What an

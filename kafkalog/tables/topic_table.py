@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.dirs.scan import schema_of_scan, with_decoders
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, MissingPackage
 from kafkalog.log.pruning import possible_ranges, time_ranges_of
-from kafkalog.tables.arrow_filters import condition_of
 from kafkalog.tables.conditions import both
+from kafkalog.tables.duckdb_filters import condition_of
 from kafkalog.tables.pruning import Limits, columns_to_read, limits_of
 from kafkalog.where import Expression, parse
 from kafkalog.where.bounds import EVERY, MIN, Spans

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow.compute import field
 
 import kafkalog
-from kafkalog.tables import arrow_filters, polars_filters
+from kafkalog.tables import duckdb_filters, polars_filters
 from tests.tables.typed_rows import BYTES, FLOATS, ROWS, TABLE, TEXTS, TYPE, UNSIGNED, WHOLE, CountingDecoder, make_rows
 
 
@@ -256,14 +256,14 @@ N, S = field("value", "n"), field("value", "s")
     ],
 )
 def test_filters_of_arrow_as_conditions(filter: Any, expected: str) -> None:
-    assert str(arrow_filters.condition_of(filter, SCHEMA)) == expected
+    assert str(duckdb_filters.condition_of(filter, SCHEMA)) == expected
 
 
 def test_the_functions_of_ctypes_that_others_use_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     others = ctypes.pythonapi.PyCapsule_GetPointer
     monkeypatch.setattr(others, "restype", ctypes.py_object)
     monkeypatch.setattr(others, "argtypes", [ctypes.py_object])
-    assert str(arrow_filters.condition_of(N > 5, SCHEMA)) == "value.n > 5"
+    assert str(duckdb_filters.condition_of(N > 5, SCHEMA)) == "value.n > 5"
     assert others.restype is ctypes.py_object and others.argtypes == [ctypes.py_object]
 
 
@@ -271,6 +271,6 @@ def test_a_deep_filter_costs_no_stack() -> None:
     filter = N == 1
     for number in range(300):
         filter = (filter & (N > number)) if number % 2 else (filter | (N < -number))
-    arrow_filters.condition_of(filter, SCHEMA)
+    duckdb_filters.condition_of(filter, SCHEMA)
     names = ("f", "n", "t")
     assert [TABLE.type.field(name).name for name in names] == [*names]

@@ -16,7 +16,7 @@ from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.requests.context import CLOSE, Answer, Close, Connection, RequestContext
 from kafkalog.server.requests.refusals import call_name
 from kafkalog.server.wire.header import RequestHeader, read_header
-from kafkalog.server.wire.ranges import Pieces
+from kafkalog.server.wire.pieces import Pieces
 from kafkalog.server.wire.versions import ALONE, API_VERSIONS, APIS, FETCH, OF_A_SET, PRODUCE, Api
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.groups.classic_group import ClassicGroup, State
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC
-from kafkalog.server.groups.offsets import Place, expired
+from kafkalog.server.groups.offsets import Place
 from kafkalog.server.groups.other_group import OtherGroup
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -99,3 +99,29 @@ class OffsetExpiry:
         return [] if read is None or group.state is not State.STABLE else expired(
             offsets, now_ms, retention_ms, None, read
         )  # fmt: skip
+
+
+def expired(
+    offsets: Mapping[Place, CommittedOffset],
+    now_ms: int,
+    retention_ms: int,
+    base_ms: int | None = None,
+    read_topics: frozenset[str] | set[str] = frozenset(),
+) -> list[Place]:
+    """Return the partitions whose offsets have expired after `retention_ms` (KIP-211).
+
+    The retention starts at the commit, or at `base_ms`, when the group became empty. Offsets of `read_topics`, to
+    which members are subscribed, do not expire. An expiry time that an old client set (`expire_ms`) takes precedence
+    over the retention.
+    """
+    found = []
+    for place, one in offsets.items():
+        if place[0] in read_topics:
+            continue
+        if one.expire_ms is not None:
+            is_over = now_ms >= one.expire_ms
+        else:
+            is_over = now_ms - (one.commit_ms if base_ms is None else base_ms) >= retention_ms
+        if is_over:
+            found.append(place)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kafkalog.server.groups.values import CommittedOffset
@@ -144,29 +144,3 @@ class GroupOffsets:
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
-
-
-def expired(
-    offsets: Mapping[Place, CommittedOffset],
-    now_ms: int,
-    retention_ms: int,
-    base_ms: int | None = None,
-    read_topics: frozenset[str] | set[str] = frozenset(),
-) -> list[Place]:
-    """Return the partitions whose offsets have expired after `retention_ms` (KIP-211).
-
-    The retention starts at the commit, or at `base_ms`, when the group became empty. Offsets of `read_topics`, to
-    which members are subscribed, do not expire. An expiry time that an old client set (`expire_ms`) takes precedence
-    over the retention.
-    """
-    found = []
-    for place, one in offsets.items():
-        if place[0] in read_topics:
-            continue
-        if one.expire_ms is not None:
-            is_over = now_ms >= one.expire_ms
-        else:
-            is_over = now_ms - (one.commit_ms if base_ms is None else base_ms) >= retention_ms
-        if is_over:
-            found.append(place)
-    return found

@@ -24,7 +24,7 @@ from kafkalog.server.requests.context import Close, Connection
 
 if TYPE_CHECKING:
     from kafkalog.server.net.listener import Network
-    from kafkalog.server.wire.ranges import Pieces, Records
+    from kafkalog.server.wire.pieces import Pieces, Records
     from kafkalog.storage.file_slice import FileSlice
 
     Result = Pieces | Close | None

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kafkalog.errors import StorageError
 from kafkalog.server.net.frames import LENGTH_BYTES
-from kafkalog.server.wire.ranges import Records
+from kafkalog.server.wire.pieces import Records
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.util.fileio import File
 from kafkalog.util.system_calls import CANNOT

@@ -18,7 +18,7 @@ from kafkalog.server.quorum.errors import NotController, NotCoordinator
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.requests.context import RequestContext
-    from kafkalog.server.wire.ranges import Pieces
+    from kafkalog.server.wire.pieces import Pieces
 
 _LOG: Final = logging.getLogger(__name__)
 _COORDINATORS: Final = (

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.server.share.shares import Shares
     from kafkalog.server.txns.coordinator import TransactionCoordinator
     from kafkalog.server.txns.producer_ids import ProducerIds
-    from kafkalog.server.wire.ranges import Pieces
+    from kafkalog.server.wire.pieces import Pieces
     from kafkalog.server.workers.owner import Owner
     from kafkalog.server.workers.workers import Workers
 

@@ -21,7 +21,7 @@ from kafkalog.server.wire.versions import ALTER_USER_SCRAM_CREDENTIALS, APIS, EN
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.requests.context import RequestContext
-    from kafkalog.server.wire.ranges import Pieces
+    from kafkalog.server.wire.pieces import Pieces
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.pool import Run
     from kafkalog.server.settings.config import ServerConfig
-    from kafkalog.server.wire.ranges import Pieces
+    from kafkalog.server.wire.pieces import Pieces
     from kafkalog.server.workers.spread_store import SpreadStore
 
 _LOG: Final = logging.getLogger(__name__)

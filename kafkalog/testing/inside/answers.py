@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog.server.net.connection import Result
     from kafkalog.server.node.node import Node
-    from kafkalog.server.wire.ranges import Pieces
+    from kafkalog.server.wire.pieces import Pieces
     from kafkalog.testing.inside.requests import Call
 
 _OF_FETCH_SESSIONS: Final = frozenset({

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.server.groups.offsets import GroupOffsets, expired
+from kafkalog.server.groups.expiry import expired
+from kafkalog.server.groups.offsets import GroupOffsets
 from kafkalog.server.groups.values import CommittedOffset
 
 T0, T1 = ("t", 0), ("t", 1)
