@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Never
 
 from kafkalog.errors import IllegalState
-from kafkalog.log.writable import StoreLog
-from kafkalog.queue.opening import open_queue
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
@@ -39,6 +37,9 @@ def queue(
     """
     if unknown:
         raise unknown_keyword("queue", unknown, _OPTIONS)
+    from kafkalog.log.writable import StoreLog  # not needed to read
+    from kafkalog.queue.opening import open_queue
+
     opened = log.opened_for_append()
     if not isinstance(opened, StoreLog):
         raise IllegalState(

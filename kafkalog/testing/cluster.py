@@ -349,7 +349,8 @@ class KafkaCluster(Controlled):
     def _forget_ended(self) -> None:
         """Find the nodes whose processes have ended without being asked to."""
         for node in self._nodes.values():
-            if node.pid and self._host is not None and self._host.wait(node.pid, 0) is not None:
+            is_ending = node.control is not None and node.control.is_broken
+            if node.pid and self._host is not None and self._host.wait(node.pid, END_S if is_ending else 0) is not None:
                 node.forget()
 
     def _node(self, number: int) -> Node:

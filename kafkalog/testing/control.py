@@ -25,6 +25,8 @@ class Control:
         self._lines = self._sock.makefile("rb")
         self._turn = threading.Lock()
         self._number = 0
+        self.is_broken = False
+        """True once the process closed its end: it ended, or is about to."""
 
     def send_configuration(self, given: dict[str, Any]) -> None:
         """Send the configuration to the process that has the other end."""
@@ -50,8 +52,10 @@ class Control:
                 self._sock.sendall(json.dumps(call).encode() + b"\n")
                 answer = answer_to(self._number, self._lines)
             except OSError as error:
+                self.is_broken = isinstance(error, ConnectionError)
                 raise IllegalState(f"the server does not answer the test's {name}: {error}") from None
         if answer is None:
+            self.is_broken = True
             raise IllegalState(f"the server ended before it answered the test's {name}", hint="see its log()")
         if "error" in answer:
             raise KafkalogError(answer["error"])

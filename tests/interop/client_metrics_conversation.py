@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -49,6 +50,7 @@ def conversation(bootstrap: str) -> Iterator[tuple[Any, ...]]:
             for only in (True, False):
                 answer = link.ask("incremental_alter_configs", 1, {"resources": [resource], "validate_only": only})
                 yield name, changes, only, _rows(answer.responses)
+            _wait_for_changes(link)
             yield name, [one[:4] for one in _described(link, name)[2]]
         yield "full", _described(link, "m", with_all=True), _listed(link, 0), _listed(link, 1, CLIENT_METRICS)
         yield "some", _described(link, "m", "match", "nope")
@@ -56,10 +58,23 @@ def conversation(bootstrap: str) -> Iterator[tuple[Any, ...]]:
             configs = [{"name": key, "value": value} for key, value in given.items()]
             resource = {"resource_type": CLIENT_METRICS, "resource_name": "m", "configs": configs}
             answer = link.ask("alter_configs", 2, {"resources": [resource], "validate_only": False})
+            _wait_for_changes(link)
             yield "all", given, _rows(answer.responses), [one[:4] for one in _described(link, "m")[2]]
         yield "left", _listed(link, 1, CLIENT_METRICS)
         keys = {one.api_key for one in link.ask("api_versions", 2, {}).api_keys}
         yield "telemetry", sorted(keys & {71, 72, 74})
+
+
+def _wait_for_changes(link: Link) -> None:
+    """Change another subscription and wait until that is seen: a broker shows changes in order, some time later."""
+    now = next((one[1] for one in _described(link, "marker")[2] if one[0] == "interval.ms"), None)
+    wanted = str(int(now or 1000) % 100_000 + 1000)
+    row = {"name": "interval.ms", "config_operation": SET, "value": wanted}
+    resource = {"resource_type": CLIENT_METRICS, "resource_name": "marker", "configs": [row]}
+    answer = link.ask("incremental_alter_configs", 1, {"resources": [resource], "validate_only": False})
+    assert answer.responses[0].error_code == 0
+    while not any(one[:2] == ("interval.ms", wanted) for one in _described(link, "marker")[2]):
+        time.sleep(0.01)
 
 
 def _rows(answers: Any) -> list[tuple[int, str | None, str]]:

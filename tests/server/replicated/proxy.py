@@ -146,7 +146,7 @@ class Proxy:
         quiet_turns = 0
         while quiet_turns < QUIET_TURNS:
             left = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in left:
+            for task in left & self._tasks:  # those of asyncio end alone: a cancelled accept would leave a socket
                 task.cancel()
             _reset(*self._transports)
             quiet_turns = 0 if left or self._transports else quiet_turns + 1
