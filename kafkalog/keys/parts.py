@@ -1,6 +1,6 @@
 """The parts of a log that keys are looked up in: an index for each closed segment that has one, a map for the end.
 
-A part answers with offsets that may hold a key; whoever asks compares the key of the record.
+A part answers with offsets that may hold a key; the caller compares the key of the record.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class LocalNode:
         try:
             await node.start(_BEFORE_TOPICS)
             await node.topics.refresh()
-            for name in (CONSUMER_OFFSETS, SHARE_GROUP_STATE):  # else they are created anew beside what they have
+            for name in (CONSUMER_OFFSETS, SHARE_GROUP_STATE):  # else they are created a second time
                 await node.run(check_whole, self.manager, name)
             await node.start(_AFTER_TOPICS)
         except BaseException:

@@ -224,7 +224,7 @@ def _run(command: list[str]) -> tuple[int, bytes]:
     timer = threading.Timer(PROTOC_TIMEOUT_S, stop)
     timer.daemon = True
     try:
-        with deferred_interrupts():  # an interrupt between fork and assignment would leave a process that nobody knows
+        with deferred_interrupts():  # an interrupt between fork and assignment would leave the process running
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
             )
@@ -235,7 +235,7 @@ def _run(command: list[str]) -> tuple[int, bytes]:
         if len(said) == PROTOC_OUTPUT_BYTES:
             process.kill()
         status = process.wait()
-    except BaseException:  # such as KeyboardInterrupt: nobody waits for it any more
+    except BaseException:  # such as KeyboardInterrupt: its result is no longer wanted
         if process is not None:
             process.kill()
             process.wait()

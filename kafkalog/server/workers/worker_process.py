@@ -79,7 +79,7 @@ class WorkerProcess:
         self.is_ready = False
         if not self._opened.done():
             self._opened.set_exception(self._ended_early())
-            self._opened.exception()  # nobody may wait for it any more
+            self._opened.exception()  # there may be no waiter left
         if not self.ended.done():
             self.ended.set_result(None)
 

@@ -54,7 +54,7 @@ class Workers:
         self.count = count
         self.owners: Mapping[TopicPartition, tuple[int, int]] = {}
         self.offline: set[int] = set()
-        """Workers with an offline directory, which may have partitions that nobody knows of."""
+        """Workers with an offline directory, which may have partitions that are not known."""
         self.remains: Mapping[int, Mapping[str, str]] = {}
         """For each worker the topics, with their ids, whose creation failed there; parts of them may exist. Replaced,
         never changed, as `owners`."""
@@ -168,7 +168,7 @@ class Workers:
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, MOST_AGAIN_SECONDS)
                 await self._start_again(number)
-            except Exception as error:  # try again after any error: nobody else starts it
+            except Exception as error:  # try again after any error: nothing else starts it
                 is_known = isinstance(error, KafkalogError | OSError)
                 _LOG.error("worker %d cannot start: %s", number, error, exc_info=None if is_known else error)
                 self._processes[number].kill()
@@ -314,7 +314,7 @@ class Workers:
         values = state_of(self.node)
         if values == self._pushed:
             return
-        self._pushed, self._pushes = {}, self._pushes + 1  # until the answers nobody knows what they have
+        self._pushed, self._pushes = {}, self._pushes + 1  # what they have is unknown until they answer
         this = self._pushes
         for number in self.numbers:
             with suppress(LinkLost, TimeoutError):  # one that starts again gets all of it
