@@ -162,25 +162,32 @@ def alter(
 @common.dir_option
 @common.topic_option(required=True)
 @click.option("--if-exists", is_flag=True, help="Succeed if the topic is missing.")
+@common.apply_option
 @common.quiet_options
-def delete(dirs: tuple[str, ...], topic: str, if_exists: bool, quiet: bool, verbose: int) -> None:
-    """Delete a topic with all its records, immediately and permanently.
+def delete(dirs: tuple[str, ...], topic: str, if_exists: bool, dry_run: bool, quiet: bool, verbose: int) -> None:
+    """Delete a topic with all its records, permanently.
 
-    The directories must not be in use.
+    Dry run by default; --apply deletes. The directories must not be in use then.
 
-    Example: kafkalog topics delete -d data -t orders --if-exists
+    Example: kafkalog topics delete -d data -t orders --apply
     """
     from kafkalog.errors import UnknownTopicOrPartition
     from kafkalog.tools.topic_changes import delete_topic, is_in_broker_metadata
 
     where = common.need_dirs(dirs)
     try:
-        deleted_partitions = delete_topic(where, topic)
+        partitions = delete_topic(where, topic, apply=not dry_run)
     except UnknownTopicOrPartition:
         if not if_exists:
             raise
         common.note(f"there is no topic {topic}", quiet=quiet)
         return
-    common.note(f"deleted topic {topic} with {common.plural(len(deleted_partitions), 'partition')}", quiet=quiet)
+    what = f"topic {topic} with {common.plural(len(partitions), 'partition')}"
+    if dry_run:
+        for _, path in partitions:
+            print(f"delete {path}")
+        common.note(f"{what} to delete, nothing was changed: give --apply", quiet=quiet)
+        return
+    common.note(f"deleted {what}", quiet=quiet)
     if is_in_broker_metadata(where, topic):
         common.note(f"the broker's metadata still has {topic}: a broker recreates it, empty", quiet=quiet)

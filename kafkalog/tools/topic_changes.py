@@ -20,13 +20,15 @@ from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.os_errors import os_errors
 
 
-def delete_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> list[PartitionPath]:
+def delete_topic(dirs: Sequence[str], topic: str, *, apply: bool = True, fs: FileSystem = OS) -> list[PartitionPath]:
     """Delete all partitions of a topic, its checkpoint lines and its entry; return the partitions (MGR-10).
 
-    Every directory is renamed first, so that a crash leaves only directories that the next start removes.
+    Without `apply`, only return them. Every directory is renamed first, so that a crash leaves only directories that the next start removes.
     UnknownTopicOrPartition, DirectoryLocked, StorageError.
     """
     found = find(dirs, topic, fs=fs)
+    if not apply:
+        return found
     with _lock_directories(found, fs):
         renamed = [_rename_for_delete(one, fs) for one in found]
         for directory in _directories(found):

@@ -67,7 +67,11 @@ def test_alter_a_broker_s_topic_keeps_its_settings_and_id(tmp_path: Path) -> Non
 
 def test_delete(dirs: list[Path]) -> None:
     """MGR-10: directories, lines in checkpoints and the entry are gone; other topics and markers stay."""
-    done = kafkalog("topics", "delete", *flags(dirs), "-t", "t")
+    shown = kafkalog("topics", "delete", *flags(dirs), "-t", "t")
+    assert shown.stdout.decode() == "".join(f"delete {dirs[at] / f't-{at}'}\n" for at in (0, 1))
+    assert shown.stderr == b"topic t with 2 partitions to delete, nothing was changed: give --apply\n"
+    assert ok("topics", "list", *flags(dirs)) == b"t\nu\n"
+    done = kafkalog("topics", "delete", *flags(dirs), "-t", "t", "--apply")
     assert (done.returncode, done.stderr) == (0, b"deleted topic t with 2 partitions\n")
     assert sorted(path.name for one in dirs for path in one.iterdir() if path.is_dir()) == ["u-0"]
     for one in dirs:
@@ -76,7 +80,7 @@ def test_delete(dirs: list[Path]) -> None:
         assert (one / ".kafka_cleanshutdown").exists()
     assert ok("topics", "list", *flags(dirs)) == b"u\n"
     assert kafkalog("topics", "delete", *flags(dirs), "-t", "t").returncode == 1
-    again = kafkalog("topics", "delete", *flags(dirs), "-t", "t", "--if-exists")
+    again = kafkalog("topics", "delete", *flags(dirs), "-t", "t", "--if-exists", "--apply")
     assert (again.returncode, again.stderr) == (0, b"there is no topic t\n")
     ok("topics", "create", *flags(dirs), "-t", "t")
     assert ok("offsets", "get", *flags(dirs), "-t", "t") == b"t:0:0\n"
@@ -85,7 +89,7 @@ def test_delete(dirs: list[Path]) -> None:
 def test_delete_a_broker_s_topic_says_what_a_broker_does(tmp_path: Path) -> None:
     library.open(tmp_path / "t-0", "a").close()
     write_metadata(tmp_path, topic_values("t", {}))
-    assert b"a broker recreates it" in kafkalog("topics", "delete", "-d", tmp_path, "-t", "t").stderr
+    assert b"a broker recreates it" in kafkalog("topics", "delete", "-d", tmp_path, "-t", "t", "--apply").stderr
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_wrong_usage(dirs: list[Path], arguments: list[str], status: int, said: 
 
 def test_directories_in_use_are_refused(dirs: list[Path]) -> None:
     with library.open_dirs(dirs, "a"):
-        for arguments in (["delete"], ["alter", "-c", "retention.ms=1"], ["alter", "--partitions", "9"]):
+        for arguments in (["delete", "--apply"], ["alter", "-c", "retention.ms=1"], ["alter", "--partitions", "9"]):
             done = kafkalog("topics", arguments[0], *flags(dirs), "-t", "t", *arguments[1:])
             assert done.returncode == 1 and b"locked" in done.stderr
     with library.open_dirs(dirs) as store:
