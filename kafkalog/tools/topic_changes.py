@@ -23,7 +23,8 @@ from kafkalog.util.os_errors import os_errors
 def delete_topic(dirs: Sequence[str], topic: str, *, apply: bool = True, fs: FileSystem = OS) -> list[PartitionPath]:
     """Delete all partitions of a topic, its checkpoint lines and its entry; return the partitions (MGR-10).
 
-    Without `apply`, only return them. Every directory is renamed first, so that a crash leaves only directories that the next start removes.
+    Without `apply`, only return the partitions. Every directory is renamed first, so that a crash leaves only
+    directories that the next start removes.
     UnknownTopicOrPartition, DirectoryLocked, StorageError.
     """
     found = find(dirs, topic, fs=fs)
