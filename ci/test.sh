@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything a change has to pass, on a fresh clone too: style, types, and the whole test suite, with the golden
-# data and, where Java is, the real Kafka beside us; then whether a hot path became slower (ci/bench.sh). Arguments go
-# to pytest, and leave the last step out; `-n 0` runs the tests in one process. KAFKALOG_WORKERS is how many there are,
+# data and, where Java is, the real Kafka beside us; and whether a hot path became slower (ci/bench.sh). Arguments go
+# to pytest, and leave the hot paths out; `-n 0` runs the tests in one process. KAFKALOG_WORKERS is how many there are,
 # each of which needs 1 to 2 GB: many tests wait, so that two processors are busy with three (tests/workers.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -13,7 +13,19 @@ status=0
 python -m ruff check .
 python -m mypy --strict kafkalog & # one process, which would leave the other processors idle
 types=$!
+counting=""
+if [ $# -eq 0 ]; then # instructions are counted with what the tests leave of the processors; times come after them
+    mkdir -p build
+    setsid nice -n 19 bash ci/bench.sh quick --save build/counts.json >build/counts.txt 2>&1 &
+    counting=$!
+    trap 'kill -- "-$counting" 2>/dev/null || true' EXIT
+fi
 python -m pytest -n "${KAFKALOG_WORKERS:-3}" --dist loadfile --durations=40 --durations-min=5 "$@" || status=$?
 wait "$types" || status=1
 [ "$status" = 0 ] || exit "$status"
-if [ $# -eq 0 ]; then bash ci/bench.sh quick; fi
+if [ -n "$counting" ]; then
+    wait "$counting" || status=$?
+    cat build/counts.txt
+    if [ "$status" = 0 ]; then python -m asv_benchmarks.counting --times build/counts.json
+    else bash ci/bench.sh quick; fi # other work may have had a part in what became slower
+fi

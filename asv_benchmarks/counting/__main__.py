@@ -2,11 +2,14 @@
 
 Exit status 1 if a hot path takes more instructions than the threshold allows; 0 if none does, or if nothing can be
 compared, which one line says. With the quick profile asv then keeps the counts and a few times, and makes its pages.
+Counts do not change with other work beside them, and times do: `--save FILE` leaves asv out and keeps what it needs,
+and `--times FILE` is asv's part alone.
 `--record` writes the counts of BASE, by default HEAD, for comparisons without history, for asv and for
 docs/benchmarks.md.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +28,9 @@ from asv_benchmarks.hot_paths.path import PROFILES
 def main(arguments: list[str]) -> int:
     """Compare and keep the result, or record a release; return the exit status."""
     asked = _asked(arguments)
+    if asked.times is not None:
+        saved = json.loads(asked.times.read_text())
+        return history.keep(saved["base"], saved["counts"])
     commit = commit_of(asked.base or "HEAD")
     if asked.base is not None and commit is None:
         print(f"bench: there is no commit {asked.base} here")
@@ -49,7 +55,12 @@ def main(arguments: list[str]) -> int:
         status = compare(asked.profile, base, asked.threshold / 100, counts)
     if asked.profile != PROFILES[0]:
         return status  # one history has one size of data
-    return max(status, history.keep(None if base is None else base[0], counts))
+    compared = None if base is None else base[0]
+    if asked.save is not None:
+        asked.save.parent.mkdir(parents=True, exist_ok=True)
+        asked.save.write_text(json.dumps({"base": compared, "counts": counts}))
+        return status
+    return max(status, history.keep(compared, counts))
 
 
 def _asked(arguments: list[str]) -> argparse.Namespace:
@@ -58,6 +69,9 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("base", nargs="?", help="the commit to compare with, the last release where none is named")
     parser.add_argument("--threshold", type=float, default=100 * THRESHOLD, help="percent (default %(default)s)")
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="count and compare only; keep the counts for --times")
+    parser.add_argument("--times", type=Path, metavar="FILE", help="count nothing: asv's times and pages, with the "
+                        "counts of --save")  # fmt: skip
     return parser.parse_args(arguments)
 
 

@@ -115,8 +115,8 @@ def test_a_failed_benchmark_ends_with_1_and_a_slow_one_does_not(
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_the_counts_of_a_comparison_go_to_asv(changed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of this tree go under the name of HEAD only if it is HEAD."""
+def test_the_counts_of_a_comparison_go_to_asv(changed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of this tree go under the name of HEAD only if it is HEAD; saved ones go there later."""
     kept = []
     monkeypatch.setattr(command, "unavailable", lambda: None)
     monkeypatch.setattr(command, "commit_of", lambda name: name)
@@ -131,3 +131,7 @@ def test_the_counts_of_a_comparison_go_to_asv(changed: bool, monkeypatch: pytest
     assert command.main([]) == 0
     assert kept == [("base", {"base": {PATH: 101}} | ({} if changed else {"HEAD": {PATH: 100}}))]
     assert command.main(["full"]) == 0 and len(kept) == 1
+    saved = str(tmp_path / "build" / "counts.json")
+    assert command.main(["quick", "--save", saved]) == 0 and len(kept) == 1
+    monkeypatch.setattr(command, "counted", None)
+    assert command.main(["--times", saved]) == 0 and kept == 2 * kept[:1]
