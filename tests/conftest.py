@@ -37,7 +37,7 @@ QUIET = {"capfd", "capfdbinary"}
 """Fixtures of tests that look at what the process writes."""
 IN_MEMORY = tuple(
     f"{Path(__file__).parent / name}{os.sep}"
-    for name in ("backup", "keys", "lake", "manager", "redact", "storage", "tools")
+    for name in ("backup", "golden", "keys", "lake", "manager", "redact", "storage", "tools")
 )
 """Folders whose tests sync many small files, those with the mark `on_disk` left out."""
 ROOM_BYTES = 256 << 20
@@ -177,8 +177,10 @@ def _ctrl_c_is_as_it_was() -> Iterator[None]:
         pytest.fail(f"this test leaves {after} in the place of {before}")
 
 
-@pytest.fixture(autouse=True)
-def _own_cursors(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def _own_cursors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test touches the positions that the user who runs it keeps."""
-    monkeypatch.delenv("KAFKALOG_CURSORS", raising=False)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("KAFKALOG_CURSORS", raising=False)
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+        yield

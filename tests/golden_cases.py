@@ -18,7 +18,11 @@ from typing import Any
 
 import pytest
 
+from tests import memory
+
 GOLDEN = Path(os.environ.get("KAFKALOG_GOLDEN") or Path(__file__).parent / "data" / "golden").resolve()
+ROOM_BYTES = 256 << 20
+"""What has to be free in memory for the archives: they are extracted to 50 MB."""
 VECTORS = "vectors"
 LOOSE = "(loose) "  # marks an expected file that lies beside the manifest, not in an archive
 
@@ -183,7 +187,9 @@ def unpack(archive: Path, target: Path) -> None:
 
 @functools.cache
 def _scratch() -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory(prefix="kafkalog-golden-", ignore_cleanup_errors=True)
+    return tempfile.TemporaryDirectory(
+        prefix="kafkalog-golden-", dir=memory.memory(ROOM_BYTES), ignore_cleanup_errors=True
+    )
 
 
 def close_scratch() -> None:

@@ -89,7 +89,8 @@ def test_no_docstring_of_the_package_opens_with_a_relative_clause() -> None:
     """It says what the function does, or what the class is."""
     found = []
     for path in (SOURCES / "kafkalog").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in (tree, *statements(tree)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 first = (ast.get_docstring(node) or "").partition("\n")[0]
                 if re.match(r"(What|How|Whether|Where|Which|Who|Whoever|The same)\b|As `", first):

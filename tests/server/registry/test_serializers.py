@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("kio", reason="the extra `server` is not installed")
-for name in ("confluent_kafka", "fastavro", "jsonschema", "google.protobuf"):
+for name in ("confluent_kafka", "fastavro", "google.protobuf"):
     pytest.importorskip(name, reason=f"{name} is not installed", exc_type=ImportError)
+if importlib.util.find_spec("jsonschema") is None:  # its import takes a second, of each process that collects
+    pytest.skip("jsonschema is not installed", allow_module_level=True)
 
 from kafkalog import values  # noqa: E402
 from kafkalog.testing import KafkaServer, kafka_server  # noqa: E402
