@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation
@@ -23,8 +23,7 @@ Outcome = tuple[ErrorCode, str | None]
 
 async def handle(node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Answer:
     """Return an error code and message for each partition."""
-    if not node.authorizer.allows_cluster(context, Operation.ALTER):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.ALTER)
     turns = CooperativeYield()
     rows: list[dict[str, object]] = []
     for one in request.topics:
@@ -38,7 +37,7 @@ async def handle(node: Node, context: RequestContext, request: AlterPartitionRea
                 {"partition_index": row.partition_index, "error_code": code, "error_message": message}
             )
         rows.append({"name": one.name, "partitions": partitions})
-    return _answer(context, request, ErrorCode.NONE, None if rows else "", rows)
+    return _answer(request, Refused(ErrorCode.NONE, None if rows else ""), rows)
 
 
 def nodes_of_partition(node: Node, topic: str, index: int) -> Sequence[int]:
@@ -79,15 +78,13 @@ def refusal_of(replicas: Sequence[int], nodes: Sequence[int]) -> str | None:
     return None
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error: Refused) -> Answer:
     """Return the error at the top level, and no rows."""
-    return _answer(context, request, error_code, message, [])
+    return _answer(request, error, [])
 
 
-def _answer(
-    context: RequestContext, request: object, error_code: int, message: str | None, rows: list[dict[str, object]]
-) -> Answer:
+def _answer(request: object, error: Refused, rows: list[dict[str, object]]) -> Answer:
     return {
-        "throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message, "responses": rows,
+        "error_code": error.code, "error_message": error.message, "responses": rows,
         "allow_replication_factor_change": getattr(request, "allow_replication_factor_change", True),
     }  # fmt: skip

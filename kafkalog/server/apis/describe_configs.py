@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopicOrPartition
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.node.topics import check_name
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import in_turns
@@ -31,15 +31,13 @@ async def handle(node: Node, context: RequestContext, request: DescribeConfigsRe
     """Return the settings, or an error, for each resource independently."""
     resources = {(one.resource_type, one.resource_name): one for one in request.resources}  # once each
     rows = [_row(node, context, request, one) async for one in in_turns(resources.values(), _TURN_ROWS)]
-    return {"throttle_time": context.throttle_ms, "results": rows}
+    return {"results": rows}
 
 
-def refused(
-    node: Node, context: RequestContext, request: DescribeConfigsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: DescribeConfigsRequest, error: Refused) -> Answer:
     """Return the error for each resource."""
-    rows = [_error(resource, error_code, message) for resource in request.resources]
-    return {"throttle_time": context.throttle_ms, "results": rows}
+    rows = [_error(resource, error.code, error.message) for resource in request.resources]
+    return {"results": rows}
 
 
 def _row(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from kafkalog.server.apis.share_fetch import NO_LEADER, session_answer
-from kafkalog.server.apis.share_fetch import refused as refused
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.acknowledgements import acknowledgements, request_error
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -36,11 +35,11 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     if not error and epoch == INITIAL:
         error = ErrorCode.INVALID_SHARE_SESSION_EPOCH
     if error:
-        return refused(node, context, request, error, None)
+        raise Refused(error)
     group_id, member_id = request.group_id or "", request.member_id or ""
     session = node.shares.sessions.resume((group_id, member_id), epoch)
     if isinstance(session, ErrorCode):
-        return refused(node, context, request, session, None)
+        raise Refused(session)
     given = await acknowledgements(node, context, request.topics, may_renew=getattr(request, "is_renew_ack", False))
     outcomes = given.refused | await node.shares.acknowledge(session, given.ranges)
     if epoch == FINAL:

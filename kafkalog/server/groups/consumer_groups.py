@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups import mixed, records
 from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.consumer_group import LEFT, ConsumerGroup, ConsumerMember, MemberState
 from kafkalog.server.groups.consumer_heartbeat import (
     Heartbeat,
     HeartbeatResult,
-    Refused,
     Rules,
     VisibleTopics,
     delete,

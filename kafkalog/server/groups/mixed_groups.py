@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups import mixed
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.consumer_groups import CLASSIC_SYNC_TIMER, POLICY, REJOIN_TIMER, ConsumerGroups
-from kafkalog.server.groups.consumer_heartbeat import HeartbeatResult, Refused, VisibleTopics
+from kafkalog.server.groups.consumer_heartbeat import HeartbeatResult, VisibleTopics
 from kafkalog.server.groups.values import Joined, Joining, Synced, Syncing
 
 if TYPE_CHECKING:

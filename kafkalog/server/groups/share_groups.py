@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups import share_heartbeat as heartbeats
 from kafkalog.server.groups.consumer_group import LEFT
-from kafkalog.server.groups.consumer_heartbeat import Refused
 from kafkalog.server.groups.effects import MEMBER_TIMER
 from kafkalog.server.groups.group_log import group_error_code
 from kafkalog.server.groups.share_group import FIRST_EPOCH, SharedTopic, ShareGroup

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.node.parts import Part
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 from kafkalog.util.os_errors import os_errors, read_if_present
@@ -125,6 +126,11 @@ class NodeFeatures(Part):
         if name == SHARE and (self._node.workers is not None or self._node.owner is not None):
             return 0  # a share group's state would lie with another process than its records
         return self.current.levels.get(name, 0)
+
+    def require(self, name: str) -> None:
+        """Raise Refused if a feature is off."""
+        if not self.level(name):
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION)
 
     async def start(self) -> None:
         """Read the levels that were changed. Raise CorruptCheckpoint, StorageError."""
