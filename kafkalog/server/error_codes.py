@@ -212,6 +212,12 @@ class Refused(Exception):
         self.message = message
 
 
+def refuse(code: int) -> None:
+    """Raise Refused with Kafka's message for a code, unless it is 0."""
+    if code:
+        raise Refused(ErrorCode(code), ErrorCode(code).message)
+
+
 def code_of(error: BaseException) -> int:
     """Return the code of an exception: its own `code`, 56 for any other OSError, else -1."""
     code = getattr(error, "code", None)
