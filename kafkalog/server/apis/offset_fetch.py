@@ -43,7 +43,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         requested = reversed(by_group_id.values())
         groups = [await _group(node, context, one, is_stable) async for one in in_turns(requested)]
         return {"groups": groups}
-    return {**await _group(node, context, request, is_stable)}
+    return await _group(node, context, request, is_stable)
 
 
 async def _group(node: Node, context: RequestContext, row: _Group, is_stable: bool) -> dict[str, object]:
@@ -134,4 +134,4 @@ def refused(node: Node, context: RequestContext, request: _Request, error: Refus
     if context.api_version >= _FIRST_WITH_MANY:
         groups = [_refused_group(context, one, error.code) for one in request.groups]
         return {"groups": groups}
-    return {**_refused_group(context, request, error.code)}
+    return _refused_group(context, request, error.code)
