@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.quorum.messages import begin_answer, read_begin
+from kafkalog.server.quorum.messages import read_begin, term_answer
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 
@@ -21,4 +21,4 @@ async def handle(node: Node, context: RequestContext, request: BeginQuorumEpochR
     node.quorum.cluster.check(request.cluster_id, f"node {leader}")
     state = await node.quorum.learn_leader(term, leader)
     node.quorum.news.set()
-    return begin_answer(state)
+    return term_answer(0, state)

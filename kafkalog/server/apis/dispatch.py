@@ -144,12 +144,11 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
         try:
             try:
                 rest = _run_measured(work, work.send(None), busy)
-            except StopIteration as done:  # most handlers finish without waiting
-                rest, answer = None, done.value
             finally:
                 busy[0] = perf_counter() - began
-            if rest is not None:
-                answer = await rest
+            answer = await rest
+        except StopIteration as done:  # most handlers finish without waiting
+            answer = done.value
         except Refused as refusal:
             answer = call.refused(node, context, request, refusal)
         if node.before_answers and name in node.before_answers:

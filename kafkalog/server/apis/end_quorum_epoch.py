@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.quorum.messages import end_answer, read_end
+from kafkalog.server.quorum.messages import read_end, term_answer
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 
@@ -28,4 +28,4 @@ async def handle(node: Node, context: RequestContext, request: EndQuorumEpochReq
         await node.quorum.handover.hand_over(*requested)
     except KafkalogError as error:
         code = error.code
-    return end_answer(code, node.quorum.state)
+    return term_answer(code, node.quorum.state)
