@@ -14,7 +14,10 @@ import pytest
 
 from kafkalog.server.wire.definitions import FieldPlan, StructPlan
 from kafkalog.server.wire.header import response_header
+from kafkalog.server.wire.reader import Frame as Bytes
+from kafkalog.server.wire.reader import request_reader
 from kafkalog.server.wire.versions import APIS
+from kafkalog.server.wire.writer import Tree, response_writer
 from tests.golden_cases import GOLDEN
 
 SINCE_4_4 = {18: 5, 28: 6, 42: 3}
@@ -90,6 +93,16 @@ def differences(plan: StructPlan, value: Any, decoded: Any, where: str = "") -> 
             yield f"{where}.{name} is not in what Kafka read"
         elif getattr(value, name) != fields[name].default:
             yield f"{where}.{name} was not sent and is {getattr(value, name)!r}"
+
+
+def read_request(api_key: int, version: int, frame: Bytes, position: int) -> Any:
+    """A request's body from a position of the frame, with kio's names."""
+    return request_reader(api_key, version).read(frame, position)
+
+
+def write_response(api_key: int, version: int, correlation_id: int, tree: Tree) -> bytes:
+    """A response with its header, without the length."""
+    return response_writer(api_key, version).write(tree, response_header(api_key, version, correlation_id))
 
 
 def as_tree(value: Any) -> Any:

@@ -203,6 +203,21 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136, "The given controller ID was not registered."
 
 
+class Refused(Exception):
+    """The error with which a call is answered as a whole. Not logged: the answer says all."""
+
+    def __init__(self, code: int, message: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def refuse(code: int) -> None:
+    """Raise Refused with Kafka's message for a code, unless it is 0."""
+    if code:
+        raise Refused(ErrorCode(code), ErrorCode(code).message)
+
+
 def code_of(error: BaseException) -> int:
     """Return the code of an exception: its own `code`, 56 for any other OSError, else -1."""
     code = getattr(error, "code", None)

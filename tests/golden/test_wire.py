@@ -9,10 +9,10 @@ import pytest
 
 from kafkalog.server.wire.definitions import request_plan, response_plan
 from kafkalog.server.wire.header import read_header, response_header
-from kafkalog.server.wire.reader import read_request, read_response
+from kafkalog.server.wire.reader import read_response
 from kafkalog.server.wire.versions import API_VERSIONS, APIS, FETCH, api_versions_body
-from kafkalog.server.wire.writer import response_writer, write_request, write_response
-from tests.wire_cases import SINCE_4_4, Frame, as_tree, differences, each_file, frames
+from kafkalog.server.wire.writer import response_writer, write_request
+from tests.wire_cases import SINCE_4_4, Frame, as_tree, differences, each_file, frames, read_request, write_response
 
 pytestmark = pytest.mark.golden
 

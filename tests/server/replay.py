@@ -22,11 +22,11 @@ import crc32c
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.wire.definitions import FieldPlan, StructPlan, request_plan, response_plan
 from kafkalog.server.wire.header import read_header, response_header
-from kafkalog.server.wire.reader import read_request, read_response
+from kafkalog.server.wire.reader import read_response
 from kafkalog.server.wire.versions import API_VERSIONS, APIS, METADATA
 from kafkalog.server.wire.writer import write_request
 from tests.raw_batches import batch
-from tests.wire_cases import Frame, as_tree, frames
+from tests.wire_cases import Frame, as_tree, frames, read_request
 
 BATCH_HEADER_BYTES: Final = 61
 PRODUCE, CREATE_TOPICS = 0, 19

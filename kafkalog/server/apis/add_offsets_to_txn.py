@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.node.topics import CONSUMER_OFFSETS
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -22,11 +22,8 @@ _KNOWS_FENCED: Final = 2
 
 async def handle(node: Node, context: RequestContext, request: AddOffsetsToTxnRequest) -> Answer:
     """Add the group's partition of `__consumer_offsets` to the transaction; return NONE or the error code."""
-    allows = node.authorizer.allows
-    if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-        return _answer(context, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        return _answer(context, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    node.authorizer.require(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
     if node.topics.get(CONSUMER_OFFSETS) is None:
         await node.topics.ensure_internal(CONSUMER_OFFSETS)
     partition = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
@@ -35,12 +32,12 @@ async def handle(node: Node, context: RequestContext, request: AddOffsetsToTxnRe
     return _answer(context, error or await node.transactions.settled(request.transactional_id))
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error: Refused) -> Answer:
     """Return the error."""
-    return _answer(context, error_code)
+    return _answer(context, error.code)
 
 
 def _answer(context: RequestContext, error_code: int) -> Answer:
     if error_code == ErrorCode.PRODUCER_FENCED and context.api_version < _KNOWS_FENCED:
         error_code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return {"throttle_time": context.throttle_ms, "error_code": error_code}
+    return {"error_code": error_code}

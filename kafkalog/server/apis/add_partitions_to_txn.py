@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.node.topics import INTERNAL
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -40,15 +40,14 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         producer = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         transactional_id, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
         codes = await _add(node, context, transactional_id, producer, topics, False)
-        return {"throttle_time": context.throttle_ms, "results_by_topic_v3_and_below": _results(topics, codes)}
-    if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+        return {"results_by_topic_v3_and_below": _results(topics, codes)}
+    node.authorizer.require_cluster(context, Operation.CLUSTER_ACTION)
     results = []
     for one in request.transactions:
         producer = ProducerEpoch(one.producer_id, one.producer_epoch)
         codes = await _add(node, context, one.transactional_id, producer, one.topics, one.verify_only)
         results.append({"transactional_id": one.transactional_id, "topic_results": _results(one.topics, codes)})
-    return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "results_by_transaction": results}
+    return {"error_code": ErrorCode.NONE, "results_by_transaction": results}
 
 
 async def _add(
@@ -109,10 +108,10 @@ def _results(topics: Sequence[AddPartitionsToTxnTopic], codes: Codes) -> list[di
     ]
 
 
-def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: _Request, error: Refused) -> Answer:
     """Return one error from version 4 on; before, the error for each partition."""
     if context.api_version >= _OF_BROKERS:
-        return {"throttle_time": context.throttle_ms, "error_code": error_code, "results_by_transaction": []}
+        return {"error_code": error.code, "results_by_transaction": []}
     topics = request.v3_and_below_topics
-    codes = {TopicPartition(topic.name, index): error_code for topic in topics for index in topic.partitions}
-    return {"throttle_time": context.throttle_ms, "results_by_topic_v3_and_below": _results(topics, codes)}
+    codes = {TopicPartition(topic.name, index): error.code for topic in topics for index in topic.partitions}
+    return {"results_by_topic_v3_and_below": _results(topics, codes)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest, StorageError
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.security.quota_requests import entity_of, limits_of, with_limits
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: AlterClientQuotasRequest) -> Answer:
     """Validate each entity and, unless `validate_only` is set, save the valid limits."""
-    if not node.authorizer.allows_cluster(context, Operation.ALTER_CONFIGS):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return refused(node, context, request, code, code.message)
+    node.authorizer.require_cluster(context, Operation.ALTER_CONFIGS, explains=True)
     changes: dict[Entity, dict[str, float | None]] = {}
     results: list[tuple[int, str | None]] = []
     for entry in request.entries:
@@ -39,17 +37,15 @@ async def handle(node: Node, context: RequestContext, request: AlterClientQuotas
             await node.credentials.file.change(node.run, lambda state: with_limits(state, changes))
         except StorageError as error:
             results = [(code or code_of(error), message or error.message) for code, message in results]
-    return _tree(context, request, results)
+    return _tree(request, results)
 
 
-def refused(
-    node: Node, context: RequestContext, request: AlterClientQuotasRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: AlterClientQuotasRequest, error: Refused) -> Answer:
     """Return the error for each entity."""
-    return _tree(context, request, [(error_code, message)] * len(request.entries))
+    return _tree(request, [(error.code, error.message)] * len(request.entries))
 
 
-def _tree(context: RequestContext, request: AlterClientQuotasRequest, results: list[tuple[int, str | None]]) -> Answer:
+def _tree(request: AlterClientQuotasRequest, results: list[tuple[int, str | None]]) -> Answer:
     rows = [
         {
             "error_code": code,
@@ -58,4 +54,4 @@ def _tree(context: RequestContext, request: AlterClientQuotasRequest, results: l
         }
         for entry, (code, message) in zip(request.entries, results, strict=True)
     ]
-    return {"throttle_time": context.throttle_ms, "entries": rows}
+    return {"entries": rows}

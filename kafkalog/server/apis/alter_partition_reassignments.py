@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
+from kafkalog.server.requests.assignments import GIVEN, nodes_of, replica_problem
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation
@@ -17,14 +18,12 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.topics import Topic
 
-_GIVEN: Final = "The manual partition assignment includes"
 Outcome = tuple[ErrorCode, str | None]
 
 
 async def handle(node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Answer:
     """Return an error code and message for each partition."""
-    if not node.authorizer.allows_cluster(context, Operation.ALTER):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.ALTER)
     turns = CooperativeYield()
     rows: list[dict[str, object]] = []
     for one in request.topics:
@@ -38,14 +37,12 @@ async def handle(node: Node, context: RequestContext, request: AlterPartitionRea
                 {"partition_index": row.partition_index, "error_code": code, "error_message": message}
             )
         rows.append({"name": one.name, "partitions": partitions})
-    return _answer(context, request, ErrorCode.NONE, None if rows else "", rows)
+    return _answer(request, Refused(ErrorCode.NONE, None if rows else ""), rows)
 
 
 def nodes_of_partition(node: Node, topic: str, index: int) -> Sequence[int]:
     """Return the nodes that have a copy of a partition: all of the replica set, or the worker that has it."""
-    if node.quorum.replica_set is not None:
-        return sorted(node.quorum.own_set.ids)
-    return [node.node_id if node.workers is None else node.workers.node_of(TopicPartition(topic, index))]
+    return nodes_of(node) if node.workers is None else [node.workers.node_of(TopicPartition(topic, index))]
 
 
 def _outcome(
@@ -64,30 +61,20 @@ def _outcome(
 
 def refusal_of(replicas: Sequence[int], nodes: Sequence[int]) -> str | None:
     """Return why the replicas cannot be those of a partition; None if they are all nodes, in any order."""
-    if not replicas:
-        return f"{_GIVEN} an empty replica list."
-    before = None
-    for replica in sorted(replicas):
-        if replica not in nodes:
-            return f"{_GIVEN} broker {replica}, but no such broker is registered."
-        if replica == before:
-            return f"{_GIVEN} the broker {replica} more than once."
-        before = replica
-    if len(replicas) < len(nodes):
+    problem = replica_problem(nodes, replicas)
+    if problem is None and len(replicas) < len(nodes):
         missing = ", ".join(str(one) for one in nodes if one not in replicas)
-        return f"{_GIVEN} only {len(replicas)} of the {len(nodes)} brokers: every broker has a copy, also {missing}."
-    return None
+        return f"{GIVEN} only {len(replicas)} of the {len(nodes)} brokers: every broker has a copy, also {missing}."
+    return problem
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error: Refused) -> Answer:
     """Return the error at the top level, and no rows."""
-    return _answer(context, request, error_code, message, [])
+    return _answer(request, error, [])
 
 
-def _answer(
-    context: RequestContext, request: object, error_code: int, message: str | None, rows: list[dict[str, object]]
-) -> Answer:
+def _answer(request: object, error: Refused, rows: list[dict[str, object]]) -> Answer:
     return {
-        "throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message, "responses": rows,
+        "error_code": error.code, "error_message": error.message, "responses": rows,
         "allow_replication_factor_change": getattr(request, "allow_replication_factor_change", True),
     }  # fmt: skip

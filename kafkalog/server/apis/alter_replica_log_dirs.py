@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation
@@ -18,21 +18,18 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: AlterReplicaLogDirsRequest) -> Answer:
     """Begin the moves and return an error code for each partition; DescribeLogDirs shows how far they are."""
-    if not node.authorizer.allows_cluster(context, Operation.ALTER):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.ALTER)
     turns = CooperativeYield()
     codes: dict[TopicPartition, int] = {}
     for key, path in _targets(request).items():
         await turns.row()
         codes[key] = int(await node.moves.move(key, path))
-    return _answer(context, codes)
+    return _answer(codes)
 
 
-def refused(
-    node: Node, context: RequestContext, request: AlterReplicaLogDirsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: AlterReplicaLogDirsRequest, error: Refused) -> Answer:
     """Return the same error code for each partition."""
-    return _answer(context, dict.fromkeys(_targets(request), int(error_code)))
+    return _answer(dict.fromkeys(_targets(request), error.code))
 
 
 def _targets(request: AlterReplicaLogDirsRequest) -> dict[TopicPartition, str]:
@@ -45,9 +42,9 @@ def _targets(request: AlterReplicaLogDirsRequest) -> dict[TopicPartition, str]:
     }
 
 
-def _answer(context: RequestContext, codes: dict[TopicPartition, int]) -> Answer:
+def _answer(codes: dict[TopicPartition, int]) -> Answer:
     by_topic: dict[str, list[dict[str, object]]] = {}
     for key, code in codes.items():
         by_topic.setdefault(key.topic, []).append({"partition_index": key.partition, "error_code": code})
     results = [{"topic_name": name, "partitions": rows} for name, rows in by_topic.items()]
-    return {"throttle_time": context.throttle_ms, "results": results}
+    return {"results": results}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.consumer_heartbeat import Refused
 from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.error_answers import explained_answer
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.features import SHARE
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.topics import Topic
 
+refused = explained_answer
+
 
 async def handle(node: Node, context: RequestContext, request: AlterShareGroupOffsetsRequest) -> Answer:
     """Set the offsets and return an error code for each partition."""
-    if not node.features.level(SHARE):
-        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
-    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    node.features.require(SHARE)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
     offsets: dict[tuple[Topic, int], int] = {}
     rows: list[dict[str, object]] = []
     for asked in request.topics:
@@ -36,11 +36,8 @@ async def handle(node: Node, context: RequestContext, request: AlterShareGroupOf
             for one in asked.partitions:
                 if 0 <= one.partition_index < topic.partitions:
                     offsets[topic, one.partition_index] = one.start_offset
-    try:
-        await node.groups.share.alter_offsets(request.group_id, offsets)
-    except Refused as error:
-        return refused(node, context, request, error.code, error.message)
-    return {"throttle_time": context.throttle_ms, "error_code": 0, "error_message": None, "responses": rows}
+    await node.groups.share.alter_offsets(request.group_id, offsets)
+    return {"error_code": 0, "error_message": None, "responses": rows}
 
 
 def _topic_row(asked: AlterShareGroupOffsetsRequestTopic, topic: Topic | None, may_read: bool) -> dict[str, object]:
@@ -56,9 +53,3 @@ def _topic_row(asked: AlterShareGroupOffsetsRequestTopic, topic: Topic | None, m
         )
     topic_id = None if topic is None or not may_read else topic.id
     return {"topic_name": asked.topic_name, "topic_id": topic_id, "partitions": partitions}
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no topic."""
-    text = message or ErrorCode(error_code).message
-    return {"throttle_time": context.throttle_ms, "error_code": int(error_code), "error_message": text, "responses": []}

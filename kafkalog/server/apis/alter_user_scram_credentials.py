@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import StorageError
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.security.scram import NUMBERS, keys_of_salted
@@ -29,9 +29,7 @@ _Result = tuple[ErrorCode | int, str | None]
 
 async def handle(node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest) -> Answer:
     """Change every user whose rows in the request are all valid; leave a user with an error unchanged."""
-    if not node.authorizer.allows_cluster(context, Operation.ALTER):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return refused(node, context, request, code, code.message)
+    node.authorizer.require_cluster(context, Operation.ALTER, explains=True)
     results = _check_rows(request, node.credentials.file.state)
 
     def apply_changes(state: SecurityState) -> SecurityState:
@@ -51,15 +49,13 @@ async def handle(node: Node, context: RequestContext, request: AlterUserScramCre
     except StorageError as error:
         failed = code_of(error), error.message
         results = {user: result if result[0] else failed for user, result in results.items()}
-    return _tree(context, results)
+    return _tree(results)
 
 
-def refused(
-    node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest, error: Refused) -> Answer:
     """Return the error for each user."""
     rows: tuple[_Row, ...] = (*request.deletions, *request.upsertions)
-    return _tree(context, {row.name: (error_code, message) for row in rows})
+    return _tree({row.name: (error.code, error.message) for row in rows})
 
 
 def _check_rows(request: AlterUserScramCredentialsRequest, state: SecurityState) -> dict[str, _Result]:
@@ -97,6 +93,6 @@ def _problem(row: Any, state: SecurityState) -> _Result:
     return ErrorCode.NONE, None
 
 
-def _tree(context: RequestContext, results: dict[str, _Result]) -> Answer:
+def _tree(results: dict[str, _Result]) -> Answer:
     rows = [{"user": user, "error_code": code, "error_message": text} for user, (code, text) in results.items()]
-    return {"throttle_time": context.throttle_ms, "results": rows}
+    return {"results": rows}

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.server.apis.dispatch import offered
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.settings.features import SUPPORTED, Features
 from kafkalog.server.wire.reader import Frame, strings_reader
@@ -85,9 +85,9 @@ def _refusal(node: Node, client: Client) -> ErrorCode:
     return ErrorCode.REBOOTSTRAP_REQUIRED if is_other else ErrorCode.NONE
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> bytes:
+def refused(node: Node, context: RequestContext, request: object, error: Refused) -> bytes:
     """Return a body with the error code."""
-    return _body(context.api_version, error_code, _is_in_replica_set(node), NO_FEATURES)
+    return _body(context.api_version, error.code, _is_in_replica_set(node), NO_FEATURES)
 
 
 def _is_in_replica_set(node: Node) -> bool:

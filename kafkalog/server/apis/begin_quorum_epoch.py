@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.quorum.messages import begin_answer, read_begin
+from kafkalog.server.quorum.messages import read_begin, term_answer
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 
@@ -17,15 +16,9 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: BeginQuorumEpochRequest) -> Answer:
     """Record the announced leader and return the term and leader that this node now knows."""
-    if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.CLUSTER_ACTION)
     term, leader = read_begin(request)
     node.quorum.cluster.check(request.cluster_id, f"node {leader}")
     state = await node.quorum.learn_leader(term, leader)
     node.quorum.news.set()
-    return begin_answer(state)
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error at the top level."""
-    return {"error_code": error_code, "topics": ()}
+    return term_answer(0, state)

@@ -6,10 +6,11 @@ import base64
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.consumer_group import LEFT, LEFT_FOR_A_WHILE, ConsumerMember
-from kafkalog.server.groups.consumer_heartbeat import Heartbeat, Refused
+from kafkalog.server.groups.consumer_heartbeat import Heartbeat
 from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.error_answers import explained_answer
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.features import GROUP
 from kafkalog.server.settings.groups import group_setting
@@ -34,29 +35,25 @@ if TYPE_CHECKING:
 
 
 _FIRST_WITH_OWN_ID: Final = 1
+refused = explained_answer
 
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the member's epoch, and its assignment if that changed or the member joins or sends its full state."""
     if "consumer" not in node.config["group.coordinator.rebalance.protocols"] or not node.features.level(GROUP):
-        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
-    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
 
     def may_see(topic: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
     if not all(map(may_see, request.subscribed_topic_names or ())):
-        return refused(node, context, request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-    try:
-        _check(node, context, request)
-        result = await node.groups.consumer.heartbeat(request.group_id, _event(context, request), may_see)
-    except Refused as error:
-        return refused(node, context, request, error.code, error.message)
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    _check(node, context, request)
+    result = await node.groups.consumer.heartbeat(request.group_id, _event(context, request), may_see)
     is_member = result.member is not None and result.epoch >= 0
     interval_ms = group_setting(node, request.group_id, "consumer.heartbeat.interval.ms")
     return {
-        "throttle_time": context.throttle_ms,
         "error_code": 0,
         "error_message": None,
         "member_id": result.member.id if result.member is not None else request.member_id,
@@ -131,14 +128,3 @@ def _new_id() -> str:
 def _assignment(member: ConsumerMember) -> dict[str, object]:
     rows = [{"topic_id": topic_id, "partitions": sorted(numbers)} for topic_id, numbers in member.assigned.items()]
     return {"topic_partitions": rows}
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error, without member or assignment."""
-    return {
-        "throttle_time": context.throttle_ms,
-        "error_code": int(error_code),
-        "error_message": message or ErrorCode(error_code).message,
-        "member_epoch": 0,
-        "heartbeat_interval": 0,
-    }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest, StorageError
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.requests.context import Answer, RequestContext
-from kafkalog.server.security.acl_requests import acl_of, refusal
+from kafkalog.server.security.acl_requests import acl_of, require
 from kafkalog.server.security.acls import Acl, Operation
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: CreateAclsRequest) -> Answer:
     """Save the valid ACLs and return a result for each."""
-    rejection = refusal(node, context, Operation.ALTER)
-    if rejection is not None:
-        return refused(node, context, request, *rejection)
+    require(node, context, Operation.ALTER)
     created: list[Acl] = []
     results: list[tuple[int, str | None]] = []
     for row in request.creations:
@@ -36,16 +34,14 @@ async def handle(node: Node, context: RequestContext, request: CreateAclsRequest
         )
     except StorageError as error:
         results = [(code or code_of(error), message or error.message) for code, message in results]
-    return _tree(context, results)
+    return _tree(results)
 
 
-def refused(
-    node: Node, context: RequestContext, request: CreateAclsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: CreateAclsRequest, error: Refused) -> Answer:
     """Return the error for each ACL."""
-    return _tree(context, [(error_code, message)] * len(request.creations))
+    return _tree([(error.code, error.message)] * len(request.creations))
 
 
-def _tree(context: RequestContext, results: list[tuple[int, str | None]]) -> Answer:
+def _tree(results: list[tuple[int, str | None]]) -> Answer:
     rows = [{"error_code": code, "error_message": message} for code, message in results]
-    return {"throttle_time": context.throttle_ms, "results": rows}
+    return {"results": rows}

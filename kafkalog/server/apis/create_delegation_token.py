@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.tokens import token_refusal
 
@@ -23,17 +23,15 @@ async def handle(node: Node, context: RequestContext, request: CreateDelegationT
     are_users = all(one.principal_type == _USER for one in request.renewers)
     if code != ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED and not are_users:
         code = ErrorCode.INVALID_PRINCIPAL_TYPE
-    return refused(node, context, request, code, None)
+    raise Refused(code)
 
 
-def refused(
-    node: Node, context: RequestContext, request: CreateDelegationTokenRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: CreateDelegationTokenRequest, error: Refused) -> Answer:
     """Return the error with the owner that was asked for."""
     kind, _, name = context.principal.partition(":")
     owner = getattr(request, "owner_principal_name", None)
     return {
-        "throttle_time": context.throttle_ms, "error_code": error_code,
+        "error_code": error.code,
         "principal_type": getattr(request, "owner_principal_type", None) or "" if owner else kind,
         "principal_name": owner or name,
         "token_requester_principal_type": kind, "token_requester_principal_name": name,

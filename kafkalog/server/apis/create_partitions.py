@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import InvalidReplicaAssignment, KafkalogError
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.requests.assignments import check_may_assign, check_replica_list, nodes_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -35,15 +35,13 @@ async def handle(node: Node, context: RequestContext, request: CreatePartitionsR
             rows.append(_row(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None))
         else:
             rows.append(await _add_partitions(node, context, topic, request.validate_only))
-    return {"throttle_time": context.throttle_ms, "results": rows}
+    return {"results": rows}
 
 
-def refused(
-    node: Node, context: RequestContext, request: CreatePartitionsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: CreatePartitionsRequest, error: Refused) -> Answer:
     """Return the error for each topic."""
     names = dict.fromkeys(topic.name for topic in request.topics)
-    return {"throttle_time": context.throttle_ms, "results": [_row(name, error_code, message) for name in names]}
+    return {"results": [_row(name, error.code, error.message) for name in names]}
 
 
 async def _add_partitions(

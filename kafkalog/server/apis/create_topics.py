@@ -12,7 +12,7 @@ from kafkalog.errors import (
     KafkalogError,
     PolicyViolation,
 )
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.node.topics import METADATA_TOPIC, Topic, TopicPlan, check_partition_count
 from kafkalog.server.requests.assignments import check_factor, check_may_assign, check_replicas, nodes_of
 from kafkalog.server.requests.context import Answer, RequestContext
@@ -71,15 +71,13 @@ async def handle(node: Node, context: RequestContext, request: CreateTopicsReque
             if key not in configs:
                 configs[key] = created_rows(node, node.store.config.log_config(plan.settings))
             rows[name] = _row(node, context, topic, configs[key])
-    return {"throttle_time": context.throttle_ms, "topics": list(rows.values())}
+    return {"topics": list(rows.values())}
 
 
-def refused(
-    node: Node, context: RequestContext, request: CreateTopicsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: CreateTopicsRequest, error: Refused) -> Answer:
     """Return the error for each topic."""
     names = dict.fromkeys(topic.name for topic in request.topics)
-    return {"throttle_time": context.throttle_ms, "topics": [_error(name, error_code, message) for name in names]}
+    return {"topics": [_error(name, error.code, error.message) for name in names]}
 
 
 def _plan(node: Node, context: RequestContext, requested: CreatableTopic, validate_only: bool) -> TopicPlan:

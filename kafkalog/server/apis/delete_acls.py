@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.requests.context import Answer, RequestContext
-from kafkalog.server.security.acl_requests import acl_fields, filter_of, refusal, resource_fields
+from kafkalog.server.security.acl_requests import acl_fields, filter_of, require, resource_fields
 from kafkalog.server.security.acls import Acl, AclFilter, Operation
 from kafkalog.server.security.state import SecurityState
 
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: DeleteAclsRequest) -> Answer:
     """Delete the matching ACLs and return them by filter; an ACL that several filters match is under the first."""
-    rejection = refusal(node, context, Operation.ALTER)
-    if rejection is not None:
-        return refused(node, context, request, *rejection)
+    require(node, context, Operation.ALTER)
     filters: list[AclFilter | InvalidRequest] = []
     for row in request.filters:
         try:
@@ -44,15 +42,13 @@ async def handle(node: Node, context: RequestContext, request: DeleteAclsRequest
         _row(code_of(one), one.message, ()) if isinstance(one, InvalidRequest) else _row(ErrorCode.NONE, None, acls)
         for one, acls in zip(filters, found, strict=True)
     ]
-    return {"throttle_time": context.throttle_ms, "filter_results": rows}
+    return {"filter_results": rows}
 
 
-def refused(
-    node: Node, context: RequestContext, request: DeleteAclsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: DeleteAclsRequest, error: Refused) -> Answer:
     """Return the error for each filter."""
-    rows = [_row(error_code, message, ()) for _ in request.filters]
-    return {"throttle_time": context.throttle_ms, "filter_results": rows}
+    rows = [_row(error.code, error.message, ()) for _ in request.filters]
+    return {"filter_results": rows}
 
 
 def _row(error_code: int, message: str | None, acls: list[Acl] | tuple[()]) -> Tree:

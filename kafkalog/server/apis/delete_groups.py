@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
@@ -25,16 +25,14 @@ async def handle(node: Node, context: RequestContext, request: DeleteGroupsReque
             codes[group_id] = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         elif group_id not in codes:
             codes[group_id] = int(await node.groups.delete(group_id))
-    return _answer(context, codes)
+    return _answer(codes)
 
 
-def _answer(context: RequestContext, codes: dict[str, int]) -> dict[str, object]:
+def _answer(codes: dict[str, int]) -> dict[str, object]:
     rows = [{"group_id": group_id, "error_code": code} for group_id, code in codes.items()]
-    return {"throttle_time": context.throttle_ms, "results": rows}
+    return {"results": rows}
 
 
-def refused(
-    node: Node, context: RequestContext, request: DeleteGroupsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: DeleteGroupsRequest, error: Refused) -> Answer:
     """Return the same error code for each group."""
-    return _answer(context, dict.fromkeys(request.groups_names, int(error_code)))
+    return _answer(dict.fromkeys(request.groups_names, error.code))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.node.topics import Topic
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -30,7 +30,7 @@ async def handle(node: Node, context: RequestContext, request: DeleteTopicsReque
     if not node.config["delete.topic.enable"]:
         is_known = context.api_version >= _DISABLED_FROM
         code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
-        return refused(node, context, request, code, code.message)
+        raise Refused(code, code.message)
     requested = _requested_topics(request)
     names = Counter(name for name, _ in requested if name is not None)
     ids = Counter(topic_id for _, topic_id in requested if topic_id is not None)
@@ -60,7 +60,7 @@ async def handle(node: Node, context: RequestContext, request: DeleteTopicsReque
         error = failures.get(topic.name)
         if error is not None:
             rows[row_number] = _refusal(topic, error)
-    return {"throttle_time": context.throttle_ms, "responses": rows}
+    return {"responses": rows}
 
 
 async def _failures(node: Node, names: list[str]) -> dict[str, KafkalogError]:
@@ -75,16 +75,11 @@ def _refusal(topic: Topic, error: KafkalogError) -> Tree:
     return _row(topic.name, topic.id, code, error.message or code.message)
 
 
-def refused(
-    node: Node,
-    context: RequestContext,
-    request: DeleteTopicsRequest | NamesRequest,
-    error_code: int,
-    message: str | None,
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: DeleteTopicsRequest | NamesRequest, error: Refused) -> Answer:
     """Return the error for each topic."""
-    rows = [_row(name, topic_id, error_code, message) for name, topic_id in dict.fromkeys(_requested_topics(request))]
-    return {"throttle_time": context.throttle_ms, "responses": rows}
+    requested = dict.fromkeys(_requested_topics(request))
+    rows = [_row(name, topic_id, error.code, error.message) for name, topic_id in requested]
+    return {"responses": rows}
 
 
 def _requested_topics(request: DeleteTopicsRequest | NamesRequest) -> list[tuple[str | None, UUID | None]]:

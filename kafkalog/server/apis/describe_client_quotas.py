@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: DescribeClientQuotasRequest) -> Answer:
     """Return the matching quotas."""
-    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE_CONFIGS):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return refused(node, context, request, code, code.message)
+    node.authorizer.require_cluster(context, Operation.DESCRIBE_CONFIGS, explains=True)
     quota_filter = QuotaFilter(request.components, request.strict)
     rows = [
         {
@@ -29,9 +27,4 @@ async def handle(node: Node, context: RequestContext, request: DescribeClientQuo
         for entity, limits in node.credentials.file.state.quotas.items()
         if quota_filter.matches(entity)
     ]
-    return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "error_message": "", "entries": rows}
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no quota."""
-    return {"throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message, "entries": None}
+    return {"error_code": ErrorCode.NONE, "error_message": "", "entries": rows}

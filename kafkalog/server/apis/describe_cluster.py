@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.node.addresses import addresses, rack_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import CLUSTER_NAME, NOT_ASKED, Operation, ResourceType
@@ -23,10 +23,10 @@ async def handle(node: Node, context: RequestContext, request: DescribeClusterRe
     endpoint_type = getattr(request, "endpoint_type", _BROKERS)
     if endpoint_type == _CONTROLLERS:
         text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
-        return refused(node, context, request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, text)
+        raise Refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, text)
     if endpoint_type != _BROKERS:
         text = f"Unsupported endpoint type {endpoint_type}"
-        return refused(node, context, request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, text)
+        raise Refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, text)
     operations = NOT_ASKED
     if request.include_cluster_authorized_operations:
         operations = 0
@@ -36,20 +36,15 @@ async def handle(node: Node, context: RequestContext, request: DescribeClusterRe
         {"broker_id": node_id, "host": host, "port": port, "rack": rack_of(node, node_id), "is_fenced": False}
         for node_id, host, port in addresses(node, context.connection.listener)
     )
-    tree = _tree(node, context, ErrorCode.NONE, None)
-    return {**tree, "brokers": brokers, "cluster_authorized_operations": operations}
+    empty = refused(node, context, request, Refused(ErrorCode.NONE))
+    return {**empty, "brokers": brokers, "cluster_authorized_operations": operations}
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error: Refused) -> dict[str, object]:
     """Return the error and no node."""
-    return _tree(node, context, error_code, message)
-
-
-def _tree(node: Node, context: RequestContext, error_code: int, message: str | None) -> dict[str, object]:
     return {
-        "throttle_time": context.throttle_ms,
-        "error_code": error_code,
-        "error_message": message,
+        "error_code": error.code,
+        "error_message": error.message,
         "endpoint_type": _BROKERS,
         "cluster_id": node.cluster_id,
         "controller_id": node.quorum.leader,

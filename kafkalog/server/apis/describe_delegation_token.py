@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.server.error_codes import Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.tokens import token_refusal
 
@@ -13,9 +14,4 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: object) -> Answer:
     """Return the error for the channel, or for the missing feature."""
-    return refused(node, context, request, token_refusal(context), None)
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error without tokens."""
-    return {"throttle_time": context.throttle_ms, "error_code": error_code, "tokens": ()}
+    raise Refused(token_refusal(context))

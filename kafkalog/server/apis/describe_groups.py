@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.classic_group import ClassicGroup, State
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.groups import Row, describe_groups
@@ -64,9 +64,7 @@ def _row(group_id: str, code: int, state: str = "", message: str | None = None) 
     }
 
 
-def refused(
-    node: Node, context: RequestContext, request: DescribeGroupsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: DescribeGroupsRequest, error: Refused) -> Answer:
     """Return the same error code for each group."""
-    rows = [_row(group_id, error_code, "", message) for group_id in request.groups]
-    return {"throttle_time": context.throttle_ms, "groups": rows}
+    rows = [_row(group_id, error.code, "", error.message) for group_id in request.groups]
+    return {"groups": rows}

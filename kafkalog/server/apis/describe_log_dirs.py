@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 _NO_LAG: Final = -1
 
+
 async def handle(node: Node, context: RequestContext, request: DescribeLogDirsRequest) -> Answer:
     """Return all directories with the requested partitions, or with all partitions."""
-    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.DESCRIBE)
     requested = None
     if request.topics is not None:
         requested = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
@@ -34,12 +34,7 @@ async def handle(node: Node, context: RequestContext, request: DescribeLogDirsRe
     for directory in node.store.directories:
         is_cordoned = "*" in cordoned or directory.path in cordoned
         rows.append(await node.run(_directory_row, directory, logs, requested, is_cordoned))
-    return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "results": rows}
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no directory."""
-    return {"throttle_time": context.throttle_ms, "error_code": error_code, "results": ()}
+    return {"error_code": ErrorCode.NONE, "results": rows}
 
 
 def _directory_row(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.replica.append_results import code_for_reader
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -42,18 +42,16 @@ async def handle(node: Node, context: RequestContext, request: DescribeProducers
             rows.append(row)
             await turns.row()
         topics.append({"name": topic.name, "partitions": rows})
-    return {"throttle_time": context.throttle_ms, "topics": topics}
+    return {"topics": topics}
 
 
-def refused(
-    node: Node, context: RequestContext, request: DescribeProducersRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: DescribeProducersRequest, error: Refused) -> Answer:
     """Return the error for every partition."""
     topics = [
-        {"name": topic.name, "partitions": [_refusal(index, error_code) for index in topic.partition_indexes]}
+        {"name": topic.name, "partitions": [_refusal(index, error.code) for index in topic.partition_indexes]}
         for topic in request.topics
     ]
-    return {"throttle_time": context.throttle_ms, "topics": topics}
+    return {"topics": topics}
 
 
 def _row(index: int, producers: Iterable[ProducerState]) -> dict[str, object]:

@@ -28,8 +28,7 @@ _ONLY_TERM: Final = 1
 
 async def handle(node: Node, context: RequestContext, request: DescribeQuorumRequest) -> Answer:
     """Return a row for `__cluster_metadata`; any other partition is unknown, because it has no quorum."""
-    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.DESCRIBE)
     turns = CooperativeYield()
     topics: list[Tree] = []
     is_asked = False
@@ -75,8 +74,3 @@ def _unknown(partition: int) -> dict[str, object]:
         "partition_index": partition, "error_code": code, "error_message": code.message, "leader_id": 0,
         "leader_epoch": 0, "high_watermark": 0, "current_voters": (), "observers": (),
     }  # fmt: skip
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error at the top level."""
-    return {"error_code": error_code, "error_message": message, "topics": (), "nodes": ()}

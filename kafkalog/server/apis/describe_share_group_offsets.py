@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.consumer_heartbeat import Refused
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.share_group import ShareGroup
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import in_turns
@@ -33,9 +32,9 @@ async def handle(node: Node, context: RequestContext, request: DescribeShareGrou
     if not node.features.level(SHARE):
         off = {"error_code": int(ErrorCode.UNSUPPORTED_VERSION), "error_message": None}
         rows = [_group_row(one.group_id, 0) | off async for one in in_turns(request.groups)]
-        return {"throttle_time": context.throttle_ms, "groups": rows}
+        return {"groups": rows}
     rows = [await _describe(node, context, one) async for one in in_turns(request.groups)]
-    return {"throttle_time": context.throttle_ms, "groups": rows}
+    return {"groups": rows}
 
 
 async def _describe(node: Node, context: RequestContext, asked: DescribeShareGroupOffsetsRequestGroup) -> Row:
@@ -113,9 +112,7 @@ def _group_row(group_id: str, code: int, message: str | None = None) -> Row:
     return {"group_id": group_id, "topics": [], "error_code": int(code), "error_message": text}
 
 
-def refused(
-    node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest, error: Refused) -> Answer:
     """Return the same error code for each group."""
-    rows = [_group_row(one.group_id, error_code, message) for one in request.groups]
-    return {"throttle_time": context.throttle_ms, "groups": rows}
+    rows = [_group_row(one.group_id, error.code, error.message) for one in request.groups]
+    return {"groups": rows}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest, InvalidTopic
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.node.topics import INTERNAL, check_name
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -51,15 +51,13 @@ async def handle(node: Node, context: RequestContext, request: DescribeTopicPart
         if end is not None:
             next_cursor = {"topic_name": name, "partition_index": end}
             break
-    return {"throttle_time": context.throttle_ms, "topics": [*rows, *denied], "next_cursor": next_cursor}
+    return {"topics": [*rows, *denied], "next_cursor": next_cursor}
 
 
-def refused(
-    node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest, error: Refused) -> Answer:
     """Return the error for each topic."""
-    rows = [error_row(error_code, topic.name) for topic in request.topics]
-    return {"throttle_time": context.throttle_ms, "topics": rows, "next_cursor": None}
+    rows = [error_row(error.code, topic.name) for topic in request.topics]
+    return {"topics": rows, "next_cursor": None}
 
 
 async def _row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import in_turns
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Answer:
     """Return the transaction or an error for each id, without the topics that the client may not see."""
     states = [_describe(node, context, one) async for one in in_turns(request.transactional_ids)]
-    return {"throttle_time": context.throttle_ms, "transaction_states": states}
+    return {"transaction_states": states}
 
 
 def _describe(node: Node, context: RequestContext, transactional_id: str) -> dict[str, object]:
@@ -48,9 +48,7 @@ def _unknown(transactional_id: str, error_code: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-def refused(
-    node: Node, context: RequestContext, request: DescribeTransactionsRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: DescribeTransactionsRequest, error: Refused) -> Answer:
     """Return the same error for every id."""
-    states = [_unknown(transactional_id, error_code) for transactional_id in request.transactional_ids]
-    return {"throttle_time": context.throttle_ms, "transaction_states": states}
+    states = [_unknown(transactional_id, error.code) for transactional_id in request.transactional_ids]
+    return {"transaction_states": states}

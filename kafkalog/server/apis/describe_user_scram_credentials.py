@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Answer:
     """Return the requested users, or all users."""
-    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return refused(node, context, request, code, code.message)
+    node.authorizer.require_cluster(context, Operation.DESCRIBE, explains=True)
     users = node.credentials.file.state.users
     counts = Counter(user.name for user in request.users or ())
     rows: list[Tree] = []
@@ -36,18 +34,4 @@ async def handle(node: Node, context: RequestContext, request: DescribeUserScram
         mechanisms = {} if code else users[name]
         infos = [{"mechanism": NUMBERS[one], "iterations": keys.iterations} for one, keys in sorted(mechanisms.items())]
         rows.append({"user": name, "error_code": code, "error_message": message, "credential_infos": infos})
-    return _tree(context, ErrorCode.NONE, None, rows)
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no user."""
-    return _tree(context, error_code, message, [])
-
-
-def _tree(context: RequestContext, error_code: int, message: str | None, rows: list[Tree]) -> Answer:
-    return {
-        "throttle_time": context.throttle_ms,
-        "error_code": error_code,
-        "error_message": message,
-        "results": rows,
-    }
+    return {"error_code": ErrorCode.NONE, "error_message": None, "results": rows}

@@ -8,12 +8,13 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import partial
 from importlib import import_module
 from time import perf_counter
-from types import ModuleType, coroutine
-from typing import TYPE_CHECKING, Final, NamedTuple
+from types import coroutine
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import MalformedRequest, PolicyViolation
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.requests.context import CLOSE, Answer, Close, Connection, RequestContext
+from kafkalog.server.requests.error_answers import error_answer
 from kafkalog.server.requests.refusals import call_name
 from kafkalog.server.wire.header import RequestHeader, read_header
 from kafkalog.server.wire.pieces import Pieces
@@ -46,17 +47,26 @@ _HEAD: Final = struct.Struct(">i").pack
 _HEAD_WITH_TAGS: Final = struct.Struct(">ix").pack
 
 
+Refusal = Callable[["Node", RequestContext, Any, Refused], Answer]
+
+
 def offered(in_set: bool = False) -> Mapping[int, Api]:
     """Return the served calls by key, for a single node or a replica set. Each call has a module in this package."""
     return APIS if in_set else ALONE
 
 
+def refusal_of(api: Api) -> Refusal:
+    """Return the function that makes the answer of a call that fails as a whole."""
+    refused: Refusal = getattr(import_module(f"{__package__}.{api.name}"), "refused", error_answer)
+    return refused
+
+
 class _Call(NamedTuple):
-    """One call in one version: its table row, handler module, request reader and response writer."""
+    """One call in one version: its table row, handler, error response, request reader and response writer."""
 
     api: Api
-    module: ModuleType
     handle: Callable[..., Coroutine[object, None, Answer]]
+    refused: Refusal
     read: Callable[[bytearray, int], object] | None  # None for an ApiVersions version that is not served
     head: Callable[[int], bytes]
     write: Callable[[Mapping[str, object], bytes], Pieces] | None  # None for ApiVersions, which needs no kio
@@ -71,7 +81,7 @@ def _new_call(api: Api, version: int) -> _Call:
     api_key = api.key
     module = import_module(f"{__package__}.{api.name}")
     head = _HEAD_WITH_TAGS if api.is_flexible(version) and api_key != API_VERSIONS else _HEAD
-    call = _Call(api, module, module.handle, None, head, None)
+    call = _Call(api, module.handle, refusal_of(api), None, head, None)
     if not api.serves(version):
         return call
     read_body = getattr(module, "read", None)  # only ApiVersions, which must not import kio
@@ -132,13 +142,15 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
             raise node.leaders_calls[name]("this node is not the leader of its replica set")
         work = call.handle(node, context, request)
         try:
-            rest = _run_measured(work, work.send(None), busy)
-        except StopIteration as done:  # most handlers finish without waiting
-            rest, answer = None, done.value
-        finally:
-            busy[0] = perf_counter() - began
-        if rest is not None:
+            try:
+                rest = _run_measured(work, work.send(None), busy)
+            finally:
+                busy[0] = perf_counter() - began
             answer = await rest
+        except StopIteration as done:  # most handlers finish without waiting
+            answer = done.value
+        except Refused as refusal:
+            answer = call.refused(node, context, request, refusal)
         if node.before_answers and name in node.before_answers:
             await node.before_answers[name](request)
         if busy[0] > LARGE_SECONDS:
@@ -198,7 +210,7 @@ def _throttled(node: Node, context: RequestContext, answer: Answer, busy: float)
         return answer
     context.throttle_ms = throttle_ms
     context.connection.mute_until_ms = node.monotonic_ms() + throttle_ms
-    if isinstance(answer, Mapping) and "throttle_time" in answer:
+    if isinstance(answer, Mapping):  # a version without the field does not write it
         return {**answer, "throttle_time": throttle_ms}
     return answer
 
@@ -225,7 +237,7 @@ def _error_response(
         node.refusals.answered(context.connection, name, code, error, context.client_id)
         message = getattr(error, "message", None) or None
     try:
-        answer = call.module.refused(node, context, request, code, message)
+        answer = call.refused(node, context, request, Refused(code, message))
         return _pieces(call, context, _throttled(node, context, answer, 0.0))
     except Exception as second_error:
         _LOG.error("cannot build the error response to %s", name, exc_info=second_error)

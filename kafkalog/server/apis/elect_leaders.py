@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.quorum.messages import WHOLE
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -25,10 +25,9 @@ _UNCLEAN: Final = 1
 
 async def handle(node: Node, context: RequestContext, request: ElectLeadersRequest) -> Answer:
     """Take the lead if necessary; return an error code for each named partition, or no rows for all partitions."""
-    if not node.authorizer.allows_cluster(context, Operation.ALTER):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.ALTER)
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
-        return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
+        raise Refused(ErrorCode.INVALID_REQUEST)
     was_leader = node.quorum.leads
     if not was_leader:
         await node.quorum.promote(is_forced=getattr(request, "election_type", _PREFERRED) == _UNCLEAN)
@@ -40,7 +39,7 @@ async def handle(node: Node, context: RequestContext, request: ElectLeadersReque
             await turns.row()
             results.append(_result(node, row.topic, number, was_leader))
         rows.append({"topic": row.topic, "partition_result": results})
-    return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "replica_election_results": rows}
+    return {"error_code": ErrorCode.NONE, "replica_election_results": rows}
 
 
 def _result(node: Node, name: str, number: int, was_leader: bool) -> dict[str, object]:
@@ -57,18 +56,16 @@ def _result(node: Node, name: str, number: int, was_leader: bool) -> dict[str, o
     return {"partition_id": number, "error_code": code, "error_message": message}
 
 
-def refused(
-    node: Node, context: RequestContext, request: ElectLeadersRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: ElectLeadersRequest, error: Refused) -> Answer:
     """Return one code for all; version 0 has it at each partition."""
     rows = [
         {
             "topic": row.topic,
             "partition_result": [
-                {"partition_id": number, "error_code": error_code, "error_message": message}
+                {"partition_id": number, "error_code": error.code, "error_message": error.message}
                 for number in row.partitions
             ],
         }
         for row in request.topic_partitions or ()
     ]  # fmt: skip
-    return {"throttle_time": context.throttle_ms, "error_code": error_code, "replica_election_results": rows}
+    return {"error_code": error.code, "replica_election_results": rows}

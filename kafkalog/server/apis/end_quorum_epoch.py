@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.quorum.messages import end_answer, read_end
+from kafkalog.server.quorum.messages import read_end, term_answer
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: EndQuorumEpochRequest) -> Answer:
     """Return no error once the sender has all records and the leader awaits its vote request."""
-    if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.CLUSTER_ACTION)
     requested = read_end(request)
     node.quorum.cluster.check(request.cluster_id, f"node {requested[2]}")
     code = 0
@@ -30,9 +28,4 @@ async def handle(node: Node, context: RequestContext, request: EndQuorumEpochReq
         await node.quorum.handover.hand_over(*requested)
     except KafkalogError as error:
         code = error.code
-    return end_answer(code, node.quorum.state)
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error at the top level."""
-    return {"error_code": error_code, "topics": ()}
+    return term_answer(code, node.quorum.state)

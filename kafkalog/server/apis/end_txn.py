@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.txns.coordinator import Assigned
@@ -24,23 +24,19 @@ _KNOWS_FENCED: Final = 2
 async def handle(node: Node, context: RequestContext, request: EndTxnRequest) -> Answer:
     """End the transaction; return once its markers are written to all its partitions."""
     transactional_id: str = request.transactional_id
-    if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        return _answer(context, Assigned(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    node.authorizer.require(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     version = EPOCH_BUMPS if context.api_version >= _BUMPS else CLASSIC
     return _answer(context, await node.transactions.end(transactional_id, producer, request.committed, version))
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error: Refused) -> Answer:
     """Return the error without a producer id."""
-    return _answer(context, Assigned(ErrorCode(error_code)))
+    return _answer(context, Assigned(ErrorCode(error.code)))
 
 
 def _answer(context: RequestContext, ended: Assigned) -> Answer:
     error = ended.error
     if error == ErrorCode.PRODUCER_FENCED and context.api_version < _KNOWS_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    return {
-        "throttle_time": context.throttle_ms, "error_code": error, "producer_id": ended.producer_id,
-        "producer_epoch": ended.producer_epoch,
-    }  # fmt: skip
+    return {"error_code": error, "producer_id": ended.producer_id, "producer_epoch": ended.producer_epoch}

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import InvalidRequest, MalformedRequest
 from kafkalog.server.apis.dispatch import dispatch
-from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.leading import CONTROLLERS
 from kafkalog.server.quorum.errors import NotController
 from kafkalog.server.requests.context import Answer, Close, Connection, RequestContext
@@ -24,8 +23,7 @@ _MOST_NAME_BYTES: Final = 1 << 16
 
 async def handle(node: Node, context: RequestContext, request: EnvelopeRequest) -> Answer:
     """Return the response to the client, or an error that lets the other node answer. It needs CLUSTER_ACTION."""
-    if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.CLUSTER_ACTION)
     if node.leaders_calls:
         raise NotController("this node is not the leader of its replica set")
     frame = bytearray(request.request_data)
@@ -56,8 +54,3 @@ def _client(context: RequestContext, request: EnvelopeRequest) -> Connection:
     client.principal = str(principal, "utf-8", "replace")
     client.is_authenticated = True
     return client
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no response."""
-    return {"response_data": None, "error_code": error_code}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.node.addresses import address_of
 from kafkalog.server.replica.fetch_session import (
     FINAL,
@@ -133,12 +133,12 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     return answer
 
 
-def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: _Request, error: Refused) -> Answer:
     """Return the error at the top level from version 7 on; before, for every partition."""
     if context.api_version >= _FIRST_WITH_SESSIONS:
-        return answer_tree((), {}, error_code)
+        return answer_tree((), {}, error.code)
     answers: Answers = [
-        ((topic.topic, one.partition), FetchResult(error_code))
+        ((topic.topic, one.partition), FetchResult(error.code))
         for topic in request.topics
         for one in topic.partitions
     ]
@@ -355,4 +355,4 @@ def answer_tree(
         if one.current_leader is not None:
             row["current_leader"] = leader_tree(one.current_leader)
         partitions.append(row)
-    return {"error_code": error_code, "session_id": session_id, "responses": topics, "throttle_time": 0}
+    return {"error_code": error_code, "session_id": session_id, "responses": topics}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.quorum.messages import WHOLE
 from kafkalog.server.quorum.metadata import NeedsTls, content_of, part_of
 from kafkalog.server.requests.context import Answer, RequestContext
@@ -21,26 +21,25 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: FetchSnapshotRequest) -> Answer:
     """Return a part of the snapshot of `__cluster_metadata`. The client needs CLUSTER_ACTION."""
-    if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.CLUSTER_ACTION)
     rows = [row for topic in request.topics if topic.name == WHOLE.topic for row in topic.partitions]
     if len(rows) != 1 or rows[0].partition != WHOLE.partition:
         raise InvalidRequest(f"the only snapshot is that of {WHOLE.topic}")
     quorum = node.quorum
     if not quorum.leads and not quorum.copy_grant.is_granted_to(request.replica_id):
-        return refused(node, context, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if node.credentials.file.state.users and not context.connection.is_private:
-        return refused(node, context, request, NeedsTls.code, None)
+        raise Refused(NeedsTls.code)
     snapshot = (quorum.metadata.changes, quorum.state.term)
     requested = (rows[0].snapshot_id.end_offset, rows[0].snapshot_id.epoch)
     position = rows[0].position if requested == snapshot else 0
     row = part_of(content_of(node), snapshot, position, request.max_bytes, (quorum.leader, quorum.state.term))
     topics = [{"name": WHOLE.topic, "partitions": [row]}]
-    return {"throttle_time": context.throttle_ms, "error_code": 0, "topics": topics, "node_endpoints": ()}
+    return {"error_code": 0, "topics": topics, "node_endpoints": ()}
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error: Refused) -> Answer:
     """Return the error at the top level and in the row that nodes of the set read."""
     row = part_of(b"", (-1, -1), 0, 1, (-1, -1))
-    topics = [{"name": WHOLE.topic, "partitions": [{**row, "error_code": error_code}]}]
-    return {"throttle_time": context.throttle_ms, "error_code": error_code, "topics": topics, "node_endpoints": ()}
+    topics = [{"name": WHOLE.topic, "partitions": [{**row, "error_code": error.code}]}]
+    return {"error_code": error.code, "topics": topics, "node_endpoints": ()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC
 from kafkalog.server.node.addresses import address_of
 from kafkalog.server.node.topics import SHARE_GROUP_STATE
@@ -43,7 +43,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     keys = request.coordinator_keys if has_many_keys else (request.key,)
     kind = getattr(request, "key_type", _GROUP)
     rows = [await _row(node, context, kind, key) async for key in in_turns(keys)]
-    return _answer(context, rows, has_many_keys)
+    return _answer(rows, has_many_keys)
 
 
 async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict[str, object]:
@@ -74,16 +74,16 @@ def _refusal(key: str, code: int, message: str | None = None) -> dict[str, objec
     return {"key": key, "error_code": int(code), "error_message": text, "node_id": -1, "host": "", "port": -1}
 
 
-def _answer(context: RequestContext, rows: list[dict[str, object]], has_many_keys: bool) -> dict[str, object]:
+def _answer(rows: list[dict[str, object]], has_many_keys: bool) -> dict[str, object]:
     if has_many_keys:
-        return {"throttle_time": context.throttle_ms, "coordinators": rows}
+        return {"coordinators": rows}
     row = rows[0]
-    return {**row, "throttle_time": context.throttle_ms, "error_message": row["error_message"] or _NONE}
+    return {**row, "error_message": row["error_message"] or _NONE}
 
 
-def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: _Request, error: Refused) -> Answer:
     """Return the same error for each key; a storage error becomes COORDINATOR_NOT_AVAILABLE, which is retriable."""
     has_many_keys = context.api_version >= _FIRST_WITH_MANY
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if error_code == ErrorCode.KAFKA_STORAGE_ERROR else error_code
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if error.code == ErrorCode.KAFKA_STORAGE_ERROR else error.code
     keys = request.coordinator_keys if has_many_keys else (request.key,)
-    return _answer(context, [_refusal(key, code, message) for key in keys], has_many_keys)
+    return _answer([_refusal(key, code, error.message) for key in keys], has_many_keys)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
@@ -16,14 +15,7 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: HeartbeatRequest) -> Answer:
     """Record the heartbeat and return an error code."""
-    group_id = request.group_id
-    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id):
-        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
     instance_id = getattr(request, "group_instance_id", None)
-    code = await node.groups.heartbeat(group_id, request.member_id, instance_id, request.generation_id)
-    return refused(node, context, request, code, None)
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error code."""
-    return {"throttle_time": context.throttle_ms, "error_code": int(error_code)}
+    code = await node.groups.heartbeat(request.group_id, request.member_id, instance_id, request.generation_id)
+    return {"error_code": code}

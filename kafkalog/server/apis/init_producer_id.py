@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.txns.coordinator import Assigned
@@ -36,19 +36,19 @@ async def _assigned(node: Node, context: RequestContext, request: _Request) -> A
     transactional_id: str | None = request.transactional_id
     if transactional_id is None:
         if not _may_be_idempotent(node, context):
-            return Assigned(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    elif not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        return Assigned(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    else:
+        node.authorizer.require(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     expected = ProducerEpoch(getattr(request, "producer_id", _NONE), getattr(request, "producer_epoch", _NONE))
     if (expected.producer_id == _NONE) != (expected.epoch == _NONE):
-        return Assigned(ErrorCode.INVALID_REQUEST)
+        raise Refused(ErrorCode.INVALID_REQUEST)
     if node.quorum.replica_set is not None:
         if transactional_id is None:  # clients may ask any node
             ids = await ids_of(node)
             await ids.ready()
             return Assigned(ErrorCode.NONE, ids.take(), 0)
         if node.leaders_calls:
-            return Assigned(ErrorCode.NOT_COORDINATOR)
+            raise Refused(ErrorCode.NOT_COORDINATOR)
     known = None if expected.producer_id == _NONE else expected
     return await node.transactions.init_producer_id(transactional_id, request.transaction_timeout, known)
 
@@ -60,15 +60,12 @@ def _may_be_idempotent(node: Node, context: RequestContext) -> bool:
     )
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error: Refused) -> Answer:
     """Return the error without a producer id."""
-    return _answer(context, error_code, _NONE, _NONE)
+    return _answer(context, error.code, _NONE, _NONE)
 
 
 def _answer(context: RequestContext, error_code: int, producer_id: int, producer_epoch: int) -> Answer:
     if error_code == ErrorCode.PRODUCER_FENCED and context.api_version < _KNOWS_FENCED:
         error_code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return {
-        "throttle_time": context.throttle_ms, "error_code": error_code, "producer_id": producer_id,
-        "producer_epoch": producer_epoch,
-    }  # fmt: skip
+    return {"error_code": error_code, "producer_id": producer_id, "producer_epoch": producer_epoch}

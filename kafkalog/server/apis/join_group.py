@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import Refused
 from kafkalog.server.groups.values import Joined, Joining
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -32,8 +32,7 @@ _FIRST_THAT_SKIPS: Final = 9
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the member's generation, once that has begun."""
-    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
     return _answer(context, await node.groups.join(request.group_id, _event(context, request)))
 
 
@@ -58,7 +57,6 @@ def _event(context: RequestContext, request: _Request) -> Joining:
 def _answer(context: RequestContext, joined: Joined) -> dict[str, object]:
     has_null = context.api_version >= _FIRST_WITH_NULL_PROTOCOL
     return {
-        "throttle_time": context.throttle_ms,
         "error_code": int(joined.error_code),
         "generation_id": joined.generation,
         "protocol_type": joined.protocol_type,
@@ -73,6 +71,6 @@ def _answer(context: RequestContext, joined: Joined) -> dict[str, object]:
     }
 
 
-def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: _Request, error: Refused) -> Answer:
     """Return the error without a generation."""
-    return _answer(context, Joined(error_code, request.member_id))
+    return _answer(context, Joined(error.code, request.member_id))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
@@ -27,31 +25,18 @@ _FIRST_WITH_MANY: Final = 3
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return an error code for each member, or the only member's code in versions that allow one."""
-    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
     has_many_members = context.api_version >= _FIRST_WITH_MANY
     members = [(one.member_id, one.group_instance_id) for one in request.members] if has_many_members else [
         (request.member_id, None)
     ]  # fmt: skip
     code, codes = await node.groups.leave(request.group_id, members)
     if not has_many_members:
-        return _answer(context, code or codes[0], (), ())
-    return _answer(context, code, members, codes)
-
-
-def _answer(
-    context: RequestContext, code: int, members: Sequence[tuple[str, str | None]], codes: Sequence[int]
-) -> dict[str, object]:
+        return {"error_code": code or codes[0], "members": ()}
     return {
-        "throttle_time": context.throttle_ms,
-        "error_code": int(code),
+        "error_code": code,
         "members": [
             {"member_id": member_id, "group_instance_id": instance_id, "error_code": one}
             for (member_id, instance_id), one in zip(members, codes, strict=False)
         ],
     }
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return one code for all members."""
-    return _answer(context, error_code, (), ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, KEPT, KINDS, TOPIC
@@ -20,15 +20,14 @@ _FIRST_WITH_TYPES: Final = 1
 
 async def handle(node: Node, context: RequestContext, request: ListConfigResourcesRequest) -> Answer:
     """Return topics, the node, and the groups and client metrics with settings; version 0 asks for the last alone."""
-    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE_CONFIGS):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.DESCRIBE_CONFIGS)
     requested = frozenset({CLIENT_METRICS})
     if context.api_version >= _FIRST_WITH_TYPES:
         requested = frozenset(request.resource_types) or KINDS
     if requested - KINDS:
-        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
     rows = [{"resource_name": name, "resource_type": kind} for kind, name in _resources(node) if kind in requested]
-    return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "config_resources": rows}
+    return {"error_code": ErrorCode.NONE, "config_resources": rows}
 
 
 def _resources(node: Node) -> Iterator[tuple[int, str]]:
@@ -39,8 +38,3 @@ def _resources(node: Node) -> Iterator[tuple[int, str]]:
     for kind in KEPT:
         for name in node.dynamic.names_of(kind):
             yield kind, name
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no resource."""
-    return {"throttle_time": context.throttle_ms, "error_code": error_code, "config_resources": ()}

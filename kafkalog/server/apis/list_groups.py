@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import CLUSTER_NAME, Operation, ResourceType
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 async def handle(node: Node, context: RequestContext, request: ListGroupsRequest) -> Answer:
     """Return the matching groups that the client may see."""
     if node.groups.is_loading:
-        return refused(node, context, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
+        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     allows = node.authorizer.allows
     sees_all = allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     states = {one.lower() for one in getattr(request, "states_filter", ())}
@@ -34,9 +34,4 @@ async def handle(node: Node, context: RequestContext, request: ListGroupsRequest
         and (not types or one.group_type in types)
         and (sees_all or allows(context, Operation.DESCRIBE, ResourceType.GROUP, one.group_id))
     ]
-    return {"throttle_time": context.throttle_ms, "error_code": 0, "groups": rows}
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no group."""
-    return {"throttle_time": context.throttle_ms, "error_code": int(error_code), "groups": []}
+    return {"error_code": 0, "groups": rows}

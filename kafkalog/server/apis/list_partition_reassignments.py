@@ -14,11 +14,5 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: object) -> Answer:
     """Return no partitions."""
-    may_ask = node.authorizer.allows_cluster(context, Operation.DESCRIBE)
-    code = ErrorCode.NONE if may_ask else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    return refused(node, context, request, code, None if may_ask else code.message)
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no partition."""
-    return {"throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message, "topics": ()}
+    node.authorizer.require_cluster(context, Operation.DESCRIBE, explains=True)
+    return {"error_code": ErrorCode.NONE, "error_message": None, "topics": ()}

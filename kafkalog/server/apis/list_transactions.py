@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.patterns import matching_names
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -24,13 +24,13 @@ async def handle(node: Node, context: RequestContext, request: ListTransactionsR
         set(request.state_filters), set(request.producer_id_filters), duration_ms
     )
     if found is None:
-        return _answer(context, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     pattern: str | None = getattr(request, "transactional_id_pattern", None)
     if pattern:
         try:
             names = await matching_names(node, pattern, [one.transactional_id for one in found])
         except PatternError:
-            return _answer(context, ErrorCode.INVALID_REGULAR_EXPRESSION)
+            raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION) from None
         found = [one for one in found if one.transactional_id in names]
     allows = node.authorizer.allows
     states = [
@@ -41,18 +41,5 @@ async def handle(node: Node, context: RequestContext, request: ListTransactionsR
         for one in found
         if allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one.transactional_id)
     ]  # fmt: skip
-    answer = _answer(context, ErrorCode.NONE)
     unknown = [one for one in request.state_filters if one not in BY_TITLE]
-    return {**answer, "unknown_state_filters": unknown, "transaction_states": states}
-
-
-def _answer(context: RequestContext, error_code: int) -> dict[str, object]:
-    return {
-        "throttle_time": context.throttle_ms, "error_code": error_code, "unknown_state_filters": (),
-        "transaction_states": (),
-    }  # fmt: skip
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no transactions."""
-    return _answer(context, error_code)
+    return {"error_code": ErrorCode.NONE, "unknown_state_filters": unknown, "transaction_states": states}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kafkalog.errors import InvalidRequest, InvalidTopic, KafkalogError
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.node.addresses import addresses, rack_of
 from kafkalog.server.node.topics import INTERNAL, check_name
 from kafkalog.server.requests.context import Answer, RequestContext
@@ -49,17 +49,15 @@ async def handle(node: Node, context: RequestContext, request: MetadataRequest) 
     return _answer(node, context, rows, _cluster_operations(node, context, request))
 
 
-def refused(
-    node: Node, context: RequestContext, request: MetadataRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: MetadataRequest, error: Refused) -> Answer:
     """Return the error for each requested topic."""
     topics = () if request is None else request.topics or ()
     may_be_null = context.api_version >= 12
     rows = [
-        error_row(error_code, topic.name if may_be_null else topic.name or "", getattr(topic, "topic_id", None))
+        error_row(error.code, topic.name if may_be_null else topic.name or "", getattr(topic, "topic_id", None))
         for topic in topics
     ]
-    return {**_answer(node, context, rows, NOT_ASKED), "error_code": error_code}
+    return {**_answer(node, context, rows, NOT_ASKED), "error_code": error.code}
 
 
 def _answer(node: Node, context: RequestContext, rows: Sequence[Tree], operations: int) -> dict[str, object]:
@@ -67,7 +65,6 @@ def _answer(node: Node, context: RequestContext, rows: Sequence[Tree], operation
         {**one._asdict(), "rack": rack_of(node, one.node_id)} for one in addresses(node, context.connection.listener)
     )
     return {
-        "throttle_time": context.throttle_ms,
         "brokers": brokers,
         "cluster_id": node.cluster_id or None,
         "controller_id": node.quorum.leader,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.commits import Committer, NewOffset
 from kafkalog.server.groups.offsets import Place
 from kafkalog.server.groups.topic_names import topic_of
@@ -29,8 +29,7 @@ _FIRST_WITH_IDS: Final = 10
 async def handle(node: Node, context: RequestContext, request: OffsetCommitRequest) -> Answer:
     """Commit the offsets and return an error code for each partition."""
     allows = node.authorizer.allows
-    if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
     offsets: dict[Place, NewOffset] = {}
     refusals: dict[int, int] = {}  # by the topic's index in the request
     topics = [topic_of(node, one) for one in request.topics]
@@ -64,7 +63,7 @@ async def handle(node: Node, context: RequestContext, request: OffsetCommitReque
         missing = int(refusals.get(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         indexes = [one.partition_index for one in row.partitions]
         rows.append(_row(row, {index: codes.get((name or "", index), missing) for index in indexes}))
-    return {"throttle_time": context.throttle_ms, "topics": rows}
+    return {"topics": rows}
 
 
 def _offset(one: OffsetCommitRequestPartition, topic_id: UUID) -> NewOffset:
@@ -77,9 +76,7 @@ def _row(row: OffsetCommitRequestTopic, codes: dict[int, int]) -> dict[str, obje
     return {"name": getattr(row, "name", None), "topic_id": getattr(row, "topic_id", None), "partitions": partitions}
 
 
-def refused(
-    node: Node, context: RequestContext, request: OffsetCommitRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: OffsetCommitRequest, error: Refused) -> Answer:
     """Return the same error code for each partition."""
-    rows = [_row(row, {one.partition_index: int(error_code) for one in row.partitions}) for row in request.topics]
-    return {"throttle_time": context.throttle_ms, "topics": rows}
+    rows = [_row(row, {one.partition_index: error.code for one in row.partitions}) for row in request.topics]
+    return {"topics": rows}

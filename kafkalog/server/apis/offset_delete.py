@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 async def handle(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Answer:
     """Delete the offsets and return an error code for each partition, or one for all."""
     allows = node.authorizer.allows
-    if not allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
-        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    node.authorizer.require(context, Operation.DELETE, ResourceType.GROUP, request.group_id)
     refusals: dict[tuple[str, int], int] = {}
     places: list[tuple[str, int]] = []
     for row in request.topics:
@@ -33,7 +32,7 @@ async def handle(node: Node, context: RequestContext, request: OffsetDeleteReque
                 places.append(place)
     code, codes = await node.groups.commits.delete_offsets(request.group_id, places)
     if code:
-        return refused(node, context, request, code, None)
+        raise Refused(code)
     codes |= refusals
     rows = [
         {
@@ -45,9 +44,4 @@ async def handle(node: Node, context: RequestContext, request: OffsetDeleteReque
         }
         for row in request.topics
     ]
-    return {"throttle_time": context.throttle_ms, "error_code": 0, "topics": rows}
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return one code for all partitions."""
-    return {"throttle_time": context.throttle_ms, "error_code": int(error_code), "topics": []}
+    return {"error_code": 0, "topics": rows}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.commits import UNSTABLE
 from kafkalog.server.groups.topic_names import topic_of
 from kafkalog.server.groups.values import CommittedOffset
@@ -42,8 +42,8 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         by_group_id = {one.group_id: one for one in reversed(request.groups)}  # the first of each: no larger response
         requested = reversed(by_group_id.values())
         groups = [await _group(node, context, one, is_stable) async for one in in_turns(requested)]
-        return {"throttle_time": context.throttle_ms, "groups": groups}
-    return {"throttle_time": context.throttle_ms, **await _group(node, context, request, is_stable)}
+        return {"groups": groups}
+    return await _group(node, context, request, is_stable)
 
 
 async def _group(node: Node, context: RequestContext, row: _Group, is_stable: bool) -> dict[str, object]:
@@ -129,9 +129,9 @@ def _partition(index: int, one: CommittedOffset | None, code: int) -> dict[str, 
     }
 
 
-def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: _Request, error: Refused) -> Answer:
     """Return the same error code for each group."""
     if context.api_version >= _FIRST_WITH_MANY:
-        groups = [_refused_group(context, one, error_code) for one in request.groups]
-        return {"throttle_time": context.throttle_ms, "groups": groups}
-    return {"throttle_time": context.throttle_ms, **_refused_group(context, request, error_code)}
+        groups = [_refused_group(context, one, error.code) for one in request.groups]
+        return {"groups": groups}
+    return _refused_group(context, request, error.code)

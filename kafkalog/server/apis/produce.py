@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kafkalog._core.batch.scan import REASON_PARTIAL, BatchTable, scan
 from kafkalog.server.apis.fetch import endpoint_trees, hint_of, leader_tree
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.replica.results import AppendParams, AppendResult
 from kafkalog.server.requests.context import CLOSE, Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import TURNS
@@ -100,7 +100,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
                 batches[key], pending[key] = (records, table), rows
             rows[index] = done or _PENDING
     if is_transactional and not _may_use_transaction(node, context, request.transactional_id):
-        return refused(node, context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if batches:
         await _append(node, context, request, batches, pending)
     if node.quotas.file.state.quotas:
@@ -136,12 +136,12 @@ async def _append(
         rows[key.partition] = appended[key]
 
 
-def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: _Request, error: Refused) -> Answer:
     """Return the error for every partition."""
     if request.acks == 0:
         return CLOSE
     by_id = context.api_version >= _FIRST_WITH_IDS
-    one = AppendResult(error_code)
+    one = AppendResult(error.code)
     results: Results = {}
     for topic in request.topic_data:
         rows = results.setdefault(topic.topic_id if by_id else topic.name, {})
@@ -229,7 +229,7 @@ def answer_tree(version: int, results: Mapping[Topic, Mapping[int, AppendResult]
             }
             partitions.append(row)
         topics.append({"name": topic, "topic_id": topic, "partition_responses": partitions})
-    return {"responses": topics, "throttle_time": 0}
+    return {"responses": topics}
 
 
 def _text(version: int, text: str) -> str:

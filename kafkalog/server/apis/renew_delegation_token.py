@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.server.error_codes import Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.tokens import token_refusal
 
@@ -15,9 +16,9 @@ _NONE: Final = -1
 
 async def handle(node: Node, context: RequestContext, request: object) -> Answer:
     """Return the error for the channel, or for the missing feature."""
-    return refused(node, context, request, token_refusal(context), None)
+    raise Refused(token_refusal(context))
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error: Refused) -> Answer:
     """Return the error without a time."""
-    return {"throttle_time": context.throttle_ms, "error_code": error_code, "expiry_timestamp": _NONE}
+    return {"error_code": error.code, "expiry_timestamp": _NONE}

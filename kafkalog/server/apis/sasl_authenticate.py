@@ -27,8 +27,3 @@ async def handle(node: Node, context: RequestContext, request: SaslAuthenticateR
         "auth_bytes": outcome.token,
         "session_lifetime": outcome.lifetime_ms,
     }
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error."""
-    return {"error_code": error_code, "error_message": message, "auth_bytes": b"", "session_lifetime": 0}

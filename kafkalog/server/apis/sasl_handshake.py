@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.server import error_codes
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import CLOSE, Answer, RequestContext
 from kafkalog.server.security.sasl import begin, log_failure, mechanisms_of
@@ -28,10 +29,14 @@ async def handle(node: Node, context: RequestContext, request: SaslHandshakeRequ
         return CLOSE
     if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         connection.closes_after_answer = True
-    return refused(node, context, request, code, None)
+    return _answer(node, context, code)
 
 
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and, except for ILLEGAL_SASL_STATE, the listener's mechanisms."""
-    lists_mechanisms = error_code != ErrorCode.ILLEGAL_SASL_STATE
-    return {"error_code": error_code, "mechanisms": mechanisms_of(node, context.connection) if lists_mechanisms else ()}
+def refused(node: Node, context: RequestContext, request: object, error: error_codes.Refused) -> Answer:
+    """Return the error and the listener's mechanisms."""
+    return _answer(node, context, error.code)
+
+
+def _answer(node: Node, context: RequestContext, code: int) -> Answer:
+    lists_mechanisms = code != ErrorCode.ILLEGAL_SASL_STATE
+    return {"error_code": code, "mechanisms": mechanisms_of(node, context.connection) if lists_mechanisms else ()}

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from kafkalog.server.apis.share_fetch import NO_LEADER, session_answer
-from kafkalog.server.apis.share_fetch import refused as refused
-from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.requests.acknowledgements import acknowledgements, request_error
+from kafkalog.server.error_codes import ErrorCode, Refused
+from kafkalog.server.requests.acknowledgements import acknowledgements, checked_key
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.share.sessions import FINAL, INITIAL, Place
@@ -31,26 +30,19 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Apply the acknowledgements and return an error code for each partition; the last request ends the session."""
-    error = request_error(node, context, request.group_id, request.member_id)
+    key = checked_key(node, context, request.group_id, request.member_id)
     epoch = request.share_session_epoch
-    if not error and epoch == INITIAL:
-        error = ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    if error:
-        return refused(node, context, request, error, None)
-    group_id, member_id = request.group_id or "", request.member_id or ""
-    session = node.shares.sessions.resume((group_id, member_id), epoch)
-    if isinstance(session, ErrorCode):
-        return refused(node, context, request, session, None)
+    if epoch == INITIAL:
+        raise Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    session = node.shares.sessions.resume(key, epoch)
     given = await acknowledgements(node, context, request.topics, may_renew=getattr(request, "is_renew_ack", False))
     outcomes = given.refused | await node.shares.acknowledge(session, given.ranges)
     if epoch == FINAL:
         await node.shares.close_session(session)
-    return await _answer(node, context, group_id, outcomes)
+    return await _answer(node, key[0], outcomes)
 
 
-async def _answer(
-    node: Node, context: RequestContext, group_id: str, outcomes: Mapping[Place, Outcome]
-) -> dict[str, object]:
+async def _answer(node: Node, group_id: str, outcomes: Mapping[Place, Outcome]) -> dict[str, object]:
     topics: dict[UUID, list[dict[str, object]]] = {}
     turns = CooperativeYield()
     for place, (code, message) in outcomes.items():
@@ -62,4 +54,4 @@ async def _answer(
             "current_leader": NO_LEADER,
         }
         topics.setdefault(place[0], []).append(row)
-    return session_answer(node, context, group_id, topics)
+    return session_answer(node, group_id, topics)

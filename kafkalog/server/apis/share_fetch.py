@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
-from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.requests.acknowledgements import acknowledgements, place_error, place_of, request_error
+from kafkalog.server.error_codes import ErrorCode, Refused
+from kafkalog.server.requests.acknowledgements import acknowledgements, checked_key, place_error, place_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.settings.groups import group_setting
@@ -41,33 +41,26 @@ NO_LEADER: Final[Mapping[str, int]] = {"leader_id": -1, "leader_epoch": -1}
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the acquired records as file ranges, after waiting for some."""
-    error = request_error(node, context, request.group_id, request.member_id)
-    if error:
-        return refused(node, context, request, error, None)
-    group_id, member_id = request.group_id or "", request.member_id or ""
-    key, epoch, shares = (group_id, member_id), request.share_session_epoch, node.shares
+    key = checked_key(node, context, request.group_id, request.member_id)
+    epoch, shares = request.share_session_epoch, node.shares
     is_renewal = getattr(request, "is_renew_ack", False)
     if is_renewal and not _is_only_renewal(request):
-        return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
+        raise Refused(ErrorCode.INVALID_REQUEST)
     session = None if epoch == INITIAL else shares.sessions.resume(key, epoch)  # now: a later one is another request's
-    if isinstance(session, ErrorCode):
-        return refused(node, context, request, session, None)
     given = await acknowledgements(node, context, request.topics, may_renew=is_renewal)
     asked = (place_of(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions)
     if session is None:
         if given.ranges or given.refused:
-            return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
+            raise Refused(ErrorCode.INVALID_REQUEST)
         session = await shares.sessions.open(key, context.connection.id, asked)
         if not context.connection.is_open:  # it was closed before there was a session to end with it
             shares.disconnected(context.connection.id)
-        if isinstance(session, ErrorCode):
-            return refused(node, context, request, session, None)
-    if epoch > INITIAL and not await shares.sessions.add(session, asked):
-        return refused(node, context, request, ErrorCode.SHARE_SESSION_LIMIT_REACHED, None)
+    if epoch > INITIAL:
+        await shares.sessions.add(session, asked)
     acknowledged = given.refused | await shares.acknowledge(session, given.ranges)
     if epoch == FINAL:
         await shares.close_session(session)
-        return await _answer(node, context, group_id, {}, acknowledged)
+        return await _answer(node, key[0], {}, acknowledged)
     turns = CooperativeYield()
     for topic in request.forgotten_topics_data:
         for index in topic.partitions:
@@ -76,7 +69,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     fetched = {} if is_renewal else await _fetch(node, context, request, session)
     if epoch != INITIAL:
         fetched = {place: one for place, one in fetched.items() if one.rows or one.error_code}
-    return await _answer(node, context, group_id, fetched, acknowledged)
+    return await _answer(node, key[0], fetched, acknowledged)
 
 
 def _is_only_renewal(request: _Request) -> bool:
@@ -115,8 +108,7 @@ async def _fetch(
 
 
 async def _answer(
-    node: Node, context: RequestContext, group_id: str, fetched: Mapping[Place, Fetched],
-    acknowledged: Mapping[Place, Outcome],
+    node: Node, group_id: str, fetched: Mapping[Place, Fetched], acknowledged: Mapping[Place, Outcome]
 ) -> dict[str, object]:
     topics: dict[UUID, list[dict[str, object]]] = {}
     turns = CooperativeYield()
@@ -124,15 +116,14 @@ async def _answer(
         await turns.row()
         code, message = acknowledged.get(place, (0, None))
         topics.setdefault(place[0], []).append(_row(place[1], fetched.get(place, Fetched()), int(code), message))
-    return session_answer(node, context, group_id, topics)
+    return session_answer(node, group_id, topics)
 
 
 def session_answer(
-    node: Node, context: RequestContext, group_id: str, topics: Mapping[UUID, list[dict[str, object]]]
+    node: Node, group_id: str, topics: Mapping[UUID, list[dict[str, object]]]
 ) -> dict[str, object]:
     """Return the response of ShareFetch or ShareAcknowledge with these rows of partitions."""
     return {
-        "throttle_time": context.throttle_ms,
         "error_code": 0,
         "error_message": None,
         "acquisition_lock_timeout": group_setting(node, group_id, "share.record.lock.duration.ms"),
@@ -153,16 +144,4 @@ def _row(index: int, one: Fetched, code: int, message: str | None) -> dict[str, 
         "acquired_records": [
             {"first_offset": row.first, "last_offset": row.last, "delivery_count": row.deliveries} for row in one.rows
         ],
-    }
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error and no partition."""
-    return {
-        "throttle_time": context.throttle_ms,
-        "error_code": int(error_code),
-        "error_message": message,
-        "acquisition_lock_timeout": 0,
-        "responses": [],
-        "node_endpoints": [],
     }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.consumer_group import LEFT
-from kafkalog.server.groups.consumer_heartbeat import Refused
 from kafkalog.server.groups.share_heartbeat import ShareHeartbeat
 from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.error_answers import explained_answer
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.features import SHARE
 from kafkalog.server.settings.groups import group_setting
@@ -18,29 +18,24 @@ if TYPE_CHECKING:
 
     from kafkalog.server.node.node import Node
 
+refused = explained_answer
+
 
 async def handle(node: Node, context: RequestContext, request: ShareGroupHeartbeatRequest) -> Answer:
     """Return the member's epoch, and its assignment if that changed or the member joins or sends its subscription."""
-    if not node.features.level(SHARE):
-        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
-    allows = node.authorizer.allows
-    if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    node.features.require(SHARE)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
     names = request.subscribed_topic_names
-    if not all(allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names or ()):
-        return refused(node, context, request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    for name in names or ():
+        node.authorizer.require(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
     event = ShareHeartbeat(
         request.member_id, request.member_epoch, request.rack_id, context.client_id,
         f"/{context.connection.peer_host}", None if names is None or request.member_epoch == LEFT else tuple(names),
     )  # fmt: skip
-    try:
-        _check(request)
-        done = await node.groups.share.heartbeat(request.group_id, event)
-    except Refused as error:
-        return refused(node, context, request, error.code, error.message) | {"error_message": error.message or None}
+    _check(request)
+    done = await node.groups.share.heartbeat(request.group_id, event)
     member = done.member
     answer: dict[str, object] = {
-        "throttle_time": context.throttle_ms,
         "error_code": 0,
         "error_message": None,
         "member_id": request.member_id,
@@ -72,16 +67,3 @@ def _check(request: ShareGroupHeartbeatRequest) -> None:
         problem = "MemberEpoch is invalid."
     if problem is not None:
         raise Refused(ErrorCode.INVALID_REQUEST, problem)
-
-
-def refused(
-    node: Node, context: RequestContext, request: object, error_code: int, message: str | None
-) -> dict[str, object]:
-    """Return the error, without member or assignment."""
-    return {
-        "throttle_time": context.throttle_ms,
-        "error_code": int(error_code),
-        "error_message": message or ErrorCode(error_code).message,
-        "member_epoch": 0,
-        "heartbeat_interval": 0,
-    }

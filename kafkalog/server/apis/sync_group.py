@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.values import Synced, Syncing
+from kafkalog.server.error_codes import ErrorCode, Refused
+from kafkalog.server.groups.values import Syncing
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
@@ -22,9 +22,8 @@ async def handle(node: Node, context: RequestContext, request: SyncGroupRequest)
     protocol_type = getattr(request, "protocol_type", None)
     protocol = getattr(request, "protocol_name", None)
     if context.api_version >= _FIRST_WITH_PROTOCOL and (protocol_type is None or protocol is None):
-        return refused(node, context, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, None)
-    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
     event = Syncing(
         request.member_id,
         getattr(request, "group_instance_id", None),
@@ -33,19 +32,10 @@ async def handle(node: Node, context: RequestContext, request: SyncGroupRequest)
         protocol,
         {one.member_id: bytes(one.assignment) for one in request.assignments},
     )
-    return _answer(context, await node.groups.sync(request.group_id, event))
-
-
-def _answer(context: RequestContext, synced: Synced) -> dict[str, object]:
+    synced = await node.groups.sync(request.group_id, event)
     return {
-        "throttle_time": context.throttle_ms,
-        "error_code": int(synced.error_code),
+        "error_code": synced.error_code,
         "protocol_type": synced.protocol_type,
         "protocol_name": synced.protocol,
         "assignment": synced.assignment,
     }
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error without an assignment."""
-    return _answer(context, Synced(error_code))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.topic_names import topic_of
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.server.node.topics import CONSUMER_OFFSETS
@@ -30,10 +30,8 @@ Codes = Mapping[Place, int]
 async def handle(node: Node, context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
     """Return an error code for each partition. An unauthorized or missing partition does not affect the others."""
     allows = node.authorizer.allows
-    if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-        return refused(node, context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
-    if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
-        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    node.authorizer.require(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
     codes: dict[Place, int] = {}
     offsets: dict[Place, CommittedOffset] = {}
     refusals: dict[int, int] = {}  # by the topic's index in the request
@@ -62,7 +60,7 @@ async def handle(node: Node, context: RequestContext, request: TxnOffsetCommitRe
     for number, (row, (name, _)) in enumerate(zip(request.topics, topics, strict=True)):
         missing = int(refusals.get(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         rows.append(_row(row, [codes.get((name or "", one.partition_index), missing) for one in row.partitions]))
-    return {"throttle_time": context.throttle_ms, "topics": rows}
+    return {"topics": rows}
 
 
 async def _commit(
@@ -87,12 +85,10 @@ async def _commit(
     )  # fmt: skip
 
 
-def refused(
-    node: Node, context: RequestContext, request: TxnOffsetCommitRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: TxnOffsetCommitRequest, error: Refused) -> Answer:
     """Return the same error for every partition."""
-    rows = [_row(row, [int(error_code)] * len(row.partitions)) for row in request.topics]
-    return {"throttle_time": context.throttle_ms, "topics": rows}
+    rows = [_row(row, [error.code] * len(row.partitions)) for row in request.topics]
+    return {"topics": rows}
 
 
 def _row(row: TxnOffsetCommitRequestTopic, codes: list[int]) -> dict[str, object]:

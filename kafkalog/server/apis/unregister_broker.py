@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 
@@ -16,17 +16,11 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: UnregisterBrokerRequest) -> Answer:
     """Return that the node is not registered; a node of the set stays in it, which its settings decide."""
-    if not node.authorizer.allows_cluster(context, Operation.ALTER):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.ALTER)
     number = request.broker_id
     known = (node.node_id,) if node.quorum.replica_set is None else node.quorum.own_set.ids
     if number in known:
         message = f"Broker ID {number} cannot be unregistered: its settings make it a part of the cluster"
-        return refused(node, context, request, ErrorCode.POLICY_VIOLATION, message)
+        raise Refused(ErrorCode.POLICY_VIOLATION, message)
     message = f"Broker ID {number} is not currently registered"
-    return refused(node, context, request, ErrorCode.BROKER_ID_NOT_REGISTERED, message)
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error."""
-    return {"throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message}
+    raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.settings.features import UPGRADE, Update
@@ -19,8 +19,7 @@ _FAILED: Final = "The update failed for all features since the following feature
 
 async def handle(node: Node, context: RequestContext, request: UpdateFeaturesRequest) -> Answer:
     """Change the features and return a row for each; after an error nothing has changed."""
-    if not node.authorizer.allows_cluster(context, Operation.ALTER):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.ALTER)
     # version 0 has a flag for downgrades, which a controller ignores
     updates = [
         Update(one.feature, one.max_version_level, getattr(one, "upgrade_type", UPGRADE))
@@ -28,17 +27,6 @@ async def handle(node: Node, context: RequestContext, request: UpdateFeaturesReq
     ]
     refusal = await node.features.update(updates, getattr(request, "validate_only", False))
     if refusal is not None:
-        return refused(node, context, request, ErrorCode.INVALID_UPDATE_VERSION, _FAILED + refusal)
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, _FAILED + refusal)
     rows = [{"feature": one.feature, "error_code": ErrorCode.NONE, "error_message": "NONE"} for one in updates]
-    return _answer(context, ErrorCode.NONE, None, rows)
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error at the top level, and no rows."""
-    return _answer(context, error_code, message, [])
-
-
-def _answer(context: RequestContext, error_code: int, message: str | None, rows: list[dict[str, object]]) -> Answer:
-    return {
-        "throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message, "results": rows,
-    }  # fmt: skip
+    return {"error_code": ErrorCode.NONE, "error_message": None, "results": rows}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum.messages import read_ballot, vote_answer
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
@@ -19,8 +18,7 @@ async def handle(node: Node, context: RequestContext, request: VoteRequest) -> A
     """Return one vote for all partitions, in the row of `__cluster_metadata`.
 
     Other rows list the partitions that the candidate may copy from this node."""
-    if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    node.authorizer.require_cluster(context, Operation.CLUSTER_ACTION)
     ballot, is_pre_vote = read_ballot(request)
     cluster = node.quorum.cluster
     cluster.check_candidate(request.cluster_id)
@@ -28,8 +26,3 @@ async def handle(node: Node, context: RequestContext, request: VoteRequest) -> A
     if vote.is_granted and not is_pre_vote:
         await cluster.take(request.cluster_id, f"node {ballot.candidate}")
     return vote_answer(vote.is_granted, vote.state, vote.ahead)
-
-
-def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
-    """Return the error at the top level."""
-    return {"error_code": error_code, "topics": ()}

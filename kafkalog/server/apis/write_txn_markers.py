@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: WriteTxnMarkersRequest) -> Answer:
     """Write the markers and return an error code for each partition of each marker."""
-    authorizer = node.authorizer
-    if not (
-        authorizer.allows_cluster(context, Operation.ALTER)
-        or authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
-    ):
-        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    if not node.authorizer.allows_cluster(context, Operation.ALTER):
+        node.authorizer.require_cluster(context, Operation.CLUSTER_ACTION)
     await node.groups.loaded()  # until it is loaded, markers in `__consumer_offsets` have no effect on it
     turns = CooperativeYield()
     return {"markers": [await _write(node, entry, turns) for entry in request.markers]}
@@ -58,13 +54,11 @@ def _result(entry: WritableTxnMarker, codes: dict[TopicPartition, ErrorCode]) ->
     return {"producer_id": entry.producer_id, "topics": topics}
 
 
-def refused(
-    node: Node, context: RequestContext, request: WriteTxnMarkersRequest, error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: WriteTxnMarkersRequest, error: Refused) -> Answer:
     """Return the same error for every partition."""
-    error = ErrorCode(error_code)
+    code = ErrorCode(error.code)
     results = []
     for entry in request.markers:
         partitions = {TopicPartition(topic.name, index) for topic in entry.topics for index in topic.partition_indexes}
-        results.append(_result(entry, dict.fromkeys(partitions, error)))
+        results.append(_result(entry, dict.fromkeys(partitions, code)))
     return {"markers": results}

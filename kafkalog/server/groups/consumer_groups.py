@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups import mixed, records
 from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.consumer_group import LEFT, ConsumerGroup, ConsumerMember, MemberState
 from kafkalog.server.groups.consumer_heartbeat import (
     Heartbeat,
     HeartbeatResult,
-    Refused,
     Rules,
     VisibleTopics,
     delete,
@@ -23,7 +21,6 @@ from kafkalog.server.groups.consumer_heartbeat import (
     heartbeat,
 )
 from kafkalog.server.groups.effects import MEMBER_TIMER, Effect
-from kafkalog.server.groups.group_log import group_error_code
 from kafkalog.server.groups.rebalance import begin, session
 from kafkalog.server.settings.groups import group_setting
 from kafkalog.util.safe_pattern import PatternError
@@ -59,19 +56,17 @@ class ConsumerGroups:
 
         `may_see` returns True for the topics that the member may describe; a pattern matches no others.
         """
-        error = await self._table.ready(group_id)
-        if error:
-            raise Refused(error, ErrorCode(error).message or "")
+        await self._table.require_ready(group_id)
         found = await self.match_patterns(group_id, event.regex)
         topics, rules = VisibleTopics(self._node.topics, may_see, found), self.rules()
         before = self._table.groups.get(group_id)
         group, first_records = self._consumer_group(group_id, before, event, topics, rules)
         done = heartbeat(group, event, topics, rules)
-        self.check_room(done)
+        self._table.check_room(done)
         if event.epoch == LEFT and self.may_downgrade(group, {event.member_id}):
             self.downgrade(group, {event.member_id})
             return done
-        self.store(done._replace(records=(*first_records, *done.records)))
+        self._table.store(done._replace(records=(*first_records, *done.records)))
         if isinstance(before, ClassicGroup):
             self._table.timers.cancel(group_id)
             self._classic.end(before, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -79,9 +74,8 @@ class ConsumerGroups:
         if done.replaced is not None:
             self.end_timers(group_id, done.replaced)
         self._watch(done, event, group.members.get(event.member_id))
-        error = await self._table.log.settled(group_id) if done.records or first_records else 0
-        if error:
-            raise Refused(ErrorCode(error), ErrorCode(error).message or "")
+        if done.records or first_records:
+            await self._table.require_settled(group_id)
         return done
 
     def rules(self) -> Rules:
@@ -105,11 +99,6 @@ class ConsumerGroups:
             return mixed.upgraded(group, topics, self.id_of, rules, self._node.config[POLICY])
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
-    def check_room(self, done: HeartbeatResult) -> None:
-        """Refuse a change for which there is no memory."""
-        if not self._table.memory.has_room(done.group.held_bytes - self._table.memory.of(done.group.id)):
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The memory limit for group members is reached.")
-
     def id_of(self, name: str) -> UUID | None:
         """Return the id of a topic, or None if there is none of this name."""
         topic = self._node.topics.get(name)
@@ -128,7 +117,7 @@ class ConsumerGroups:
     def downgrade(self, group: ConsumerGroup, leaving: Collection[str], *, rebalances: bool = True) -> None:
         """Make the group a classic one of the members that stay. Refused, without a change, if it cannot be written."""
         classic, written = mixed.downgraded(group, leaving, self.name_of, self._node.clock())
-        self._write_records(group.id, written)
+        self._table.write(group.id, written)
         self._table.timers.cancel(group.id)
         self._table.groups[group.id] = classic
         _LOG.info("group %s: %d classic members are left, and it is a classic group", group.id, len(classic.members))
@@ -145,22 +134,6 @@ class ConsumerGroups:
             if not missing:
                 return found
             found |= await self._node.topic_patterns.of(sorted(missing))  # the group may get another pattern meanwhile
-
-    def store(self, done: HeartbeatResult) -> None:
-        """Write the records, then store the group. Refused, without a change, if they cannot be written."""
-        group_id = done.group.id
-        if done.records:
-            self._write_records(group_id, done.records)
-        self._table.groups[group_id] = done.group
-        self._table.memory.put(group_id, done.group.held_bytes)
-
-    def _write_records(self, group_id: str, written: Sequence[records.Record]) -> None:
-        try:
-            self._table.log.append(group_id, written)
-        except (KafkalogError, OSError) as error:
-            _LOG.error("group %s cannot be written: %s", group_id, error)
-            code = ErrorCode(group_error_code(error))
-            raise Refused(code, code.message or str(error)) from error
 
     def _watch(self, done: HeartbeatResult, event: Heartbeat, before: ConsumerMember | None) -> None:
         if done.member is None:
@@ -210,7 +183,7 @@ class ConsumerGroups:
             if self.may_downgrade(group, {member_id}):
                 self.downgrade(group, {member_id})
                 return 0
-            self.store(fence(group, member_id))
+            self._table.store(fence(group, member_id))
         except Refused as error:
             # retry after another session timeout
             self._table.timers.set(group.id, MEMBER_TIMER + member_id, self._session_ms(group.id))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups import records
 from kafkalog.server.groups.assignors import ASSIGNORS, Subscriber
 from kafkalog.server.groups.consumer_group import (
@@ -47,15 +47,6 @@ class Heartbeat(NamedTuple):
     regex: str | None
     assignor: str | None
     owned: Partitions | None
-
-
-class Refused(Exception):
-    """Error that answers the heartbeat."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 class VisibleTopics:

@@ -49,7 +49,7 @@ class GroupOverview(NamedTuple):
 
 
 class GroupCoordinator:
-    """The groups of a node. Created by `make`; usable between `start` and `stop`.
+    """The groups of a node. Usable between `start` and `stop`.
 
     `table` has the groups, each kind of which has its operations: `classic`, `consumer`, `share`, and `mixed` for the
     classic members of consumer groups. A request of the classic protocol finds out here which of them it is for.
@@ -295,8 +295,3 @@ class GroupCoordinator:
         self.table.timers.cancel_all()
         self._end_classic_groups()
         self.table.clear()
-
-
-def make(node: Node) -> GroupCoordinator:
-    """Return the group coordinator of a node."""
-    return GroupCoordinator(node)

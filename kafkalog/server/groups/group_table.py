@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode, Refused, refuse
 from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.consumer_group import ConsumerGroup
-from kafkalog.server.groups.group_log import OFFSETS_TOPIC, GroupLog
+from kafkalog.server.groups.group_log import OFFSETS_TOPIC, GroupLog, group_error_code
 from kafkalog.server.groups.memory_limit import MemoryLimit
 from kafkalog.server.groups.offsets import GroupOffsets
 from kafkalog.server.groups.other_group import OtherGroup
 from kafkalog.server.groups.timers import GroupTimers
 
 if TYPE_CHECKING:
+    from kafkalog.server.groups.consumer_heartbeat import HeartbeatResult
     from kafkalog.server.groups.records import Record
+    from kafkalog.server.groups.share_heartbeat import ShareResult
     from kafkalog.server.node.node import Node
 
+_LOG: Final = logging.getLogger(__name__)
 ServedGroup = ClassicGroup | ConsumerGroup
 Group = ServedGroup | OtherGroup
 
@@ -51,6 +56,35 @@ class GroupTable:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         is_known = self.log.partition_for(group_id) not in self.failed and group_id not in self.unreadable
         return 0 if is_known else ErrorCode.NOT_COORDINATOR
+
+    async def require_ready(self, group_id: str) -> None:
+        """Raise Refused unless the group is available. Raises as `ready`."""
+        refuse(await self.ready(group_id))
+
+    async def require_settled(self, group_id: str) -> None:
+        """Wait until the group's records are replicated. Raise Refused if they cannot be."""
+        refuse(await self.log.settled(group_id))
+
+    def check_room(self, done: HeartbeatResult | ShareResult) -> None:
+        """Raise Refused if there is no memory for a changed group."""
+        if not self.memory.has_room(done.group.held_bytes - self.memory.of(done.group.id)):
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The memory limit for group members is reached.")
+
+    def write(self, group_id: str, records: Sequence[Record]) -> None:
+        """Write a group's records. Raise Refused if they cannot be written."""
+        try:
+            self.log.append(group_id, records)
+        except (KafkalogError, OSError) as error:
+            _LOG.error("group %s cannot be written: %s", group_id, error)
+            code = ErrorCode(group_error_code(error))
+            raise Refused(code, code.message or str(error)) from error
+
+    def store(self, done: HeartbeatResult | ShareResult) -> None:
+        """Write the records of a change, then store the group. Refused, without a change, if they cannot be written."""
+        if done.records:
+            self.write(done.group.id, done.records)
+        self.groups[done.group.id] = done.group
+        self.memory.put(done.group.id, done.group.held_bytes)
 
     def is_unloaded(self, group_id: str) -> bool:
         """Return True if the records of the group are still to be read."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups import records
 from kafkalog.server.groups.classic_group import CONSUMER, ClassicGroup, State
 from kafkalog.server.groups.classic_member import ClassicMember
@@ -24,7 +24,6 @@ from kafkalog.server.groups.consumer_group import (
 from kafkalog.server.groups.consumer_heartbeat import (
     Draft,
     HeartbeatResult,
-    Refused,
     Rules,
     VisibleTopics,
     advance,

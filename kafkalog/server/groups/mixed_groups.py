@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups import mixed
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.consumer_groups import CLASSIC_SYNC_TIMER, POLICY, REJOIN_TIMER, ConsumerGroups
-from kafkalog.server.groups.consumer_heartbeat import HeartbeatResult, Refused, VisibleTopics
+from kafkalog.server.groups.consumer_heartbeat import HeartbeatResult, VisibleTopics
 from kafkalog.server.groups.values import Joined, Joining, Synced, Syncing
 
 if TYPE_CHECKING:
@@ -40,14 +40,13 @@ class MixedGroups:
         topics = VisibleTopics(self._node.topics, lambda name: True, found)
         try:
             done = mixed.join(group, event, member_id, topics, self._consumer.id_of, self._consumer.rules())
-            self._consumer.check_room(done)
-            self._consumer.store(done)
+            self._table.check_room(done)
+            self._table.store(done)
             self._joined(done, event)
+            if done.records:
+                await self._table.require_settled(group_id)
         except Refused as error:
             return Joined(error.code, event.member_id)
-        error_code = await self._table.log.settled(group_id) if done.records else 0
-        if error_code:
-            return Joined(error_code, event.member_id)
         return Joined(0, member_id, done.epoch, event.protocol_type, event.protocols[0][0])
 
     def _joined(self, done: HeartbeatResult, event: Joining) -> None:

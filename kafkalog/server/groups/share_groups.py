@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused, refuse
 from kafkalog.server.groups import share_heartbeat as heartbeats
 from kafkalog.server.groups.consumer_group import LEFT
-from kafkalog.server.groups.consumer_heartbeat import Refused
 from kafkalog.server.groups.effects import MEMBER_TIMER
 from kafkalog.server.groups.group_log import group_error_code
 from kafkalog.server.groups.share_group import FIRST_EPOCH, SharedTopic, ShareGroup
@@ -36,26 +35,20 @@ class ShareGroups:
 
     async def heartbeat(self, group_id: str, event: ShareHeartbeat) -> ShareResult:
         """Handle a heartbeat and return its result. Refused with the code for the client."""
-        await self._check_ready(group_id)
+        await self._table.require_ready(group_id)
         if event.epoch == LEFT and group_id not in self._table.groups:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         group = self.group(group_id, is_new=event.epoch == 0)
         if event.epoch == LEFT:
-            return await self._settled(self._store(heartbeats.leave(group, event)), event.member_id)
+            return await self._keep(heartbeats.leave(group, event), event.member_id)
         rules = ShareRules(self._node.config["group.share.max.size"], self._node.clock())
         member = heartbeats.subscribed(heartbeats.check_member(group, event, rules), event)
         await self._initialize(group, group.subscribed_topics() | member.topics)
         group = self.group(group_id, is_new=event.epoch == 0)  # another member may have changed it meanwhile
         topics = self._shared(group.subscribed_topics() | member.topics)
         done = heartbeats.share_heartbeat(group, event, topics, rules)
-        if not self._table.memory.has_room(done.group.held_bytes - self._table.memory.of(group_id)):
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The memory limit for group members is reached.")
-        return await self._settled(self._store(done), event.member_id)
-
-    async def _check_ready(self, group_id: str) -> None:
-        error = await self._table.ready(group_id)
-        if error:
-            raise Refused(error, ErrorCode(error).message or "")
+        self._table.check_room(done)
+        return await self._keep(done, event.member_id)
 
     def group(self, group_id: str, *, is_new: bool = False) -> ShareGroup:
         """Return a share group, or a new one if `is_new` and there is none. Refused if none, or of another kind."""
@@ -88,7 +81,7 @@ class ShareGroups:
             if starts:
                 await self._store_states(starts, (group.epoch or FIRST_EPOCH) + 1)
                 group = self.group(group.id, is_new=True)
-                self._store(heartbeats.initialized(group, missing))
+                self._table.store(heartbeats.initialized(group, missing))
 
     def _missing(self, group: ShareGroup, names: frozenset[str]) -> dict[UUID, SharedTopic]:
         log = self._node.shares.log
@@ -101,32 +94,17 @@ class ShareGroups:
             error = await self._node.shares.initialize(starts, state_epoch)
         except (KafkalogError, OSError) as failure:
             error = group_error_code(failure)
-        if error:
-            raise Refused(error, ErrorCode(error).message or "")
+        refuse(error)
 
-    def _store(self, done: ShareResult) -> ShareResult:
-        """Write the records, then store the group. Refused, without a change, if they cannot be written."""
-        group_id = done.group.id
-        if done.records:
-            try:
-                self._table.log.append(group_id, done.records)
-            except (KafkalogError, OSError) as error:
-                _LOG.error("group %s cannot be written: %s", group_id, error)
-                code = ErrorCode(group_error_code(error))
-                raise Refused(code, code.message or str(error)) from error
-        self._table.groups[group_id] = done.group
-        self._table.memory.put(group_id, done.group.held_bytes)
-        return done
-
-    async def _settled(self, done: ShareResult, member_id: str) -> ShareResult:
-        """Watch the sender, or end its session if it left; then wait until the records are replicated."""
+    async def _keep(self, done: ShareResult, member_id: str) -> ShareResult:
+        """Store the group; watch the sender, or end its session if it left; wait until the records are replicated."""
+        self._table.store(done)
         if done.member is None:
             self._end_session(done.group.id, member_id)
         else:
             self._watch_session(done.group.id, member_id)
-        error = await self._table.log.settled(done.group.id) if done.records else 0
-        if error:
-            raise Refused(ErrorCode(error), ErrorCode(error).message or "")
+        if done.records:
+            await self._table.require_settled(done.group.id)
         return done
 
     def _watch_session(self, group_id: str, member_id: str) -> None:
@@ -149,7 +127,7 @@ class ShareGroups:
             return
         _LOG.info("group %s: removing member %s: its session timed out", group.id, member_id)
         try:
-            self._store(heartbeats.left(group, member_id))
+            self._table.store(heartbeats.left(group, member_id))
         except Refused:
             self._watch_session(group.id, member_id)  # retry after another session timeout
         else:
@@ -159,12 +137,12 @@ class ShareGroups:
 
     async def empty_group(self, group_id: str, *, is_new: bool = False) -> ShareGroup:
         """Return a share group without members; one that does not exist if `is_new`. Refused."""
-        await self._check_ready(group_id)
+        await self._table.require_ready(group_id)
         if not is_new and group_id not in self._table.groups:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         group = self.group(group_id, is_new=is_new)
         if not group.is_empty:
-            raise Refused(ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.message or "")
+            refuse(ErrorCode.NON_EMPTY_GROUP)
         return group
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[tuple[Topic, int], int]) -> None:
@@ -179,15 +157,15 @@ class ShareGroups:
         for topic, number in offsets:
             known = added.get(topic.id, SharedTopic(topic.name, frozenset()))
             added[topic.id] = known._replace(partitions=known.partitions | {number})
-        self._store(heartbeats.initialized(group, added))
-        await self._settled_states(group_id)
+        self._table.store(heartbeats.initialized(group, added))
+        await self._table.require_settled(group_id)
 
     async def delete_offsets(self, group_id: str, topic_ids: frozenset[UUID]) -> None:
         """Delete the states of topics of a group without members. Refused."""
         group = await self.empty_group(group_id)
-        self._store(heartbeats.without_topics(group, topic_ids))
+        self._table.store(heartbeats.without_topics(group, topic_ids))
         await self._delete_states(group, topic_ids)
-        await self._settled_states(group_id)
+        await self._table.require_settled(group_id)
 
     async def _delete_states(self, group: ShareGroup, topic_ids: frozenset[UUID]) -> None:
         """Delete states that the group no longer has. If this is interrupted, they are overwritten when it has them."""
@@ -199,13 +177,7 @@ class ShareGroups:
             error = await self._node.shares.delete(keys)
         except (KafkalogError, OSError) as failure:
             error = group_error_code(failure)
-        if error:
-            raise Refused(error, ErrorCode(error).message or "")
-
-    async def _settled_states(self, group_id: str) -> None:
-        error = await self._table.log.settled(group_id)
-        if error:
-            raise Refused(ErrorCode(error), ErrorCode(error).message or "")
+        refuse(error)
 
     async def delete(self, group: ShareGroup) -> int:
         """Delete a group without members, with its states. Return the error code."""
@@ -227,6 +199,6 @@ class ShareGroups:
         for group in list(self._table.groups.values()):
             if isinstance(group, ShareGroup) and topic.id in group.topics:
                 try:
-                    self._store(heartbeats.without_topics(group, frozenset({topic.id})))
+                    self._table.store(heartbeats.without_topics(group, frozenset({topic.id})))
                 except Refused as error:
                     _LOG.error("topic %s cannot be removed from share group %s: %s", topic.name, group.id, error)

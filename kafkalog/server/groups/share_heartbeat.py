@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups import records
 from kafkalog.server.groups.consumer_group import LEFT
-from kafkalog.server.groups.consumer_heartbeat import Refused, metadata_hash
+from kafkalog.server.groups.consumer_heartbeat import metadata_hash
 from kafkalog.server.groups.records import Record, record, tombstone
 from kafkalog.server.groups.share_group import (
     FIRST_EPOCH,

@@ -134,8 +134,3 @@ class Leading:
             except Exception:
                 _LOG.exception("cannot stop the %s", name)
             make_part(self._node, name)  # discard their state
-
-
-def make(node: Node) -> Leading:
-    """Create the part that leads, after the parts that run while the node leads."""
-    return Leading(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -21,22 +21,22 @@ class Part(Protocol):
         return
 
 
-# attribute of the node -> the module whose `make(node)` creates it; a part may use those above it
+# attribute of the node -> what creates it, called with the node; a part may use those above it
 PARTS: Final = {
-    "dynamic": "kafkalog.server.settings.dynamic",
-    "features": "kafkalog.server.settings.features",
-    "authorizer": "kafkalog.server.security.authorizer",
-    "credentials": "kafkalog.server.security.credentials",
-    "quotas": "kafkalog.server.security.quotas",
-    "topics": "kafkalog.server.node.topics",
-    "quorum": "kafkalog.server.quorum.quorum",
-    "replicas": "kafkalog.server.replica.replica_manager",
-    "moves": "kafkalog.server.replica.dir_moves",
-    "shares": "kafkalog.server.share.shares",
-    "groups": "kafkalog.server.groups.coordinator",
-    "transactions": "kafkalog.server.txns.coordinator",
-    "leading": "kafkalog.server.node.leading",
-    "following": "kafkalog.server.node.following",
+    "dynamic": "kafkalog.server.settings.dynamic:make",
+    "features": "kafkalog.server.settings.features:make",
+    "authorizer": "kafkalog.server.security.authorizer:make",
+    "credentials": "kafkalog.server.security.credentials:make",
+    "quotas": "kafkalog.server.security.quotas:make",
+    "topics": "kafkalog.server.node.topics:make",
+    "quorum": "kafkalog.server.quorum.quorum:make",
+    "replicas": "kafkalog.server.replica.replica_manager:make",
+    "moves": "kafkalog.server.replica.dir_moves:DirMoves",
+    "shares": "kafkalog.server.share.shares:Shares",
+    "groups": "kafkalog.server.groups.coordinator:GroupCoordinator",
+    "transactions": "kafkalog.server.txns.coordinator:TransactionCoordinator",
+    "leading": "kafkalog.server.node.leading:Leading",
+    "following": "kafkalog.server.node.following:make",
 }
 OF_THE_LEADER: Final = ("shares", "groups", "transactions")
 """Parts that run only on the leader of a replica set."""
@@ -44,7 +44,7 @@ OF_THE_LEADER: Final = ("shares", "groups", "transactions")
 
 def make_part(node: Node, name: str) -> Part:
     """Create a part and set it as the node's attribute of that name."""
-    part: Part = import_module(PARTS[name]).make(node)
+    part: Part = resolve_name(PARTS[name])(node)
     setattr(node, name, part)
     return part
 

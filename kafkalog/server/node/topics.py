@@ -7,7 +7,6 @@ before the first one is deleted. The next start cleans up after a creation or de
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -27,6 +26,7 @@ from kafkalog.errors import (
 )
 from kafkalog.manager.known_topics import KnownTopics
 from kafkalog.manager.new_partitions import NewPartitions
+from kafkalog.server.node.changing import Changing
 from kafkalog.server.node.stored_topics import StoredTopics
 from kafkalog.server.node.topic import CONSUMER_OFFSETS as CONSUMER_OFFSETS
 from kafkalog.server.node.topic import INTERNAL as INTERNAL
@@ -78,7 +78,7 @@ class TopicPlan(NamedTuple):
 OnChange = Callable[[Topic | None, Topic | None], object]
 
 
-class Topics:
+class Topics(Changing):
     """The topics of the node. Used only in the loop's thread; `run` runs disk operations in a pool.
 
     `numbers` has `num.partitions` and the settings of the internal topics, by the reference's names.
@@ -87,17 +87,15 @@ class Topics:
     def __init__(
         self, store: LogManager | SpreadStore, run: Run, numbers: ServerConfig, known: KnownTopics | None = None
     ) -> None:
+        super().__init__()
         self._store = store
         self._run = run
         self._numbers = numbers
         self._stored = StoredTopics(store, known)
-        self.check_change: Callable[[], object] = lambda: None
-        """Called before each change; raises if changes are not allowed."""
         self.first_epoch: Callable[[], int] = lambda: 0
         """Returns the first leader epoch of new partitions."""
         self.between_steps: Callable[[], object] = lambda: None
         """Called in a pool thread between the parts of a long change."""
-        self._changing = asyncio.Lock()
         self._is_stopping = False
         self._topics: dict[str, Topic] = {}
         self._by_number: dict[int | None, Topic] = {}
@@ -136,11 +134,6 @@ class Topics:
                 known = self._topics.get(topic.name)
                 if known != topic:
                     self._change(known, topic)
-
-    async def settled(self) -> None:
-        """Wait until no change is in progress."""
-        async with self._changing:
-            pass
 
     # Lookup
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import ApiError, FencedLeaderEpoch, KafkalogError
+from kafkalog.server.node.changing import Changing
 from kafkalog.server.quorum.errors import NotController
 from kafkalog.server.quorum.file import NO_NODE
 from kafkalog.server.replica.partition import Partition
@@ -38,15 +39,6 @@ class NotCaughtUp(ApiError):
 
     code = 80
     retriable = True
-
-
-class Changing(Protocol):
-    """A part whose changes a handover rejects."""
-
-    check_change: Callable[[], object]
-
-    async def settled(self) -> None:
-        """Wait until no change is in progress."""
 
 
 class HandOver:

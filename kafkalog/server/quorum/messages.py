@@ -144,11 +144,6 @@ def read_begin(request: BeginQuorumEpochRequest) -> tuple[int, int]:
     return row.leader_epoch, row.leader_id
 
 
-def begin_answer(state: QuorumState) -> Tree:
-    """Return the answer to a new leader's notification."""
-    return end_answer(0, state)
-
-
 def end_request(term: int, leader: int, successor: int, cluster_id: str) -> Tree:
     """Return the request that asks the leader of a term to hand over to this successor."""
     row = {
@@ -168,8 +163,11 @@ def read_end(request: EndQuorumEpochRequest) -> tuple[int, int, int]:
     return row.leader_epoch, row.leader_id, successors[0]
 
 
-def end_answer(error_code: int, state: QuorumState) -> Tree:
-    """Return the answer to a handover request; code 0 means that the leader waits for the successor's vote."""
+def term_answer(error_code: int, state: QuorumState) -> Tree:
+    """Return the answer to a new leader's notification or a handover request, with the term and its leader.
+
+    Code 0 of a handover means that the leader waits for the successor's vote.
+    """
     row = {"error_code": 0, "leader_id": state.leader, "leader_epoch": state.term}
     return {"error_code": error_code, "topics": [_whole(row)]}
 

@@ -140,7 +140,7 @@ def compatibility(content: Content, subject: str, text: str | None, request: Req
     return answer
 
 
-def _with_id(content: Content, text: str, request: Request) -> list[Stored]:
+def _with_id(content: Content, text: str) -> list[Stored]:
     if not text.isdecimal() or not text.isascii() or len(text) > 10:
         raise no_schema(f"Schema {text:.60}")
     found = content.with_id(int(text))
@@ -151,7 +151,7 @@ def _with_id(content: Content, text: str, request: Request) -> list[Stored]:
 
 def schema_of_id(content: Content, text: str, request: Request) -> dict[str, Any]:
     """Answer `GET /schemas/ids/N`, also for a version that is marked as deleted."""
-    found = _with_id(content, text, request)[0]
+    found = _with_id(content, text)[0]
     answer = _schema_json(_formatted(content, found, request))
     if request.flag("fetchMaxId"):
         answer["maxId"] = content.last_id
@@ -160,7 +160,7 @@ def schema_of_id(content: Content, text: str, request: Request) -> dict[str, Any
 
 def text_of_id(content: Content, text: str, request: Request) -> Any:
     """Answer `GET /schemas/ids/N/schema`."""
-    return _alone(_formatted(content, _with_id(content, text, request)[0], request))
+    return _alone(_formatted(content, _with_id(content, text)[0], request))
 
 
 def _alive(found: Iterable[Stored], request: Request) -> list[Stored]:
@@ -174,12 +174,12 @@ def _alive(found: Iterable[Stored], request: Request) -> list[Stored]:
 
 def subjects_of_id(content: Content, text: str, request: Request) -> list[str]:
     """Answer `GET /schemas/ids/N/subjects`."""
-    return list(dict.fromkeys(one.subject for one in _alive(_with_id(content, text, request), request)))
+    return list(dict.fromkeys(one.subject for one in _alive(_with_id(content, text), request)))
 
 
 def versions_of_id(content: Content, text: str, request: Request) -> list[dict[str, Any]]:
     """Answer `GET /schemas/ids/N/versions`."""
-    found = _alive(_with_id(content, text, request), request)
+    found = _alive(_with_id(content, text), request)
     return [{"subject": one.subject, "version": one.version} for one in found]
 
 

@@ -200,8 +200,3 @@ class DirMoves(Part):
             return False
         node.replicas.moved(key)
         return True
-
-
-def make(node: Node) -> DirMoves:
-    """Create the moves of a node."""
-    return DirMoves(node)

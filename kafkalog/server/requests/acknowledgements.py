@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.features import SHARE
-from kafkalog.server.share.sessions import Place
+from kafkalog.server.share.sessions import Place, SessionKey
 from kafkalog.server.share.shares import Outcome
 from kafkalog.server.share.window import RENEW, AcknowledgedRange
 
@@ -85,11 +85,10 @@ def place_error(node: Node, context: RequestContext, place: Place) -> int:
     return 0 if 0 <= place[1] < topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def request_error(node: Node, context: RequestContext, group_id: str | None, member_id: str | None) -> int:
-    """Return 0 if the client may use the group and names itself, else the error code for the whole request."""
-    if not node.features.level(SHARE):
-        return ErrorCode.UNSUPPORTED_VERSION
-    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id or ""):
-        return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    is_named = group_id and member_id and len(member_id) <= MOST_MEMBER_CHARS
-    return 0 if is_named else ErrorCode.INVALID_REQUEST
+def checked_key(node: Node, context: RequestContext, group_id: str | None, member_id: str | None) -> SessionKey:
+    """Return group and member of a request. Refused unless the client may use the group, and both are named."""
+    node.features.require(SHARE)
+    node.authorizer.require(context, Operation.READ, ResourceType.GROUP, group_id or "")
+    if not group_id or not member_id or len(member_id) > MOST_MEMBER_CHARS:
+        raise Refused(ErrorCode.INVALID_REQUEST)
+    return group_id, member_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreatableReplicaAssignment
 
     from kafkalog.server.node.node import Node
+
+GIVEN: Final = "The manual partition assignment includes"
 
 
 def check_factor(factor: int, nodes: int = 1) -> None:
@@ -58,16 +60,23 @@ def check_replicas(
 
 def check_replica_list(nodes: Sequence[int], replicas: Sequence[int]) -> None:
     """Raise InvalidReplicaAssignment unless the replicas are all nodes, in any order."""
-    given = "The manual partition assignment includes"
-    if not replicas:
-        raise InvalidReplicaAssignment(f"{given} an empty replica list.")
-    for replica in sorted(replicas):
-        if replica not in nodes:
-            raise InvalidReplicaAssignment(f"{given} broker {replica}, but no such broker is registered.")
-        if replicas.count(replica) > 1:
-            raise InvalidReplicaAssignment(f"{given} the broker {replica} more than once.")
-    if len(replicas) < len(nodes):
-        raise InvalidReplicaAssignment(
-            f"{given} {len(replicas)} of the {len(nodes)} nodes of the replica set, which keeps a copy of every "
+    problem = replica_problem(nodes, replicas)
+    if problem is None and len(replicas) < len(nodes):
+        problem = (
+            f"{GIVEN} {len(replicas)} of the {len(nodes)} nodes of the replica set, which keeps a copy of every "
             f"partition on each of them: {', '.join(map(str, nodes))}."
         )
+    if problem is not None:
+        raise InvalidReplicaAssignment(problem)
+
+
+def replica_problem(nodes: Sequence[int], replicas: Sequence[int]) -> str | None:
+    """Return why the replicas cannot be different nodes, None if they can."""
+    if not replicas:
+        return f"{GIVEN} an empty replica list."
+    for replica in sorted(replicas):
+        if replica not in nodes:
+            return f"{GIVEN} broker {replica}, but no such broker is registered."
+        if replicas.count(replica) > 1:
+            return f"{GIVEN} the broker {replica} more than once."
+    return None

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
+from kafkalog.server.groups.consumer_group import ConsumerGroup
+from kafkalog.server.groups.share_group import ShareGroup
 from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.requests.cooperative_yield import in_turns
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
+    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+    from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
+
     from kafkalog.server.groups.group_table import Group
     from kafkalog.server.node.node import Node
 
+    DescribeRequest = ConsumerGroupDescribeRequest | ShareGroupDescribeRequest
+
 Row = dict[str, object]
+G = TypeVar("G", ConsumerGroup, ShareGroup)
+_DENIED: Final = "The described group uses topics that the client is not authorized to describe."
 
 
 async def describe_groups(
@@ -36,4 +46,60 @@ async def describe_groups(
         if wants_operations(row):
             row["authorized_operations"] = node.authorizer.allowed_operations(context, ResourceType.GROUP, group_id)
         rows.append(row)
-    return {"throttle_time": context.throttle_ms, "groups": rows}
+    return {"groups": rows}
+
+
+async def describe_groups_of(
+    node: Node, context: RequestContext, request: DescribeRequest, kind: type[G], name: str, details: Callable[[G], Row]
+) -> Row:
+    """Return the response of ConsumerGroupDescribe or ShareGroupDescribe, with the group's assignor and members."""
+
+    def row_of(group_id: str, group: Group | None) -> Row:
+        if not isinstance(group, kind):
+            reason = "not found" if group is None else f"is not a {name} group"
+            return described_row(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+        allows = node.authorizer.allows
+        if not all(allows(context, Operation.DESCRIBE, ResourceType.TOPIC, one) for one in group.subscribed_topics()):
+            return described_row(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _DENIED)
+        return described_row(group_id, 0) | {
+            "group_state": str(group.state),
+            "group_epoch": group.epoch,
+            "assignment_epoch": group.target_epoch,
+            **details(group),
+        }
+
+    return await describe_groups(
+        node, context, request.group_ids, described_row, row_of,
+        lambda row: request.include_authorized_operations and not row["error_code"],
+    )  # fmt: skip
+
+
+def described_row(group_id: str, code: int, message: str | None = None) -> Row:
+    """Return a group's row in such a response without what the group has."""
+    return {
+        "error_code": int(code),
+        "error_message": message or ErrorCode(code).message,
+        "group_id": group_id,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": [],
+    }
+
+
+def refused_groups(node: Node, context: RequestContext, request: DescribeRequest, error: Refused) -> Row:
+    """Return the same error for each group."""
+    return {"groups": [described_row(group_id, error.code, error.message) for group_id in request.group_ids]}
+
+
+def assignment_tree(node: Node, partitions: Mapping[UUID, frozenset[int]]) -> Row:
+    """Return an assignment in the form used in such a response, without deleted topics."""
+    topics = ((node.topics.by_id(topic_id), numbers) for topic_id, numbers in partitions.items())
+    return {
+        "topic_partitions": [
+            {"topic_id": topic.id, "topic_name": topic.name, "partitions": sorted(numbers)}
+            for topic, numbers in topics
+            if topic is not None
+        ]
+    }

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.replica.append_results import code_for_reader
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -65,7 +65,7 @@ class PartitionCall(NamedTuple):
                 await turns.row()
             topics.append({self.topic: name, "partitions": rows})
             await turns.row()
-        return {"throttle_time": context.throttle_ms, "topics": topics}
+        return {"topics": topics}
 
     async def _row(self, key: TopicPartition, one: R, found: Found[R]) -> dict[str, object]:
         try:
@@ -77,21 +77,14 @@ class PartitionCall(NamedTuple):
         """Return a row with the code and the values for unknown fields."""
         return {self.partition: index, "error_code": int(code), **self.unknown}
 
-    def refused(
-        self,
-        node: Node,
-        context: RequestContext,
-        request: PartitionRequest[object],
-        error_code: int,
-        message: str | None,
-    ) -> Answer:
+    def refused(self, node: Node, context: RequestContext, request: PartitionRequest[object], error: Refused) -> Answer:
         """Return the error for every partition."""
         topics = [
             {
                 self.topic: getattr(topic, self.topic),
-                "partitions": [self.row(getattr(one, self.partition), error_code) for one in topic.partitions],
+                "partitions": [self.row(getattr(one, self.partition), error.code) for one in topic.partitions],
             }
             for topic in request.topics
         ]
-        return {"throttle_time": context.throttle_ms, "topics": topics}
+        return {"topics": topics}
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.errors import InvalidRequest
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.security.acls import (
     CLUSTER_NAME,
     Acl,
@@ -101,16 +101,10 @@ def _known(kind: type[E], number: int) -> E:
     return found
 
 
-def refusal(
+def require(
     node: Node, context: RequestContext, operation: Operation, disabled: str = "No Authorizer is configured."
-) -> tuple[ErrorCode, str | None] | None:
-    """Return the error code and message if the request must be rejected, else None.
-
-    `disabled` is the message when no authorizer is configured.
-    """
+) -> None:
+    """Raise Refused, with `disabled` if no authorizer is configured, unless the client may see or change ACLs."""
     if not node.authorizer.is_enabled:
-        return ErrorCode.SECURITY_DISABLED, disabled
-    if not node.authorizer.allows_cluster(context, operation):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return code, code.message
-    return None
+        raise Refused(ErrorCode.SECURITY_DISABLED, disabled)
+    node.authorizer.require_cluster(context, operation, explains=True)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.node.parts import Part
 from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.security.acls import (
@@ -35,6 +36,11 @@ _IMPLIED_BY: Final = {
         {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
+}
+_DENIED: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 _MAX_CACHED_NAME: Final = 255
 _ANY_NAME: Final = "hardcode"
@@ -93,6 +99,17 @@ class Authorizer(Part):
     def allows_cluster(self, context: RequestContext, operation: Operation) -> bool:
         """Return True if the requesting principal may perform the operation on the cluster."""
         return self.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def require(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Raise Refused unless the requesting principal may perform the operation."""
+        if not self.allows(context, operation, resource_type, name):
+            raise Refused(_DENIED[resource_type])
+
+    def require_cluster(self, context: RequestContext, operation: Operation, *, explains: bool = False) -> None:
+        """Raise Refused, if asked with a message, unless the principal may perform the operation on the cluster."""
+        if not self.allows_cluster(context, operation):
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            raise Refused(code, code.message if explains else None)
 
     def allows_any(self, context: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:
         """Return True if the requesting principal may perform the operation on any resource of the type (KIP-679)."""

@@ -6,7 +6,6 @@ be read, since it would be open without its ACLs.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import stat
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument, IllegalState, StorageError
+from kafkalog.server.node.changing import Changing
 from kafkalog.server.security.state import SecurityState, digest, format_state, parse_state, parse_taken_from
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 from kafkalog.util.os_errors import os_errors
@@ -66,7 +66,7 @@ def security_directory(directories: Sequence[str | os.PathLike[str]], *, fs: Fil
     return found[0] if found else paths[0]
 
 
-class SecurityFile:
+class SecurityFile(Changing):
     """The security file of a data directory, and its content when last read or written: `state`.
 
     `before` returns the state of a broker in the directories. It applies until the first change writes the file. The
@@ -81,6 +81,7 @@ class SecurityFile:
         fs: FileSystem = OS,
         before: Callable[[], SecurityState] | None = None,
     ) -> None:
+        super().__init__()
         self.path = os.path.join(os.fspath(directory), SECURITY_FILE)
         self.state = SecurityState()
         self.on_change: Callable[[], object] = lambda: None
@@ -88,9 +89,6 @@ class SecurityFile:
         self._before = before
         self._taken_from: str | None = None
         self._fs = fs
-        self.check_change: Callable[[], object] = lambda: None
-        """Called before each change; raises if changes are not allowed."""
-        self._changing = asyncio.Lock()
 
     def read(self) -> SecurityState:
         """Read and return the file's state, or the broker's state if there is no file.
@@ -125,11 +123,6 @@ class SecurityFile:
         with os_errors("write the ACLs and users", self.path):
             atomic_write(self._fs, self.path, format_state(state, self._taken_from), private=True)
         self.state = state
-
-    async def settled(self) -> None:
-        """Wait until no change is in progress."""
-        async with self._changing:
-            pass
 
     async def change(self, run: Run, change: Change) -> SecurityState:
         """Apply `change` to the state, write the result and return it. Changes run one after the other. StorageError.

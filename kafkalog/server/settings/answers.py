@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation
@@ -58,15 +58,13 @@ async def alter_resources(
             except KafkalogError as error:
                 code, message = code_of(error), error.message
         rows.append(_row(resource, code, message))
-    return {"throttle_time": context.throttle_ms, "responses": rows}
+    return {"responses": rows}
 
 
-def refused(
-    node: Node, context: RequestContext, request: AlterRequest[Resource], error_code: int, message: str | None
-) -> Answer:
+def refused(node: Node, context: RequestContext, request: AlterRequest[Resource], error: Refused) -> Answer:
     """Return the error for each resource."""
-    rows = [_row(resource, error_code, message) for resource in request.resources]
-    return {"throttle_time": context.throttle_ms, "responses": rows}
+    rows = [_row(resource, error.code, error.message) for resource in request.resources]
+    return {"responses": rows}
 
 
 def _key(resource: Resource) -> tuple[int, str]:

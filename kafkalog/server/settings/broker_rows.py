@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.config.keys import Key, value_text
@@ -13,6 +13,7 @@ from kafkalog.server.settings.rows import (
     DYNAMIC_BROKER,
     DYNAMIC_DEFAULT,
     STATIC,
+    Asked,
     Synonym,
     setting_row,
     visible_value,
@@ -43,10 +44,8 @@ _INTERNAL: Final = UNDEFINED | {
 _UNKNOWN_TYPE: Final = 0
 
 
-def broker_rows(
-    node: Node, resource: str, names: Iterable[str] | None = None, *, synonyms: bool = False, documented: bool = False
-) -> list[Tree]:
-    """Return the settings of the node, `names` of them or all; for every node (""), only the changed ones."""
+def broker_rows(node: Node, resource: str, asked: Asked) -> list[Tree]:
+    """Return the settings of the node; for every node (""), only the changed ones."""
     changed = node.dynamic.of("")
     sources: tuple[tuple[int, Mapping[str, object]], ...] = ((DYNAMIC_DEFAULT, changed),)
     if resource:
@@ -54,28 +53,23 @@ def broker_rows(
         sources = ((DYNAMIC_BROKER, node.dynamic.of(str(node.node_id))), *sources, (STATIC, started))
     known = {*node.config, *NO_EFFECT, *_DERIVED} - _INTERNAL if resource else set()
     listed = known.union(*(values for _, values in sources))
-    selected = listed if names is None else listed & set(names)
-    return [_row(node, name, sources, bool(resource), synonyms, documented) for name in sorted(selected)]
+    return [_row(node, name, sources, bool(resource), asked) for name in sorted(filter(asked.wants, listed))]
 
 
 def _row(
-    node: Node,
-    name: str,
-    sources: tuple[tuple[int, Mapping[str, object]], ...],
-    has_default: bool,
-    synonyms: bool,
-    documented: bool,
+    node: Node, name: str, sources: tuple[tuple[int, Mapping[str, object]], ...], has_default: bool, asked: Asked
 ) -> Tree:
     key = _DERIVED.get(name) or defined_key(node.config, name)
     if key is None:  # a broker does not know what an unknown setting contains, and hides it
         found = [Synonym(name, None, source) for source, values in sources if name in values]
-        row = setting_row(Key(name, "string", None, None, "", False), None, found, synonyms, False, is_read_only=True)
+        key = Key(name, "string", None, None, "", False)
+        row = setting_row(key, None, found, asked._replace(documented=False), is_read_only=True)
         return {**row, "is_sensitive": True, "config_type": _UNKNOWN_TYPE}
     found = [Synonym(name, visible_value(name, values[name]), source) for source, values in sources if name in values]
     if has_default and key.default is not None:
         found.append(Synonym(name, visible_value(name, key.default), DEFAULT))
     text = found[0].value if found else None
-    return setting_row(key, text, found, synonyms, documented, is_read_only=not key.dynamic)
+    return setting_row(key, text, found, asked, is_read_only=not key.dynamic)
 
 
 def _derived(node: Node) -> dict[str, str]:

@@ -6,7 +6,6 @@ node, and those of groups and of subscriptions to metrics of clients.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.config.keys import value_text
 from kafkalog.errors import ConfigError, CorruptCheckpoint, InvalidRequest, KafkalogError, PolicyViolation, StorageError
+from kafkalog.server.node.changing import Changing
 from kafkalog.server.node.parts import Part
 from kafkalog.server.settings.broker_checks import LIVE, UNDEFINED, check_broker_changes
 from kafkalog.server.settings.config import STORE_NAMES
@@ -38,19 +38,17 @@ Kept = Mapping[int, Changed]
 _LOG: Final = logging.getLogger(__name__)
 
 
-class DynamicSettings(Part):
+class DynamicSettings(Changing, Part):
     """The changed settings by resource; `given` has those the node was started with. Used only in the loop's thread."""
 
     def __init__(self, node: Node, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
+        super().__init__()
         self.path = os.path.join(os.fspath(directory), SETTINGS_FILE)
         self.given: Mapping[str, object] = node.config.given()
         self._node = node
         self._fs = fs
         self._changed: Changed = {}
         self._kept: Kept = {kind: {} for kind in KEPT}
-        self.check_change: Callable[[], object] = lambda: None
-        """Called before each change; raises if changes are not allowed."""
-        self._changing = asyncio.Lock()
         self.on_change: Callable[[], object] = lambda: None
         """Called after a change is on disk."""
 
@@ -66,10 +64,6 @@ class DynamicSettings(Part):
     def of_group(self, group_id: str) -> Mapping[str, str]:
         """Return the settings of a group."""
         return self.kept(GROUP, group_id)
-
-    def groups(self) -> list[str]:
-        """Return the groups that have settings, sorted."""
-        return self.names_of(GROUP)
 
     def kept(self, kind: int, name: str) -> Mapping[str, str]:
         """Return the settings of a resource of one of the types in `kinds.KEPT`."""
@@ -143,11 +137,6 @@ class DynamicSettings(Part):
                 f"Missing entries : {','.join(missing)}"
             )
 
-    async def settled(self) -> None:
-        """Wait until no change is in progress."""
-        async with self._changing:
-            pass
-
     async def change(self, resource: str, changes: Mapping[str, str | None]) -> None:
         """Change settings on disk and apply them at once; None resets one. Raises as `check`, and StorageError."""
         async with self._changing:
@@ -187,10 +176,6 @@ class DynamicSettings(Part):
             raise
         self._changed, self._kept = changed, kept
         self.on_change()
-
-    async def change_group(self, group_id: str, changes: Mapping[str, str | None]) -> None:
-        """Change checked settings of a group; errors as for `change_kept`."""
-        await self.change_kept(GROUP, group_id, changes)
 
     async def change_kept(self, kind: int, name: str, changes: Mapping[str, str | None]) -> None:
         """Change checked settings of a resource that `kept` returns; None resets one.

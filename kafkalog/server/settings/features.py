@@ -6,13 +6,14 @@ directory has the levels of a new cluster of Kafka 4.4; the directory of a broke
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint
+from kafkalog.server.error_codes import ErrorCode, Refused
+from kafkalog.server.node.changing import Changing
 from kafkalog.server.node.parts import Part
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 from kafkalog.util.os_errors import os_errors, read_if_present
@@ -106,19 +107,17 @@ def initial_features(cluster: ClusterMetadata | None) -> Features:
     return Features({name: level for name, level in levels.items() if level}, max(1, cluster.end_offset))
 
 
-class NodeFeatures(Part):
+class NodeFeatures(Changing, Part):
     """The features of a node, or of its replica set. Only for the event loop's thread."""
 
     def __init__(self, node: Node, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
+        super().__init__()
         self.path = os.path.join(os.fspath(directory), FEATURES_FILE)
         self._node = node
         self._fs = fs
         self.current = initial_features(node.known.cluster)
-        self.check_change: Callable[[], object] = lambda: None
-        """Called before each change; raises if changes are not allowed."""
         self.on_change: Callable[[], object] = lambda: None
         """Called after a change is on disk."""
-        self._changing = asyncio.Lock()
 
     def level(self, name: str) -> int:
         """Return the level of a feature in effect, 0 if it is off."""
@@ -126,16 +125,16 @@ class NodeFeatures(Part):
             return 0  # a share group's state would lie with another process than its records
         return self.current.levels.get(name, 0)
 
+    def require(self, name: str) -> None:
+        """Raise Refused if a feature is off."""
+        if not self.level(name):
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+
     async def start(self) -> None:
         """Read the levels that were changed. Raise CorruptCheckpoint, StorageError."""
         found = await self._node.run(self._read)
         if found is not None:
             self.current = found
-
-    async def settled(self) -> None:
-        """Wait until no change is in progress."""
-        async with self._changing:
-            pass
 
     async def update(self, updates: Iterable[Update], validate_only: bool) -> str | None:
         """Change features, all or none. Return the reason of a refusal, or None. Raise StorageError."""

@@ -26,7 +26,7 @@ _NAME: Final = Check("the name of an assignor", lambda value: value != "")
 
 
 class GroupSetting(NamedTuple):
-    """A setting of a group: its definition, and its lowest and highest value.
+    """A setting of a group: its definition, and its lowest and highest value where the server has no setting for it.
 
     `broker_name`: the server's setting that applies to a group without its own, "" if there is none.
     `is_internal`: shown only for a group that has its own.
@@ -71,16 +71,14 @@ _ROWS: Final[tuple[GroupSetting, ...]] = (
          doc="topic of a share group's dead letters", other_name=""),
     _row("share.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000, f"{_STORED}: here there is no wait"),
     _row("share.auto.offset.reset", "string", "latest", _RESETS, doc="where a new share group begins", other_name=""),
-    _row("share.delivery.count.limit", "int", 5, at_least(2), 2, 10, "deliveries of a record"),
-    _row("share.heartbeat.interval.ms", "int", 5000, at_least(1), 5000, 15_000, "interval of the members' heartbeats"),
+    _row("share.delivery.count.limit", "int", 5, at_least(2), doc="deliveries of a record"),
+    _row("share.heartbeat.interval.ms", "int", 5000, at_least(1), doc="interval of the members' heartbeats"),
     _row("share.isolation.level", "string", "read_uncommitted", _READ, doc="records that members see", other_name=""),
-    _row("share.partition.max.record.locks", "int", 2000, at_least(100), 100, 4000,
-         "records of a partition in flight"),
-    _row("share.record.lock.duration.ms", "int", 30_000, at_least(1000), 15_000, 60_000,
-         "time for which a member has a record"),
+    _row("share.partition.max.record.locks", "int", 2000, at_least(100), doc="records of a partition in flight"),
+    _row("share.record.lock.duration.ms", "int", 30_000, at_least(1000), doc="time for which a member has a record"),
     _row("share.renew.acknowledge.enable", "bool", True, None, doc="members may renew locks", other_name=""),
-    _row("share.session.timeout.ms", "int", 45_000, at_least(1), 45_000, 60_000,
-         "a member without heartbeats is removed after this time"),
+    _row("share.session.timeout.ms", "int", 45_000, at_least(1),
+         doc="a member without heartbeats is removed after this time"),
     _row("streams.acceptable.recovery.lag", "long", 10_000, at_least(0), doc=_STORED_44, is_internal=True),
     _row("streams.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000),
     _row("streams.assignor.name", "string", "sticky", _NAME, doc=_STORED_44, other_name="group.streams.assignors"),

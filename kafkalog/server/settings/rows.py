@@ -58,42 +58,39 @@ class Synonym(NamedTuple):
     value: str | None
     source: int
 
-    def row(self) -> Tree:
-        """Return the synonym in the form used in responses."""
-        return self._asdict()
+
+class Asked(NamedTuple):
+    """A request for settings: their names (None: all), and whether it wants synonyms and documentation."""
+
+    names: frozenset[str] | None = None
+    synonyms: bool = False
+    documented: bool = False
+
+    def wants(self, name: str) -> bool:
+        """Return True if the setting of this name is asked for."""
+        return self.names is None or name in self.names
 
 
-def topic_rows(
-    node: Node,
-    config: LogConfig,
-    names: Iterable[str] | None = None,
-    *,
-    synonyms: bool = False,
-    documented: bool = False,
-) -> list[Tree]:
-    """Return the settings of a topic, `names` of them or all."""
-    selected = None if names is None else set(names)
+def topic_rows(node: Node, config: LogConfig, asked: Asked) -> list[Tree]:
+    """Return the settings of a topic."""
     own = config.overrides()
     rows = []
     for key in CONFIGS:
-        if key.name in _HIDDEN or (selected is not None and key.name not in selected):
+        if key.name in _HIDDEN or not asked.wants(key.name):
             continue
         found = [Synonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         found += _broker_synonyms(node, SYNONYMS.get(key.name, ()))
         text = value_text(getattr(config, key.attribute))
-        rows.append(setting_row(key, text, found, synonyms, documented))
+        rows.append(setting_row(key, text, found, asked))
     return rows
 
 
-def group_rows(
-    node: Node, group_id: str, names: Iterable[str] | None = None, *, synonyms: bool = False, documented: bool = False
-) -> list[Tree]:
-    """Return the settings of a group, `names` of them or all, even if the group does not exist."""
-    selected = None if names is None else set(names)
+def group_rows(node: Node, group_id: str, asked: Asked) -> list[Tree]:
+    """Return the settings of a group, even if the group does not exist."""
     own = node.dynamic.of_group(group_id)
     rows = []
     for name, one in GROUP_SETTINGS.items():
-        if (selected is not None and name not in selected) or (one.is_internal and name not in own):
+        if not asked.wants(name) or (one.is_internal and name not in own):
             continue
         value = value_text(default_of(node, name))
         found = [Synonym(name, own[name], GROUP)] if name in own else []
@@ -101,42 +98,35 @@ def group_rows(
             found += _broker_synonyms(node, (one.broker_name,))
         else:
             found.append(Synonym(one.broker_name or name, value, DEFAULT))
-        row = setting_row(one.key, own.get(name, value), found, synonyms, documented)
-        rows.append(row)
+        rows.append(setting_row(one.key, own.get(name, value), found, asked))
     return rows
 
 
-def logger_rows(names: Iterable[str] | None = None) -> list[Tree]:
-    """Return the levels of the loggers, `names` of them or all."""
-    selected = None if names is None else set(names)
+def logger_rows(asked: Asked) -> list[Tree]:
+    """Return the levels of the loggers, without synonyms and documentation."""
     rows: list[Tree] = []
     for name, level in logger_levels().items():
-        if selected is None or name in selected:
+        if asked.wants(name):
             key = Key(name, "string", None, None, "")
-            found = [Synonym(name, level, LOGGER)]
-            rows.append({**setting_row(key, level, found, False, False), "config_type": 0})
+            rows.append({**setting_row(key, level, [Synonym(name, level, LOGGER)], Asked()), "config_type": 0})
     return rows
 
 
-def client_metrics_rows(
-    node: Node, subscription: str, names: Iterable[str] | None = None, *, synonyms: bool = False,
-    documented: bool = False,
-) -> list[Tree]:  # fmt: skip
-    """Return the settings of a subscription to metrics of clients, `names` of them or all."""
-    selected = None if names is None else set(names)
+def client_metrics_rows(node: Node, subscription: str, asked: Asked) -> list[Tree]:
+    """Return the settings of a subscription to metrics of clients."""
     own = node.dynamic.kept(kinds.CLIENT_METRICS, subscription)
     rows = []
     for key in client_metrics.KEYS.values():
-        if selected is None or key.name in selected:
+        if asked.wants(key.name):
             text = client_metrics.shown_value(key.name, own[key.name]) if key.name in own else value_text(key.default)
             found = [Synonym(key.name, text, CLIENT_METRICS)] if key.name in own else []
-            rows.append(setting_row(key, text, found, synonyms, documented))
+            rows.append(setting_row(key, text, found, asked))
     return rows
 
 
 def created_rows(node: Node, config: LogConfig) -> list[Tree]:
     """Return the settings of a new topic for CreateTopics, sorted by name."""
-    return sorted(topic_rows(node, config), key=lambda row: str(row["name"]))
+    return sorted(topic_rows(node, config, Asked()), key=lambda row: str(row["name"]))
 
 
 def _broker_synonyms(node: Node, names: Iterable[str]) -> list[Synonym]:
@@ -165,7 +155,7 @@ def visible_value(name: str, value: object) -> str | None:
 
 
 def setting_row(
-    key: Key, text: str | None, found: list[Synonym], synonyms: bool, documented: bool, *, is_read_only: bool = False
+    key: Key, text: str | None, found: list[Synonym], asked: Asked, *, is_read_only: bool = False
 ) -> Tree:
     """Return the row of a setting with its value and where it is from."""
     is_sensitive = key.name in SENSITIVE
@@ -177,7 +167,7 @@ def setting_row(
         "config_source": found[0].source if found else DEFAULT,
         "is_default": not found or found[0].source == DEFAULT,
         "is_sensitive": is_sensitive,
-        "synonyms": [one.row() for one in found] if synonyms else (),
+        "synonyms": [one._asdict() for one in found] if asked.synonyms else (),
         "config_type": kind,
-        "documentation": key.doc if documented else None,
+        "documentation": key.doc if asked.documented else None,
     }

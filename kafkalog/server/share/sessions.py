@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 
 INITIAL: Final = 0
@@ -41,8 +41,8 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def open(self, key: SessionKey, connection: int, places: Iterable[Place]) -> ShareSession | ErrorCode:
-        """Open a session, in place of the member's present one. Return it, or the error if there are too many.
+    async def open(self, key: SessionKey, connection: int, places: Iterable[Place]) -> ShareSession:
+        """Open a session, in place of the member's present one, and return it. Refused if there are too many.
 
         The loop serves others while the partitions are collected; then everything changes at once.
         """
@@ -50,13 +50,14 @@ class ShareSessions:
         new = await _collected(session, places)
         self._sessions.pop(key, None)
         if len(self._sessions) >= self._most or not self._put(session, new):
-            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+            raise Refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         self._sessions[key] = session
         return session
 
-    async def add(self, session: ShareSession, places: Iterable[Place]) -> bool:
-        """Add partitions to a session. Return False, with nothing done, if there would be too many in all."""
-        return self._put(session, await _collected(session, places))
+    async def add(self, session: ShareSession, places: Iterable[Place]) -> None:
+        """Add partitions to a session. Refused, with nothing done, if there would be too many in all."""
+        if not self._put(session, await _collected(session, places)):
+            raise Refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
     def _put(self, session: ShareSession, new: dict[Place, None]) -> bool:
         if new and len(new) + sum(len(one.partitions) for one in self._sessions.values()) > MOST_PARTITIONS:
@@ -64,15 +65,15 @@ class ShareSessions:
         session.partitions |= new  # without computing hashes again
         return True
 
-    def resume(self, key: SessionKey, epoch: int) -> ShareSession | ErrorCode:
-        """Return the session of a later or last request, or the error for the client; a later one counts."""
+    def resume(self, key: SessionKey, epoch: int) -> ShareSession:
+        """Return the session of a later or last request; a later one counts. Refused for another request."""
         session = self._sessions.get(key)
         if session is None:
-            return ErrorCode.SHARE_SESSION_NOT_FOUND
+            raise Refused(ErrorCode.SHARE_SESSION_NOT_FOUND)
         if epoch == FINAL:
             return session
         if epoch != session.epoch:
-            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+            raise Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         return session
 

@@ -47,7 +47,7 @@ Outcome = tuple[int, str | None]
 
 
 class Shares:
-    """The share partitions of a node. Created by `make`; usable between `start` and `stop`."""
+    """The share partitions of a node. Usable between `start` and `stop`."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -282,11 +282,6 @@ async def _have_records(partitions: Iterable[SharePartition]) -> bool:
             return True
         await turns.row()
     return False
-
-
-def make(node: Node) -> Shares:
-    """Return the share partitions of a node that has `topics`, `replicas` and `dynamic`."""
-    return Shares(node)
 
 
 class DelayedShareFetch(DelayedOperation):

@@ -439,8 +439,3 @@ class TransactionCoordinator:
             return 0
         now_ms, limit_ms = self._node.clock(), self._node.config["transactional.id.expiration.ms"]
         return self._log.forget(one for one in self._log if one.is_expired(now_ms, limit_ms))
-
-
-def make(node: Node) -> TransactionCoordinator:
-    """Return the transaction coordinator of a node."""
-    return TransactionCoordinator(node)

@@ -95,6 +95,16 @@ def response_plan(api_key: int, version: int) -> StructPlan:
     return _plan(api_key, version, "response")
 
 
+@cache
+def empty_response(api_key: int, version: int) -> dict[str, object]:
+    """Return the fields of a response that have no default, each null if it may be, else empty or zero."""
+    return {
+        field.name: None if field.is_nullable else () if field.is_array else _zero(field.kind, field.struct)
+        for field in response_plan(api_key, version).plain
+        if field.default is REQUIRED
+    }
+
+
 def is_known_to_kio(api_key: int, version: int) -> bool:
     """Return True if kio defines this version of a call, False if `_SINCE_KIO` does."""
     return (api_key, version) not in _SINCE_KIO
@@ -207,7 +217,8 @@ def _field_plan(field: Field[object]) -> FieldPlan:
     if field.default is not MISSING:
         default = _plain_value(field.default, struct)
     else:
-        default = REQUIRED if tag is None else _zero(kind, struct)
+        is_required = tag is None and field.name != "throttle_time"  # most responses have none: dispatch adds it
+        default = REQUIRED if is_required else _zero(kind, struct)
     return FieldPlan(field.name, kind, struct, is_array, is_nullable, tag, default)
 
 

@@ -31,16 +31,6 @@ _MESSAGES: Final = {
 }
 
 
-def read_request(api_key: int, version: int, frame: Frame, position: int) -> Any:
-    """Parse a request's body from `position` of the frame into a named tuple with kio's names.
-
-    Raises MalformedRequest for anything but a complete message of that version. Bytes after it are ignored, as in a
-    broker: librdkafka writes some (Metadata's null as four bytes instead of one, and an extra set of tagged fields
-    after AlterUserScramCredentials).
-    """
-    return request_reader(api_key, version).read(frame, position)
-
-
 def read_response(
     api_key: int, version: int, frame: Frame, position: int, max_elements: int = MAX_ELEMENTS
 ) -> Any:
@@ -61,7 +51,12 @@ _DIALECT: Final = Dialect(
 
 @cache
 def request_reader(api_key: int, version: int) -> MessageReader:
-    """Return the parser of a request's body. The version must be served."""
+    """Return the parser of a request's body into a named tuple with kio's names. The version must be served.
+
+    It raises MalformedRequest for anything but a complete message of that version. Bytes after it are ignored, as in a
+    broker: librdkafka writes some (Metadata's null as four bytes instead of one, and an extra set of tagged fields
+    after AlterUserScramCredentials).
+    """
     return _reader(request_plan(api_key, version))
 
 

@@ -11,21 +11,15 @@ from functools import cache
 
 from kafkalog._core.messages.writer import MessageWriter
 from kafkalog.server.wire.definitions import StructPlan, request_plan, response_plan, rows_of
-from kafkalog.server.wire.header import response_header
 
 Tree = Mapping[str, object]
 
 
-def write_response(api_key: int, version: int, correlation_id: int, tree: Tree) -> bytes:
-    """Serialize a response with its header, without the 4-byte length. Times are in ms, error codes are numbers.
+def write_request(api_key: int, version: int, tree: Tree) -> bytes:
+    """Serialize a request's body, for a follower and for tests.
 
     Raises KeyError for a field without default that `tree` lacks, ValueError for a value that a field cannot hold.
     """
-    return response_writer(api_key, version).write(tree, response_header(api_key, version, correlation_id))
-
-
-def write_request(api_key: int, version: int, tree: Tree) -> bytes:
-    """Serialize a request's body, for a follower and for tests. Raises as `write_response`."""
     return request_writer(api_key, version).write(tree)
 
 

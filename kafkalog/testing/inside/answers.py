@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.apis.dispatch import refusal_of
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.replica.results import FetchResult
 from kafkalog.server.requests.context import Answer, Close
 from kafkalog.server.wire.header import response_header
@@ -39,8 +40,8 @@ def error_answer(node: Node, call: Call, code: int, is_meant: Callable[[str, int
     """
     if call.api.key == FETCH and code not in _OF_FETCH_SESSIONS:
         return _serialized(call, _fetch_error(node, call, code, is_meant))
-    answer: Answer = call.module.refused(node, call.context, call.request, code, ErrorCode(code).message)
-    return _serialized(call, answer)
+    error = Refused(code, ErrorCode(code).message)
+    return _serialized(call, refusal_of(call.api)(node, call.context, call.request, error))
 
 
 def _serialized(call: Call, answer: Answer) -> Result:

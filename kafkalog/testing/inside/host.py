@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from pkgutil import resolve_name
 from typing import Any, Final
 
 from kafkalog.server.node.parts import PARTS
@@ -32,7 +33,7 @@ _POLL_S: Final = 0.002
 _LARGEST: Final = 1 << 16
 _BETWEEN_NODES: Final = (1, 3, 18, 32, 52, 53, 55, 59)
 """Keys of the calls with which nodes begin: Fetch, Metadata, ApiVersions, DescribeConfigs, those of a quorum."""
-_MODULES: Final = (*PARTS.values(), "kafkalog.server.quorum.links", "kafkalog.server.net.listener")
+_MODULES: Final = ("kafkalog.server.quorum.links", "kafkalog.server.net.listener")
 
 
 def main(descriptor: int) -> None:
@@ -40,6 +41,8 @@ def main(descriptor: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the test; the host ends after it
         signal.signal(number, signal.SIG_IGN)
     loop_factory()
+    for name in PARTS.values():
+        resolve_name(name)
     for name in _MODULES:
         importlib.import_module(name)
     for key in _BETWEEN_NODES:

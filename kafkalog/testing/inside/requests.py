@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -44,16 +42,15 @@ Partitions = dict[str, dict[int, int]]
 
 
 class Call:
-    """A request that was parsed for rules: its table row, handler module, context and body."""
+    """A request that was parsed for rules: its table row, context and body."""
 
-    __slots__ = ("_node", "api", "context", "module", "request")
+    __slots__ = ("_node", "api", "context", "request")
 
     def __init__(self, node: Node, api: Api, context: RequestContext, request: Any) -> None:
         self._node = node
         self.api = api
         self.context = context
         self.request = request
-        self.module: ModuleType = import_module(f"kafkalog.server.apis.{api.name}")
 
     @property
     def session(self) -> Any:

@@ -11,12 +11,12 @@ from kafkalog.server.node.node import Node
 from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS, in_turns
 from kafkalog.server.wire.header import read_header
-from kafkalog.server.wire.reader import read_request
 from tests.server.apis.test_topic_calls import create_tree, metadata_tree, with_node
 from tests.server.looping import turns_during
 from tests.server.nodes import KEYS, call, connection_for, request_bytes
 from tests.server.replica.copies import until
 from tests.server.replica.partitions import make_batch
+from tests.wire_cases import read_request
 
 COUNT = 20 * TURN_ROWS
 NAMES = [f"n{number}" for number in range(COUNT)]

@@ -13,6 +13,7 @@ import pytest
 from kafkalog.server.apis.alter_partition_reassignments import refusal_of
 from kafkalog.server.node.node import Node
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.security.authorizer import Authorizer
 from tests.server.nodes import call, connection_for, run_node
 
 METADATA = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
@@ -124,15 +125,12 @@ def test_there_are_no_delegation_tokens(tmp_path: Path, protocol: str, principal
 
 
 def test_they_need_the_right_to_alter_the_cluster(tmp_path: Path) -> None:
-    class Refusing:
-        def allows_cluster(self, context: object, operation: Operation) -> bool:
-            return operation is not Operation.ALTER
-
-        def allows(self, context: object, operation: Operation, kind: ResourceType, name: str) -> bool:
-            return True
+    class Refusing(Authorizer):
+        def allows(self, context: object, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+            return (operation, resource_type) != (Operation.ALTER, ResourceType.CLUSTER)
 
     async def body(node: Node) -> None:
-        node.authorizer = Refusing()  # type: ignore[assignment]
+        node.authorizer = Refusing(tuple)
         assert (await call(node, "unregister_broker", 0, {"broker_id": 7})).error_code == 31
         topics = [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [1]}]}]
         answer = await call(node, "alter_partition_reassignments", 1, {"timeout": 1, "topics": topics})

@@ -324,7 +324,7 @@ def test_subscriptions_to_metrics_of_clients_are_kept(tmp_path: Path) -> None:
         ):  # fmt: skip
             assert (await alter(node, CLIENT_METRICS, "m", change))[0] == code, change
         assert await alter(node, CLIENT_METRICS, "m", ("match", SET, r"client_id=\p{L}(?<x>a)*+=")) == (0, None)
-        assert node.dynamic.names_of(CLIENT_METRICS) == ["m"] and not node.dynamic.groups()
+        assert node.dynamic.names_of(CLIENT_METRICS) == ["m"] and not node.dynamic.names_of(GROUP)
 
     async def again(node: Node) -> None:
         found = configs_by_name(await describe(node, CLIENT_METRICS, "m"))

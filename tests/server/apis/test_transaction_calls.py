@@ -9,6 +9,7 @@ import pytest
 from kafkalog.server.node.node import Node
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.security.authorizer import Authorizer
 from tests.server.nodes import call
 from tests.server.txns.calls import (
     ALL_OF,
@@ -206,19 +207,14 @@ def test_descriptions(tmp_path: Path) -> None:
     with_node(tmp_path, work)
 
 
-class Refusing:
+class Refusing(Authorizer):
     """Allows all but what is named."""
 
     def __init__(self, *denied: tuple[Operation, ResourceType]) -> None:
+        super().__init__(tuple)
         self.denied = denied
 
     def allows(self, context: Any, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return (operation, resource_type) not in self.denied
-
-    def allows_cluster(self, context: Any, operation: Operation) -> bool:
-        return (operation, ResourceType.CLUSTER) not in self.denied
-
-    def allows_any(self, context: Any, operation: Operation, resource_type: ResourceType) -> bool:
         return (operation, resource_type) not in self.denied
 
 

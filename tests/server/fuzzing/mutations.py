@@ -14,13 +14,12 @@ import crc32c
 from kafkalog.server.node.topics import MAX_PARTITIONS_AT_ONCE
 from kafkalog.server.wire.definitions import FieldPlan, StructPlan, request_plan
 from kafkalog.server.wire.header import read_header
-from kafkalog.server.wire.reader import read_request
 from kafkalog.server.wire.versions import APIS
 from kafkalog.server.wire.writer import write_request
 from tests.raw_batches import batch, framed
 from tests.server.fuzzing.plausible import CALLS, Plausible
 from tests.server.hostile import Hostile
-from tests.wire_cases import FILES, as_tree, frames
+from tests.wire_cases import FILES, as_tree, frames, read_request
 
 TOPICS: Final = ("t", "u")
 """Topics that are there; those of the recording are taken for them."""

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.schemas.groups import KEYS, VALUES
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.assignors import Subscriber, range_, uniform
 from kafkalog.server.groups.consumer_group import ConsumerGroup, GroupState
 from kafkalog.server.groups.consumer_heartbeat import (
     Heartbeat,
     HeartbeatResult,
-    Refused,
     Rules,
     delete,
     fence,

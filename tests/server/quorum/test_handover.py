@@ -15,6 +15,7 @@ from kafkalog.server.quorum import handover
 from kafkalog.server.quorum.errors import ElectionFailed, NotController
 from kafkalog.server.quorum.handover import NotCaughtUp
 from kafkalog.server.quorum.messages import VOTE, end_request
+from kafkalog.server.settings.kinds import GROUP
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import call
@@ -74,7 +75,7 @@ async def test_no_topic_setting_or_user_changes_while_another_node_is_about_to_l
         for change in (
             node.topics.create("new", 1), node.topics.add_partitions("t", 9), node.topics.delete("t"),
             node.topics.alter("t", {"retention.ms": "5"}), node.dynamic.change("", {"log.retention.ms": "5"}),
-            node.dynamic.change_group("g", {"consumer.session.timeout.ms": "50000"}),
+            node.dynamic.change_kept(GROUP, "g", {"consumer.session.timeout.ms": "50000"}),
             node.credentials.file.change(node.run, lambda state: state),
         ):  # fmt: skip
             with pytest.raises(NotController, match="another node is about to lead the replica set"):

@@ -27,12 +27,12 @@ from kafkalog.server.quorum.errors import NotController
 from kafkalog.server.quorum.messages import read_ballot, vote_request
 from kafkalog.server.quorum.metadata_version import NotReplicated
 from kafkalog.server.quorum.version_file import NONE, VERSION_FILE, Version, VersionFile, Versions, unknown
-from kafkalog.server.wire.reader import read_request
 from kafkalog.server.wire.writer import write_request
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.quorum.sets import set_of, wait_until
+from tests.wire_cases import read_request
 
 T0 = TopicPartition("t", 0)
 ID, OTHER = UUID(int=1), UUID(int=2)

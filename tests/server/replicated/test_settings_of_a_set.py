@@ -8,7 +8,7 @@ from kafkalog.server.quorum.metadata import content_of, read_content
 from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from kafkalog.server.security.scram import keys_of_password
 from kafkalog.server.security.state import SecurityState
-from kafkalog.server.settings.kinds import CLIENT_METRICS
+from kafkalog.server.settings.kinds import CLIENT_METRICS, GROUP
 from tests.server.looping import in_loop
 from tests.server.replica.copies import until
 from tests.server.replicated.test_following_leader import set_of_three
@@ -26,7 +26,7 @@ async def test_what_the_leader_takes_is_taken_by_all(tmp_path: Path) -> None:
         state = SecurityState((ENTRY,), QUOTA, USERS)
         await first.credentials.file.change(first.run, lambda _: state)
         await first.dynamic.change("", {"log.retention.ms": "123456"})
-        await first.dynamic.change_group("g", {"consumer.session.timeout.ms": "50000"})
+        await first.dynamic.change_kept(GROUP, "g", {"consumer.session.timeout.ms": "50000"})
         await first.dynamic.change_kept(CLIENT_METRICS, "m", {"interval.ms": "1000"})
         await until(lambda: len({str(read_content(content_of(one.node))[:3]) for one in servers.values()}) == 1)
         second = servers[2].node

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.share import sessions
 from kafkalog.server.share.state import ShareKey
@@ -162,10 +162,12 @@ async def test_sessions_of_one_member_never_exceed_the_limit_together(
     held = sessions.ShareSessions(5)
     places = [(UUID(int=1), index) for index in range(3 * COUNT)]
     first, second = await asyncio.gather(
-        held.open(("g", "a"), 1, places[:COUNT]), held.open(("g", "b"), 2, places[:COUNT])
+        held.open(("g", "a"), 1, places[:COUNT]), held.open(("g", "b"), 2, places[:COUNT]), return_exceptions=True
     )
-    assert second == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-    assert len(held) == 1
-    assert not await held.add(first, places)
+    assert isinstance(second, Refused) and second.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert isinstance(first, sessions.ShareSession) and len(held) == 1
+    with pytest.raises(Refused):
+        await held.add(first, places)
     assert len(first.partitions) == COUNT
-    assert await held.add(first, places[: COUNT + 1])
+    await held.add(first, places[: COUNT + 1])
+    assert len(first.partitions) == COUNT + 1

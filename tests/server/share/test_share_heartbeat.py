@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.schemas.groups import KEYS, VALUES
-from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.consumer_heartbeat import Refused
+from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.records import Record
 from kafkalog.server.groups.replay import Replay
 from kafkalog.server.groups.share_group import SharedTopic, ShareGroup, ShareMember, assign

@@ -101,7 +101,8 @@ def read_by_kio(api_key: int, version: int, direction: str, plan: StructPlan, da
 def _entity(source: Any, plan: StructPlan, tree: dict[str, Any]) -> Any:
     by_name = {field.name: field for field in (*plan.plain, *plan.tagged)}
     inner = {field.name: _class_of(field.type) for field in fields(source)}
-    tree = {**{field.name: as_values(field.default) for field in plan.tagged}, **tree}
+    defaults = {one.name: one.default for one in (*plan.plain, *plan.tagged) if one.default is not REQUIRED}
+    tree = {**{name: as_values(default) for name, default in defaults.items()}, **tree}
     known = {name: value for name, value in tree.items() if name in by_name}
     return source(**{name: _kios(inner[name], by_name[name], value) for name, value in known.items()})
 

@@ -14,10 +14,11 @@ from kafkalog._core.messages.reader import Dialect, MessageReader
 from kafkalog._core.messages.writer import REQUIRED, MessageWriter
 from kafkalog.errors import MalformedRequest
 from kafkalog.server.wire.definitions import StructPlan, is_known_to_kio, request_plan, response_plan
-from kafkalog.server.wire.reader import read_request, read_response, request_reader
+from kafkalog.server.wire.reader import read_response, request_reader
 from kafkalog.server.wire.versions import APIS, FETCH, METADATA, PRODUCE, Api
 from kafkalog.server.wire.writer import request_writer, response_writer
 from tests.server.wire import by_kio
+from tests.wire_cases import read_request
 
 TREES = 12
 each_api = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)

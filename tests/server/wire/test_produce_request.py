@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import MalformedRequest
-from kafkalog.server.wire.reader import read_request
 from kafkalog.server.wire.versions import PRODUCE
 from kafkalog.server.wire.writer import write_request
+from tests.wire_cases import read_request
 
 VERSIONS = range(3, 14)
 each_version = pytest.mark.parametrize("version", VERSIONS)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from kafkalog._core.messages.reader import MAX_TAGS
 from kafkalog.errors import MalformedRequest
 from kafkalog.server.wire.header import read_header
-from kafkalog.server.wire.reader import MAX_ELEMENTS, read_request
+from kafkalog.server.wire.reader import MAX_ELEMENTS
 from kafkalog.server.wire.versions import API_VERSIONS, APIS, METADATA, Api, unsigned_varint
 from kafkalog.server.wire.writer import write_request
-from tests.wire_cases import FILES, as_tree, frames
+from tests.wire_cases import FILES, as_tree, frames, read_request
 
 SERVED = [
     (api.key, version) for api in APIS.values() for version in range(api.oldest, api.newest + 1) if api.serves(version)

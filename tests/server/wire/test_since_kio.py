@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kafkalog.server.wire.reader import read_request, read_response
-from kafkalog.server.wire.writer import write_request, write_response
+from kafkalog.server.wire.reader import read_response
+from kafkalog.server.wire.writer import write_request
+from tests.wire_cases import read_request, write_response
 
 TOPIC, OTHER = UUID("9985631b-04b1-49e7-98fd-b8115c19c9a5"), UUID("11111111-0000-0000-0000-000000000000")
 COMMIT = bytes.fromhex(
