@@ -450,3 +450,40 @@ def test_a_reader_needs_a_place_of_its_own(path: Path) -> None:
     with kafkalog.open(path) as log:
         list(log.records(where=f"time < {T + 2}"))
     assert sorted(os.listdir(path)) == before
+
+
+def test_segments_below_the_range_are_ruled_out_by_the_time_index(tmp_path: Path, settled: None) -> None:
+    """A segment of old records that came late is not read, not even for the first query."""
+    path = tmp_path / "data" / "t-0"
+    path.parent.mkdir()
+    with kafkalog.open(path, "a") as log:
+        for times in (range(T, T + 2000), range(T - 9000, T - 8000), range(T - 2000, T - 1000)):
+            for start in range(times.start, times.stop, 10):
+                log.append([(b"k", VALUE, time) for time in range(start, start + 10)])
+            log.roll()
+        log.append([(b"k", b"last", T + 10), (b"k", b"last", T + 3000)])
+        sizes = [segment.size for segment in log.segments]
+    for mode in ("r", "a"):
+        with kafkalog.open(path, mode) as log:
+            list(log.records(where=f"time > {T + 2999}"))  # reads what the time index does not show
+            before = log._source.metrics.reads.total
+            found = [one.offset for one in log.records(where=f"time >= {T + 5} and time < {T + 15}")]
+            assert found == [*range(5, 15), 4000]
+            assert log._source.metrics.reads.total - before < sizes[0] + 0.5 * sizes[1]
+            assert log._time_ranges is not None and [*log._time_ranges._held] == [0, 4000], "the others were not read"
+
+
+def test_a_directory_is_listed_once_for_all_its_segments(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: None
+) -> None:
+    listed: list[Iterable[int]] = []
+    remove = TimeRangesPlace.remove_others
+    monkeypatch.setattr(
+        TimeRangesPlace, "remove_others", lambda self, kept=(): (listed.append(kept), remove(self, kept))[1]
+    )
+    with kafkalog.open(path, time_ranges=tmp_path / "times") as log:
+        assert log.build_time_ranges() == 4
+    with kafkalog.open(path, time_ranges=tmp_path / "other") as log:
+        list(log.records(where=f"time < {T}"))
+    assert len([*(tmp_path / "other").rglob("*.timeranges")]) > 1
+    assert listed == [(0, 3, 6, 9)] * 2
