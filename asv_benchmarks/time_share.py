@@ -27,7 +27,7 @@ def figures():
     lines = open("/proc/self/io").read().splitlines()
     return {name: int(number) for name, number in (line.split(": ") for line in lines)}
 with duckdb.connect(config={"threads": 1}) as sql:
-    warm = sql.execute("SELECT 1").fetchall()
+    sql.execute("SET enable_progress_bar = false")
     before = figures()
     with kafkalog.duckdb.register(sql, directory, **given):
         between = f"timestamp >= make_timestamptz({first * 1000}) AND timestamp < make_timestamptz({last * 1000})"
@@ -79,9 +79,7 @@ def main(work: Path, gigabytes: float) -> None:
         def show(name: str, **given: object) -> None:
             drop_pages(work)
             words = [sys.executable, "-c", QUERY, directory, middle, middle + part, json.dumps(given)]
-            printed = subprocess.check_output([*map(str, words)], text=True)
-            print(repr(printed))
-            rows, called, fetched = json.loads(printed)
+            rows, called, fetched = json.loads(subprocess.check_output([*map(str, words)]))
             print(f"{name}: {rows:,} rows, {called / size:.2%} read by calls, {fetched / size:.2%} from disk")
 
         show("no time ranges, the first query")

@@ -13,6 +13,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.keys.ranges import key_ranges
+from kafkalog.log.keyed import lookup_of
 from kafkalog.log.scan import LogScan
 from kafkalog.reading.chunks import Chunk, batch_chunks
 from kafkalog.where.bounds import EVERY, MAX, Bounds, Spans, shared
@@ -29,30 +31,42 @@ NEAR_OFFSETS: Final = 512
 
 
 class PrunedScan(LogScan):
-    """A `LogScan` of the batches that may hold a record within some bounds; it also yields other records of these."""
+    """A `LogScan` of the batches that may hold a record within some bounds; it also yields other records of these.
 
-    __slots__ = ("_spans", "_times")
+    With `keys`, so far as key indexes locate them, only batches that may hold one of these keys are read.
+    """
+
+    __slots__ = ("_keys", "_spans", "_times")
 
     def __init__(
-        self, log: Log, start: int, stop: int, columns: Iterable[str] | None, bounds: Bounds, **options: Any
+        self,
+        log: Log,
+        start: int,
+        stop: int,
+        columns: Iterable[str] | None,
+        bounds: Bounds,
+        keys: frozenset[bytes] | None = None,
+        **options: Any,
     ) -> None:
+        self._keys = keys
         self._spans = narrowed(log._source, start, stop, bounds)
         self._times = bounds.times
         first, last = (self._spans[0][0], self._spans[-1][1]) if self._spans else (start, start)
         super().__init__(log, first, last, columns, **options)
 
     def _chunks(self) -> Iterator[Chunk]:
-        source = self.log._source
+        source, keys = self.log._source, self._keys
         chunks = (
-            _below(batch_chunks(source, start, stop, self.log, sequential=True, skipped=self._skipped), stop)
+            _below(batch_chunks(source, *part, self.log, sequential=keys is None, skipped=self._skipped), part[1])
             for span in self._spans
-            for start, stop in possible_ranges(time_ranges_of(self.log), *span, self._times)
+            for times in possible_ranges(time_ranges_of(self.log), *span, self._times)
+            for part in ((times,) if keys is None else key_ranges(lookup_of(self.log), *times, keys))
         )
         found = chain.from_iterable(chunks)
         return found if self._times == EVERY else possible_chunks(found, self._times)
 
     def _identity(self) -> tuple[object, ...]:
-        return *super()._identity(), self._spans, self._times
+        return *super()._identity(), self._spans, self._times, self._keys
 
 
 def possible_ranges(ranges: TimeRanges, start: int, stop: int, times: Spans) -> Iterator[tuple[int, int]]:

@@ -11,6 +11,7 @@ from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.where import Bounds, Expression, Field, parse, parse_field
 from kafkalog.where.bounds import EVERY
 from kafkalog.where.fields import COLUMN_OF
+from kafkalog.where.keys import keys_of
 from kafkalog.where.nodes import Step
 
 if TYPE_CHECKING:
@@ -88,6 +89,13 @@ class Selection:
     def bounds(self) -> Bounds:
         """Offsets, times and partitions outside of which no record passes."""
         return Bounds(EVERY, EVERY, EVERY) if self.expression is None else self.expression.bounds()
+
+    @property
+    def keys(self) -> frozenset[bytes] | None:
+        """The only keys of records that pass; None for any."""
+        decoder = self._decoders.get("key")
+        is_plain = decoder is None or getattr(decoder, "name", None) in ("bytes", "string", "text")
+        return keys_of(self.expression.node) if self.expression is not None and is_plain else None
 
     @property
     def schema(self) -> pyarrow.Schema:
