@@ -63,4 +63,4 @@ def _info(segment: Segment, place: TimeRangesPlace) -> TimeRangesInfo:
         fits = None
     if fits is None:
         return TimeRangesInfo(base, "stale", 0, 0, path)
-    return TimeRangesInfo(base, "ok", fits.count, size, path)
+    return TimeRangesInfo(base, "ok", fits.piece_count, size, path)

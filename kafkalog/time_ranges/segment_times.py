@@ -64,7 +64,7 @@ class SegmentTimes(NamedTuple):
         return self.base_offset if not self.pieces else int(_PIECE.unpack(self.pieces[-_PIECE.size :])[0])
 
     @property
-    def count(self) -> int:
+    def piece_count(self) -> int:
         """Number of pieces."""
         return len(self.pieces) // _PIECE.size
 
@@ -143,7 +143,7 @@ def packed(times: SegmentTimes) -> bytes:
     """Return the content of a file of time ranges."""
     fields = _HEADER.pack(
         MAGIC, VERSION, 0, times.base_offset, times.next_offset, times.segment_bytes, times.digest, times.secret,
-        *times.stamp, times.count,
+        *times.stamp, times.piece_count,
     )  # fmt: skip
     checked = fields[_CHECKED_FROM:] + times.pieces
     return MAGIC + struct.pack("<II", VERSION, crc32c(struct.pack("<I", VERSION) + checked)) + checked
