@@ -194,7 +194,7 @@ class Parts:
         self._end.begin()
 
     def _limit_memory(self) -> None:
-        indexes = [part.index for part in self._parts if isinstance(part.index, KeyIndex)]
+        indexes = [part.index for _, _, part in self._closed.values() if isinstance(part.index, KeyIndex)]
         if sum(index.held_bytes for index in indexes) > PAGES_BYTES:
             for index in indexes:
                 index.release()

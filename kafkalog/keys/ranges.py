@@ -22,68 +22,73 @@ RANGE_BYTES: Final = 64 << 10
 """Bytes that reading one range takes; where all of them would take as many as the segment, it is read whole."""
 
 
-def key_ranges(lookup: KeyLookup, start: int, stop: int, keys: frozenset[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield the parts of [start, stop) that may hold records with one of the keys, rising.
+class KeyRanges:
+    """The parts of a log that may hold records with one of some keys, for one reading of it. Threads: one.
 
-    A segment without an index, and one whose index does not fit it, is one of them, and so is the active one. Indexes
-    are searched when the iteration reaches their segments. Whoever reads compares the keys: a hash may be that of
-    another one.
+    A segment without an index, and one whose index does not fit it, is read, and so is the active one. Indexes are
+    opened at the first call, and searched when the iteration reaches their segments. The reader compares the keys: a
+    hash may be that of another one.
     """
-    if len(keys) > MOST_KEYS or not _has_indexes(lookup):
-        yield start, stop
-        return
-    source, parts = lookup.source, lookup.parts
-    truncations = truncation_count(source)
-    try:
-        with parts.lock:
-            indexed = parts.indexed()
-    except KafkalogError:  # reading meets it
-        indexed = []
-    at = start
-    for part in indexed:
-        low, high = max(at, part.base_offset), min(stop, part.bound)
-        if low >= high:
-            continue
-        offsets = _offsets(lookup, part, low, high, keys)
-        if offsets is None:
-            continue
-        if at < low:
-            yield at, low
-        for first, last in _joined(offsets):
-            if truncation_count(source) != truncations:  # other records may have these offsets
-                yield first, stop
-                return
-            yield first, last
-        at = high
-        if truncation_count(source) != truncations:
-            break
-    if at < stop:
-        yield at, stop
 
+    def __init__(self, lookup: KeyLookup, keys: frozenset[bytes]) -> None:
+        self._lookup = lookup
+        self._keys = keys
+        self._truncations = -1
+        self._parts: list[Part] | None = None
 
-def _has_indexes(lookup: KeyLookup) -> bool:
-    try:
-        return bool(lookup.place.base_offsets())
-    except KafkalogError:
-        return False
+    def possible(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of [start, stop), rising."""
+        if self._parts is None:
+            self._truncations = truncation_count(self._lookup.source)
+            self._parts = self._indexed()
+        at = start
+        for part in self._parts:
+            low, high = max(at, part.base_offset), min(stop, part.bound)
+            if low >= high or self._is_truncated():
+                continue
+            offsets = self._offsets(part, low, high)
+            if offsets is None:
+                continue
+            if at < low:
+                yield at, low
+            for first, last in _joined(offsets):
+                if self._is_truncated():  # other records may have these offsets
+                    yield first, stop
+                    return
+                yield first, last
+            at = high
+        if at < stop:
+            yield at, stop
 
+    def _is_truncated(self) -> bool:
+        return truncation_count(self._lookup.source) != self._truncations
 
-def _offsets(lookup: KeyLookup, part: Part, start: int, stop: int, keys: frozenset[bytes]) -> list[int] | None:
-    """Return the offsets in [start, stop) of a part that may hold one of the keys, rising; None to read all of it."""
-    found: set[int] = set()
-    for key in keys:
-        with lookup.parts.lock:
-            index = part.index
-            some = index.find_all(hash_key(part.secret, key), start, stop) if isinstance(index, KeyIndex) else None
-            if some is None and index is not None:
-                lookup.parts.drop_index(part)
-        if some is None:
-            return None
-        found.update(some)
-    offsets = sorted(found)
-    if sum(1 for _ in _joined(offsets)) * RANGE_BYTES >= part.segment.size:
-        return None
-    return offsets
+    def _indexed(self) -> list[Part]:
+        lookup = self._lookup
+        if len(self._keys) > MOST_KEYS:
+            return []
+        try:
+            if not lookup.place.base_offsets():
+                return []
+            with lookup.parts.lock:
+                return lookup.parts.indexed()
+        except KafkalogError:  # reading meets it
+            return []
+
+    def _offsets(self, part: Part, start: int, stop: int) -> list[int] | None:
+        """Return the offsets in [start, stop) of a part that may hold one of the keys, rising; None to read all."""
+        found: set[int] = set()
+        for key in self._keys:
+            with self._lookup.parts.lock:
+                index = part.index
+                some = index.find_all(hash_key(part.secret, key), start, stop) if isinstance(index, KeyIndex) else None
+                if some is None and index is not None:
+                    self._lookup.parts.drop_index(part)
+            if some is None:
+                return None
+            found.update(some)
+        offsets = sorted(found)
+        return None if sum(1 for _ in _joined(offsets)) * RANGE_BYTES >= part.segment.size else offsets
 
 
 def _joined(offsets: list[int]) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, KafkalogError
-from kafkalog.keys.ranges import key_ranges
+from kafkalog.keys.ranges import KeyRanges
 from kafkalog.log.keyed import lookup_of
 from kafkalog.log.scan import LogScan
 from kafkalog.reading.chunks import Chunk, batch_chunks
@@ -55,12 +55,13 @@ class PrunedScan(LogScan):
         super().__init__(log, first, last, columns, **options)
 
     def _chunks(self) -> Iterator[Chunk]:
-        source, keys = self.log._source, self._keys
+        source = self.log._source
+        keys = None if self._keys is None else KeyRanges(lookup_of(self.log), self._keys)
         chunks = (
             _below(batch_chunks(source, *part, self.log, sequential=keys is None, skipped=self._skipped), part[1])
             for span in self._spans
             for times in possible_ranges(time_ranges_of(self.log), *span, self._times)
-            for part in ((times,) if keys is None else key_ranges(lookup_of(self.log), *times, keys))
+            for part in ((times,) if keys is None else keys.possible(*times))
         )
         found = chain.from_iterable(chunks)
         return found if self._times == EVERY else possible_chunks(found, self._times)

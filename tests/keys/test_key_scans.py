@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.errors import StorageError
+from kafkalog.keys import parts as key_parts
 from kafkalog.keys import ranges
 from kafkalog.keys.place import KeyIndexPlace
 from tests.fuzz_cases import KINDS
@@ -191,10 +192,10 @@ def test_a_key_of_most_records_is_read_with_whole_segments(
         log.roll()
         log.build_key_index()
         lookup = kafkalog.log.keyed.lookup_of(log)
-        assert [*ranges.key_ranges(lookup, 0, 4000, frozenset([b"k7"]))] == [(0, 4000)]
-        assert [*ranges.key_ranges(lookup, 0, 4000, frozenset([b"nobody"]))] == []
+        assert [*ranges.KeyRanges(lookup, frozenset([b"k7"])).possible(0, 4000)] == [(0, 4000)]
+        assert [*ranges.KeyRanges(lookup, frozenset([b"nobody"])).possible(0, 4000)] == []
         many = frozenset(b"n%d" % n for n in range(ranges.MOST_KEYS + 1))
-        assert [*ranges.key_ranges(lookup, 0, 4000, many)] == [(0, 4000)]
+        assert [*ranges.KeyRanges(lookup, many).possible(0, 4000)] == [(0, 4000)]
 
 
 def test_a_segment_changed_in_place_is_read(tmp_path: Path) -> None:
@@ -230,3 +231,27 @@ def test_a_store_that_cannot_be_listed_costs_no_row(
     monkeypatch.setattr(KeyIndexPlace, "base_offsets", fail)
     with kafkalog.open(long_log) as log:
         assert len([*log.records(where="key == 'rare'")]) == 4
+
+
+def test_a_truncation_meanwhile_loses_no_row(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for _ in range(2):
+            log.append([(b"k1" if n in (2, 8) else b"k", b"v") for n in range(10)])
+            log.roll()
+        log.build_key_index()
+        parts = ranges.KeyRanges(kafkalog.log.keyed.lookup_of(log), frozenset([b"k1"])).possible(0, 20)
+        assert [next(parts), next(parts)] == [(2, 3), (8, 9)]
+        log.truncate_to(10)
+        log.append([(b"k1", b"v")] * 10)
+        assert [*parts] == [(10, 20)]
+
+
+def test_pages_of_indexes_that_scans_alone_use_are_given_back(long_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with kafkalog.open(long_log) as log:
+        assert len([*log.records(where="key == 'rare'")]) == 4
+        parts = kafkalog.log.keyed.lookup_of(log).parts
+        held = [part.index for _, _, part in parts._closed.values()]
+        assert sum(one.held_bytes for one in held) > 0
+        monkeypatch.setattr(key_parts, "PAGES_BYTES", 0)
+        parts.indexed()
+        assert sum(one.held_bytes for one in held) == 0
