@@ -92,20 +92,23 @@ def set_time_ranges(log: Log, store: bool | str | os.PathLike[str] | None) -> No
     """
     from kafkalog.time_ranges.ranges import TimeRanges
 
-    place = None
     if store is True and log.mode == "r":
         raise IllegalArgument(
             'time_ranges is True in mode "r", which never writes beside the segments', hint="name a directory"
         )
-    if store is not None and store is not False:
-        from kafkalog.time_ranges.place import TimeRangesPlace
-        from kafkalog.util.fileio import OS
+    from kafkalog.time_ranges.place import TimeRangesPlace
+    from kafkalog.util.fileio import OS
 
-        # a store is local, also that of a log behind a URL
-        fs = log._source.fs if log.mode == "a" else OS
-        place = TimeRangesPlace(log._source.path, None if store is True else store, fs)
-    log._time_ranges = TimeRanges(log._source, place)
-    if place is not None and log._opened is not None and log._opened.tasks is not None:
+    source = log._source
+    if store is None or store is False:
+        # files beside the segments are used where they are; in an object store each would take a request
+        beside = TimeRangesPlace(source.path, None, OS) if source.fs is OS else None
+        log._time_ranges = TimeRanges(source, beside, writes=False)
+        return
+    # a store is local, also that of a log behind a URL
+    place = TimeRangesPlace(source.path, None if store is True else store, source.fs if log.mode == "a" else OS)
+    log._time_ranges = TimeRanges(source, place)
+    if log._opened is not None and log._opened.tasks is not None:
         from kafkalog.log.sidecar_building import build_when_rolled
         from kafkalog.time_ranges.background import TimeRangesBuilder
 

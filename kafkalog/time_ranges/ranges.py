@@ -35,13 +35,15 @@ class TimeRanges:
     """The smallest and largest times of a log's segments, piece by piece, noted when a query first needs them.
 
     `place` is the directory of their files; None: they are kept in memory only, 24 bytes for 256 KiB of a segment.
+    Without `writes` the files there are used, and what they lack is kept in memory.
     Times are noted of closed segments, and of the last one if nothing has been written to it for two seconds; else they
     are held in memory and followed. Threads: any number; two of them may note the same segment.
     """
 
-    def __init__(self, source: LogSource, place: TimeRangesPlace | None) -> None:
+    def __init__(self, source: LogSource, place: TimeRangesPlace | None, *, writes: bool = True) -> None:
         self._source = source
         self._place = place
+        self._target = place if writes else None
         self.has_unsettled = False
         """True if the last `build` left out a segment whose file was changed a moment ago."""
         self._active = ActiveTimes(source)
@@ -114,8 +116,8 @@ class TimeRanges:
                 if fits is None:
                     fits, count = read_times(segment, bound), count + 1
                 self._held[base] = fits
-                if fits is not held and self._place is not None:
-                    self._write(fits, self._place)
+                if fits is not held and self._target is not None:
+                    self._write(fits, self._target)
             except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
                 failure = failure or error
             except StorageError:
@@ -155,8 +157,8 @@ class TimeRanges:
         bases = {one.base_offset for one in self._source.segments}
         for gone in [one for one in list(self._held) if one not in bases]:
             self._held.pop(gone, None)
-        if fits is not held and self._place is not None and not segment.path.endswith(SWAP_SUFFIX):
-            self._store(fits, self._place)
+        if fits is not held and self._target is not None and not segment.path.endswith(SWAP_SUFFIX):
+            self._store(fits, self._target)
         return fits
 
     def _stored(self, base_offset: int) -> SegmentTimes | None:

@@ -20,6 +20,7 @@ from kafkalog.sidecars import identity
 from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.time_ranges.background import TimeRangesBuilder
+from kafkalog.time_ranges.manage import build_ranges
 from kafkalog.time_ranges.place import TimeRangesPlace
 from kafkalog.time_ranges.ranges import TimeRanges
 from kafkalog.time_ranges.segment_times import unpacked
@@ -203,6 +204,23 @@ def test_the_first_query_after_a_build_reads_a_small_share_of_the_log(
     if is_kept:
         ((rows, read),) = Query(long_log, tmp_path / "times").run(1)
         assert rows == 51 and read < 0.11 * size
+
+
+@pytest.mark.usefixtures("settled")
+def test_files_beside_the_segments_serve_readers_that_name_no_place(long_log: Path, tmp_path: Path) -> None:
+    """They are only read: what they lack stays in memory."""
+    path = tmp_path / "data" / long_log.name
+    shutil.copytree(long_log, path)
+    size = sum(file.stat().st_size for file in path.glob("*.log"))
+    with kafkalog.open(path, "a") as log:
+        build_ranges(log._source, TimeRangesPlace(log._source.path, None, OS))
+    files = sorted(path.glob("*.timeranges"))
+    ((rows, read),) = Query(path, None).run(1)
+    assert rows == 51 and read < 0.11 * size and len(files) >= SEGMENTS - 2
+    files[-2].unlink()
+    before = sorted(os.listdir(path))
+    (_, first), (rows, later) = Query(path, None).run(2)
+    assert rows == 51 and later < 0.1 * size < first and sorted(os.listdir(path)) == before
 
 
 @pytest.mark.usefixtures("settled")
