@@ -463,7 +463,9 @@ class TestCommitted:
         assert read(stream, read_already, latest(stream, read_already)) == [(0, 8), (0, 9)]
 
 
-@pytest.mark.parametrize(("given", "is_refused"), [({"value": "json"}, True), ({"value": "string"}, False), ({}, False)])
+@pytest.mark.parametrize(
+    ("given", "is_refused"), [({"value": "json"}, True), ({"value": "string"}, False), ({}, False)]
+)
 def test_a_topic_that_appears_later_may_have_other_types(
     tmp_path: Path, given: dict[str, str], is_refused: bool
 ) -> None:
