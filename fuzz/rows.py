@@ -26,8 +26,20 @@ def column_of(rows: Sequence[bytes | None]) -> ValueColumn:
 
 def failed_rows(builder: Builder, count: int) -> set[int]:
     """The rows that did not decode, of a builder with so many, whose columns are exported and let go of."""
-    assert builder.rows == count and not builder.stopped
     builder.values()
+    return _failed(builder, count)
+
+
+def decoded_rows(builder: Builder, count: int) -> tuple[pa.Array, set[int]]:
+    """The column of a builder with so many rows, and those that did not decode."""
+    values: Any = builder.values()
+    column = pa.array(values)
+    column.validate(full=True)
+    return column, _failed(builder, count)
+
+
+def _failed(builder: Builder, count: int) -> set[int]:
+    assert builder.rows == count and not builder.stopped
     errors: Any = builder.errors()
     if errors is None:
         return set()

@@ -84,7 +84,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
     if format == "kafka-dir":
         return _export_directory(dirs, target, given, as_json, quiet)
     from kafkalog.cli.spark_export import parse_size
-    from kafkalog.exchange.export import IncompleteExport, export_records
+    from kafkalog.exchange.export import IncompleteExport, UndecodableExport, export_records
     from kafkalog.tools.offsets import parse_bounds
     from kafkalog.tools.verify.directories import total_bytes
     from kafkalog.util.times import text_ms
@@ -93,7 +93,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
     level = common.isolation_level(given["isolation_level"])
     total = total_bytes(dirs, tiered=given["tiered"]) if sys.stderr.isatty() else None
     with Meter("export", total, quiet=quiet) as meter:
-        damage: IncompleteExport | None = None
+        damage: IncompleteExport | UndecodableExport | None = None
         try:
             report = export_records(
                 dirs, target, format, topics=given["topics"], numbers=given["partitions"],
@@ -103,12 +103,12 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
                 resume=given["resume"], on_damage=given["on_damage"], where=given["where"], tiered=given["tiered"],
                 progress=meter.add, **_decoding(given),
             )  # fmt: skip
-        except IncompleteExport as error:
+        except (IncompleteExport, UndecodableExport) as error:
             damage, report = error, error.report
     row_options.print_export(report, as_json=as_json)
     common.report_skipped(report.skipped)
     if damage is not None:
-        for other in report.damaged[1:]:
+        for other in (*report.damaged, *report.undecodable)[1:]:
             print(f"kafkalog: {other}", file=sys.stderr)
         raise damage
     return 1 if report.skipped else 0

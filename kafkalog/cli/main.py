@@ -47,6 +47,7 @@ COMMANDS = {
     "sql": ("kafkalog.cli.sql_cmd", "Query topics with SQL, by DuckDB."),
     "stats": ("kafkalog.cli.stats_cmd", "Show records, batches, bytes, rates and compression of partitions."),
     "table": ("kafkalog.cli.table_cmd", "Write topics to Iceberg and Delta tables, and back."),
+    "times": ("kafkalog.cli.times_cmd", "Build, list and drop time ranges, for queries with a range of time."),
     "topics": ("kafkalog.cli.topics_cmd", "List, describe, create, alter and delete topics."),
     "transactions": ("kafkalog.cli.transactions_cmd", "List open transactions and their producers."),
     "verify": ("kafkalog.cli.verify_cmd", "Verify directories, partitions or files; change nothing."),

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.errors import CorruptRecord, IllegalArgument, UnknownTopicOrPartition
+from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError, UnknownTopicOrPartition
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings, is_export
-from kafkalog.exchange.parts import export_part
+from kafkalog.exchange.parts import export_part, write_before
 from kafkalog.exchange.planning import (
     CODECS,
     FILE_BYTES,
@@ -51,7 +51,8 @@ _OWN_TOPICS: Final = "__"
 class ExportReport(NamedTuple):
     """Result of one run: `records`, `files` and `bytes` written, and the records that were in the directory before.
 
-    `skipped` lists damaged bytes that were left out. `damaged` holds the errors of partitions exported up to damage.
+    `skipped` lists damaged bytes that were left out. `damaged` holds the errors of partitions exported up to damage,
+    `undecodable` those of partitions exported up to a record that does not decode or breaks the format.
     """
 
     records: int
@@ -60,6 +61,7 @@ class ExportReport(NamedTuple):
     before: int
     skipped: tuple[Skipped, ...] = ()
     damaged: tuple[CorruptRecord, ...] = ()
+    undecodable: tuple[InvalidRecord, ...] = ()
 
 
 def export_records(
@@ -90,11 +92,12 @@ def export_records(
     (docs/where.md), only the records for which it is true are exported. `columns` are those of `Log.scan`;
     JSON lines have all, as `kafkalog consume -J` prints them. `decoding` are the keywords of `Log.scan` for typed keys
     and values (docs/values.md), such as `value="avro", schemas="schemas"`; the types of a topic are those of the run
-    that exported it first. With `by_date` there is a directory for each day of the
-    records' timestamps. With `resume` the directory may hold an export with the same settings: only new records are
-    written. `progress` is called with the bytes of log finished. With `on_damage="skip"` bytes that are not an intact
-    batch are left out and reported. Otherwise the records before the damage are written, then the other partitions, and
-    then IncompleteExport, a CorruptRecord, is raised; its `report` has the damage of each partition.
+    that exported it first. With `by_date` there is a directory for each day. With `resume` the directory may hold an
+    export with the same settings: only new records are written. `progress` is called with the bytes of log finished.
+    With `on_damage="skip"` bytes that are not an intact batch are left out and reported. Otherwise the records before
+    the damage are written, then the other partitions, and then IncompleteExport, a CorruptRecord, is raised; its
+    `report` has the damage of each partition. Records that do not decode are treated in the same way; without damage,
+    the error is UndecodableExport, an InvalidRecord.
 
     Each part is written completely or not at all. Raises IllegalArgument for a target that holds something else, or an
     export if `resume` is false; UnknownTopicOrPartition; IllegalState and InconsistentTopicId for a log other than the
@@ -103,7 +106,7 @@ def export_records(
 
     >>> log.flush()
     >>> export_records("data", "out", "jsonl", topics=["orders"])
-    ExportReport(records=2, files=1, bytes=..., before=0, skipped=(), damaged=())
+    ExportReport(records=2, files=1, bytes=..., before=0, skipped=(), damaged=(), undecodable=())
     """
     refuse_urls(target)
     fs, paths = located(path_list(dirs), tiered)
@@ -140,36 +143,57 @@ class _ExportRun:
     def __init__(self, views: Mapping[TopicPartition, LogView], on_damage: str) -> None:
         self.skipped: list[Skipped] = []
         self.damaged: dict[TopicPartition, CorruptRecord] = {}
+        self.undecodable: dict[TopicPartition, InvalidRecord] = {}
         self._views = views
         self._skip_list = skipped_of(on_damage, self.skipped if on_damage == "skip" else None)
 
     def export(self, task: ExportTask) -> None:
-        """Write the files of a part, up to the first damage; later parts of a damaged partition are skipped."""
+        """Write the files of a part, up to the first error; later parts of a partition with an error are skipped."""
         key = task.range.topic_partition
-        if key in self.damaged:
+        if key in self.damaged or key in self.undecodable:
             return
-        if (damage := export_part(task, self._skip_list)) is not None:
+        try:
+            damage = export_part(task, self._skip_list)
+        except InvalidRecord as error:
+            if error.offset is None:
+                raise
+            write_before(task, error, self._skip_list)
+            self.undecodable[key] = self._with_position(key, error, error.offset)
+            return
+        if damage is not None:
             self.damaged[key] = damage
+
+    def _with_position(self, key: TopicPartition, error: InvalidRecord, offset: int) -> InvalidRecord:
+        """Return the error with the segment and the position of the record's batch, if they are to be had."""
+        segment = self._views[key].segment_of(offset)
+        try:
+            place = None if segment is None or error.position is not None else segment.translate_offset(offset)
+        except KafkalogError:
+            place = None
+        if segment is not None and place is not None:
+            error.path, error.position = segment.path, place[1]
+        return error
 
     def check_ends(self, bounds: Bounds) -> None:
         """Record damage at the ends of logs that were read to their ends."""
         for key, view in self._views.items():
-            if key not in self.damaged and bounds.stop_offset(view) is None:
+            if key not in self.damaged and key not in self.undecodable and bounds.stop_offset(view) is None:
                 try:
                     check_tail(view, view.log_end_offset, self._skip_list)
                 except CorruptRecord as error:
                     self.damaged[key] = error
-
 
     def report(self, written: Sequence[ExportedRange], before: int) -> ExportReport:
         """Return what the run wrote; raise IncompleteExport, with the report, if partitions are damaged."""
         files = [file for one in written for file in one.files]
         found = ExportReport(
             sum(one.records for one in written), len(files), sum(file.bytes for file in files), before,
-            tuple(self.skipped), tuple(self.damaged.values()),
+            tuple(self.skipped), tuple(self.damaged.values()), tuple(self.undecodable.values()),
         )  # fmt: skip
         if self.damaged:
             raise _incomplete_export(found)
+        if self.undecodable:
+            raise _undecodable_export(found)
         return found
 
 
@@ -177,6 +201,22 @@ class IncompleteExport(CorruptRecord):
     """Damage kept records out of an export; `report` has what was written and the places of all damage."""
 
     report: ExportReport
+
+
+class UndecodableExport(InvalidRecord):
+    """Records that do not decode kept others out of an export; `report` has what was written and all such errors."""
+
+    report: ExportReport
+
+
+def _undecodable_export(report: ExportReport) -> UndecodableExport:
+    first, count = report.undecodable[0], len(report.undecodable)
+    others = f"; {count - 1} more partitions have such a record" if count > 2 else "; so does one more" * (count - 1)
+    error = UndecodableExport(
+        f"{first.message}{others}", path=first.path, offset=first.offset, position=first.position, hint=first.hint
+    )
+    error.report = report
+    return error
 
 
 def _incomplete_export(report: ExportReport) -> IncompleteExport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import CorruptRecord, InvalidRecord, MissingPackage
+from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, MissingPackage
 from kafkalog.exchange.jsonl_files import export_lines
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ _UNDECODABLE_HINT: Final = (
 def export_part(task: ExportTask, skipped: list[Skipped] | None) -> CorruptRecord | None:
     """Write the files of a part; at damage, write the records before it and return the error.
 
-    `skipped` receives what the task's `on_damage` leaves out. Raises as `Log.records` does; StorageError;
-    MissingPackage without pyarrow.
+    `skipped` receives what the task's `on_damage` leaves out. Raises InvalidRecord for a record that does not decode,
+    or breaks the format, and writes nothing then; as `Log.records` does; StorageError; MissingPackage without pyarrow.
     """
     try:
         _write(task, skipped)
@@ -34,12 +34,13 @@ def export_part(task: ExportTask, skipped: list[Skipped] | None) -> CorruptRecor
             error.hint = _UNDECODABLE_HINT  # an export has one such setting
         raise
     except CorruptRecord as error:
-        _write_before(task, error, skipped)
+        write_before(task, error, skipped)
         return error
     return None
 
 
-def _write_before(task: ExportTask, damage: CorruptRecord, skipped: list[Skipped] | None) -> None:
+def write_before(task: ExportTask, damage: KafkalogError, skipped: list[Skipped] | None) -> None:
+    """Write the records of a part before the offset of an error."""
     end = damage.offset if damage.offset is not None else task.range.start
     if task.range.start < end < task.range.stop:
         _write(replace(task, range=replace(task.range, stop=end)), skipped)

@@ -126,6 +126,11 @@ class KeyLookup:
         self.parts: Final = Parts(source, place, tell, map_bytes=memory_bytes)
         self.place_of_reader: Final = self.parts.place_of_reader
 
+    @property
+    def source(self) -> LogSource:
+        """The log."""
+        return self._source
+
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""
         with self.parts.lock:

@@ -104,6 +104,19 @@ class Parts:
             self._limit_memory()
         return self._parts
 
+    def indexed(self) -> list[Part]:
+        """Return the parts of the closed segments with an index, lowest offset first; the log's end is not read.
+
+        A segment whose file was changed since its index was opened is not among them.
+        """
+        segments = self._source.segments
+        if segments is not self._segments:
+            self._follow_segments(segments)
+            self._segments = segments
+        self._limit_memory()
+        held = self._closed.values()
+        return [part for stamp, _, part in held if part.index is not None and self._stamp(part.segment) == stamp]
+
     def trust(self, state: object) -> None:
         """Let the reader answer while the log has this state, in which the parts are right and its end is sound."""
         source = self._source
@@ -181,14 +194,15 @@ class Parts:
         self._end.begin()
 
     def _limit_memory(self) -> None:
-        indexes = [part.index for part in self._parts if isinstance(part.index, KeyIndex)]
+        indexes = [part.index for _, _, part in self._closed.values() if isinstance(part.index, KeyIndex)]
         if sum(index.held_bytes for index in indexes) > PAGES_BYTES:
             for index in indexes:
                 index.release()
 
     # Searches
 
-    def _drop_index(self, part: Part) -> None:
+    def drop_index(self, part: Part) -> None:
+        """Search a part from here on: its index is damaged."""
         part.drop_index()
         self.place_of_reader.reader = None  # it would read the damaged page again for each key
 
@@ -219,7 +233,7 @@ class Parts:
             found = index.find_last(secret_hash, below)
             if found != IS_DAMAGED:
                 return found if found >= start else NOT_FOUND
-            self._drop_index(part)
+            self.drop_index(part)
         hashes = secret_hash.to_bytes(8, "little")
         finder = self.search(part, hashes, start, below, False, skipped)
         return int.from_bytes(finder.last_offsets, "little", signed=True)
@@ -232,7 +246,7 @@ class Parts:
             found = part.index.find_all(secret_hash, start, min(stop, part.bound))
             if found is not None:
                 return found
-            self._drop_index(part)
+            self.drop_index(part)
         hashes = secret_hash.to_bytes(8, "little")
         return self.search(part, hashes, start, stop, True, skipped).take_found()
 
@@ -249,7 +263,7 @@ class Parts:
             if index.find_last_many(hashes, below, found):
                 return
             found[:] = before
-            self._drop_index(part)
+            self.drop_index(part)
         last = self.search(part, hashes, start, below, False, skipped).last_offsets
         numbers, own = memoryview(found).cast("q"), memoryview(last).cast("q")
         for i, offset in enumerate(own):

@@ -151,7 +151,7 @@ class _Counter:
         if self._filter is None:
             scan = LogScan(log, first, last, columns, **options)
         else:
-            scan = PrunedScan(log, first, last, columns, self._filter.bounds, **options)
+            scan = PrunedScan(log, first, last, columns, self._filter.bounds, self._filter.keys, **options)
         rows = 0
         for piece in scan:
             batch = pyarrow.record_batch(piece)

@@ -90,7 +90,7 @@ def records_decoded(
     selection = typed_scan(log, *bounds, ["offset"], {**typed, "where": where}, options).selection
     wanted = {*selection.columns, *full.selection.columns}
     columns = [name for name in COLUMNS if name in wanted]
-    scan = PrunedScan(log, *bounds, columns, selection.bounds, **options)
+    scan = PrunedScan(log, *bounds, columns, selection.bounds, selection.keys, **options)
     return _records_decoded(TypedScan(scan, selection), full.selection)
 
 

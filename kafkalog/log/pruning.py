@@ -13,6 +13,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.keys.ranges import KeyRanges
+from kafkalog.log.keyed import lookup_of
 from kafkalog.log.scan import LogScan
 from kafkalog.reading.chunks import Chunk, batch_chunks
 from kafkalog.where.bounds import EVERY, MAX, Bounds, Spans, shared
@@ -29,13 +31,24 @@ NEAR_OFFSETS: Final = 512
 
 
 class PrunedScan(LogScan):
-    """A `LogScan` of the batches that may hold a record within some bounds; it also yields other records of these."""
+    """A `LogScan` of the batches that may hold a record within some bounds; it also yields other records of these.
 
-    __slots__ = ("_spans", "_times")
+    With `keys`, so far as key indexes locate them, only batches that may hold one of these keys are read.
+    """
+
+    __slots__ = ("_keys", "_spans", "_times")
 
     def __init__(
-        self, log: Log, start: int, stop: int, columns: Iterable[str] | None, bounds: Bounds, **options: Any
+        self,
+        log: Log,
+        start: int,
+        stop: int,
+        columns: Iterable[str] | None,
+        bounds: Bounds,
+        keys: frozenset[bytes] | None = None,
+        **options: Any,
     ) -> None:
+        self._keys = keys
         self._spans = narrowed(log._source, start, stop, bounds)
         self._times = bounds.times
         first, last = (self._spans[0][0], self._spans[-1][1]) if self._spans else (start, start)
@@ -43,16 +56,18 @@ class PrunedScan(LogScan):
 
     def _chunks(self) -> Iterator[Chunk]:
         source = self.log._source
+        keys = None if self._keys is None else KeyRanges(lookup_of(self.log), self._keys)
         chunks = (
-            _below(batch_chunks(source, start, stop, self.log, sequential=True, skipped=self._skipped), stop)
+            _below(batch_chunks(source, *part, self.log, sequential=keys is None, skipped=self._skipped), part[1])
             for span in self._spans
-            for start, stop in possible_ranges(time_ranges_of(self.log), *span, self._times)
+            for times in possible_ranges(time_ranges_of(self.log), *span, self._times)
+            for part in ((times,) if keys is None else keys.possible(*times))
         )
         found = chain.from_iterable(chunks)
         return found if self._times == EVERY else possible_chunks(found, self._times)
 
     def _identity(self) -> tuple[object, ...]:
-        return *super()._identity(), self._spans, self._times
+        return *super()._identity(), self._spans, self._times, self._keys
 
 
 def possible_ranges(ranges: TimeRanges, start: int, stop: int, times: Spans) -> Iterator[tuple[int, int]]:
@@ -77,20 +92,23 @@ def set_time_ranges(log: Log, store: bool | str | os.PathLike[str] | None) -> No
     """
     from kafkalog.time_ranges.ranges import TimeRanges
 
-    place = None
     if store is True and log.mode == "r":
         raise IllegalArgument(
             'time_ranges is True in mode "r", which never writes beside the segments', hint="name a directory"
         )
-    if store is not None and store is not False:
-        from kafkalog.time_ranges.place import TimeRangesPlace
-        from kafkalog.util.fileio import OS
+    from kafkalog.time_ranges.place import TimeRangesPlace
+    from kafkalog.util.fileio import OS
 
-        # a store is local, also that of a log behind a URL
-        fs = log._source.fs if log.mode == "a" else OS
-        place = TimeRangesPlace(log._source.path, None if store is True else store, fs)
-    log._time_ranges = TimeRanges(log._source, place)
-    if place is not None and log._opened is not None and log._opened.tasks is not None:
+    source = log._source
+    if store is None or store is False:
+        # files beside the segments are used where they are; in an object store each would take a request
+        beside = TimeRangesPlace(source.path, None, OS) if source.fs is OS else None
+        log._time_ranges = TimeRanges(source, beside, writes=False)
+        return
+    # a store is local, also that of a log behind a URL
+    place = TimeRangesPlace(source.path, None if store is True else store, source.fs if log.mode == "a" else OS)
+    log._time_ranges = TimeRanges(source, place)
+    if log._opened is not None and log._opened.tasks is not None:
         from kafkalog.log.sidecar_building import build_when_rolled
         from kafkalog.time_ranges.background import TimeRangesBuilder
 

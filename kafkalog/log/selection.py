@@ -11,6 +11,7 @@ from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.where import Bounds, Expression, Field, parse, parse_field
 from kafkalog.where.bounds import EVERY
 from kafkalog.where.fields import COLUMN_OF
+from kafkalog.where.keys import keys_of
 from kafkalog.where.nodes import Step
 
 if TYPE_CHECKING:
@@ -88,6 +89,13 @@ class Selection:
     def bounds(self) -> Bounds:
         """Offsets, times and partitions outside of which no record passes."""
         return Bounds(EVERY, EVERY, EVERY) if self.expression is None else self.expression.bounds()
+
+    @property
+    def keys(self) -> frozenset[bytes] | None:
+        """The only keys of records that pass; None for any."""
+        decoder = self._decoders.get("key")
+        is_plain = decoder is None or getattr(decoder, "name", None) in ("bytes", "string", "text")
+        return keys_of(self.expression.node) if self.expression is not None and is_plain else None
 
     @property
     def schema(self) -> pyarrow.Schema:
@@ -240,7 +248,7 @@ def selection_of(
     expression = _expression(given.get("where"))
     outputs = _columns(columns) if project is None else _projected(project)
     _check_arrow()
-    decoders = _decoders(outputs, expression, given, sample, topic)
+    decoders = _decoders(outputs, expression, given, sample, topic, lenient == "null")
     selection = Selection(outputs, expression, decoders, lenient == "null")
     for one in outputs:
         if one.field is not None:
@@ -306,6 +314,7 @@ def _decoders(
     given: Mapping[str, Any],
     sample: Callable[[str], list[bytes]] | None,
     topic: str | None,
+    is_lenient: bool,
 ) -> dict[str, ColumnDecoder]:
     found: dict[str, ColumnDecoder] = {}
     options = {name: given[name] for name in SCHEMA_OPTIONS if given.get(name) is not None}
@@ -336,8 +345,14 @@ def _decoders(
             found[root] = _NothingDecoder()
             continue
         from kafkalog import values
+        from kafkalog.values.decoding import NoJsonValue
 
-        found[root] = values.decoder(asked, **own)
+        try:
+            found[root] = values.decoder(asked, **own)
+        except NoJsonValue:
+            if not is_lenient:
+                raise
+            found[root] = _NoJsonDecoder()
     return found
 
 
@@ -400,6 +415,31 @@ class _NothingDecoder:
         from kafkalog.values import Decoded
 
         return Decoded(pyarrow.nulls(len(column)), None, 0)
+
+
+class _NoJsonDecoder:
+    """The decoder of a column of text that is no JSON: nulls, each with its reason."""
+
+    def __init__(self) -> None:
+        from kafkalog import values
+
+        self._any = values.decoder("json", schema=True)
+        self.arrow_type = _NothingDecoder().arrow_type
+
+    def decode(self, column: Any) -> Any:
+        """Return nulls with errors; JSON behind the sample has no type, and so an error too."""
+        import pyarrow
+        import pyarrow.compute as pc
+
+        from kafkalog.values import Decoded
+
+        found = self._any.decode(column)
+        errors = pyarrow.nulls(len(column), pyarrow.string()) if found.errors is None else found.errors
+        reason = pyarrow.scalar("the first values are no JSON, so there are no types for it")
+        typeless = pc.if_else(pc.is_valid(found.values), reason, pyarrow.scalar(None, pyarrow.string()))
+        errors = pc.coalesce(errors, typeless)
+        failed = len(errors) - errors.null_count
+        return Decoded(pyarrow.nulls(len(column)), errors if failed else None, failed)
 
 
 _WORDS: Final = {"TEXT": "string", "BOOLEAN": "bool", "INTEGER": "double", "FLOAT": "double"}

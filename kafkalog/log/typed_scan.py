@@ -40,7 +40,8 @@ def typed_scan(
     selection = selection_of(columns, typed, sample, log.topic)
     if selection.expression is None:
         return TypedScan(LogScan(log, start, stop, selection.columns, **options), selection)
-    return TypedScan(PrunedScan(log, start, stop, selection.columns, selection.bounds, **options), selection)
+    scan = PrunedScan(log, start, stop, selection.columns, selection.bounds, selection.keys, **options)
+    return TypedScan(scan, selection)
 
 
 def first_values(scans: Iterable[LogScan], root: str) -> list[bytes]:

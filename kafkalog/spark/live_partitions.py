@@ -41,6 +41,7 @@ class LivePartitions:
         self._clock = clock
         self._directories_seen: tuple[int, ...] | None = None  # modification times when they were listed
         self._listed_ms = 0  # monotonic
+        self._topics: set[str] = set()  # seen so far, if the options decode
         self._identities: dict[TopicPartition, _Identity] = {}
         self.views = PartitionViews({}, options.isolation, file_system(options))
         self.standings: dict[TopicPartition, Standing] = {}
@@ -48,7 +49,8 @@ class LivePartitions:
     def look(self, *, force: bool = False) -> dict[TopicPartition, Standing]:
         """Return the existing partitions with their offsets; `force` lists the directories in any case.
 
-        A named partition that is absent is left out. Raises the errors of `find_partitions` for paths, and of views.
+        A named partition that is absent is left out. Raises the errors of `find_partitions` for paths, and of views;
+        IllegalArgument for another topic than the one that settled the types of decoded columns.
         """
         if force or self._directories_changed():
             self._list()
@@ -78,6 +80,11 @@ class LivePartitions:
     def _list(self) -> None:
         times, listed_ms, now_ms = self._directory_times(), self._clock.monotonic_ms(), self._clock.milliseconds()
         found = find_partitions(self._options.paths, self._options.subscription, absent_ok=True)
+        if self._options.decoding:
+            from kafkalog.spark.typed_columns import refuse_other_types
+
+            self._topics.update(one.topic for one in found)  # the types are those of the first
+            refuse_other_types(dict(self._options.decoding), self._topics)
         self.views.switch_to(found)
         fresh = any(now_ms - time // 1_000_000 < FRESH_MS for time in times)
         self._directories_seen, self._listed_ms = None if fresh else times, listed_ms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -123,11 +123,7 @@ def plan_types(options: SourceOptions, columns: Iterable[str]) -> TypedColumns |
         return None
     found = find_partitions(options.paths, options.subscription)
     topics = list(dict.fromkeys(one.topic for one in found))
-    if len(topics) > 1 and any(_is_of_topic(root, given) for root in wanted):
-        raise IllegalArgument(
-            f"{wanted[0]} is given for {len(topics)} topics, which may have types of their own",
-            hint="read one topic at a time, or give a schema",
-        )
+    refuse_other_types(given, topics, wanted)
     topic = topics[0] if topics else ""
     reading = {"isolation": options.isolation, "on_damage": options.on_damage}
     made = with_decoders(topic, LogsInTurn(found.values(), file_system(options)), list(names), {**given, **reading})
@@ -139,6 +135,17 @@ def plan_types(options: SourceOptions, columns: Iterable[str]) -> TypedColumns |
             hint="give a schema, or begin when there are records",
         )
     return TypedColumns(names, given, settled)
+
+
+def refuse_other_types(given: Mapping[str, str], topics: Collection[str], roots: Iterable[str] = DECODED) -> None:
+    """Raise IllegalArgument for several topics if those of one settle the types of the columns `roots`."""
+    of_topic = [root for root in roots if root in given and _is_of_topic(root, given)]
+    if len(topics) > 1 and of_topic:
+        names = ", ".join(sorted(topics)[:5]) + ", …" * (len(topics) > 5)
+        raise IllegalArgument(
+            f"{of_topic[0]} is given for {len(topics)} topics, which may have types of their own: {names}",
+            hint="read one topic at a time, or give a schema",
+        )
 
 
 def _is_of_topic(root: str, given: Mapping[str, str]) -> bool:

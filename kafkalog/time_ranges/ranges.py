@@ -24,7 +24,7 @@ from kafkalog.time_ranges.segment_times import SegmentTimes, fitting, packed, re
 
 if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
-    from kafkalog.storage.segments import LogSegments
+    from kafkalog.storage.segments import AnySegment, LogSegments
     from kafkalog.time_ranges.place import TimeRangesPlace
 
 _LOG: Final = logging.getLogger(__name__)
@@ -35,23 +35,27 @@ class TimeRanges:
     """The smallest and largest times of a log's segments, piece by piece, noted when a query first needs them.
 
     `place` is the directory of their files; None: they are kept in memory only, 24 bytes for 256 KiB of a segment.
+    Without `writes` the files there are used, and what they lack is kept in memory.
     Times are noted of closed segments, and of the last one if nothing has been written to it for two seconds; else they
     are held in memory and followed. Threads: any number; two of them may note the same segment.
     """
 
-    def __init__(self, source: LogSource, place: TimeRangesPlace | None) -> None:
+    def __init__(self, source: LogSource, place: TimeRangesPlace | None, *, writes: bool = True) -> None:
         self._source = source
         self._place = place
+        self._target = place if writes else None
         self.has_unsettled = False
         """True if the last `build` left out a segment whose file was changed a moment ago."""
         self._active = ActiveTimes(source)
         self._held: dict[int, SegmentTimes] = {}
         self._unsound: dict[int, FileStamp] = {}
+        self._swept: tuple[int, ...] = ()
 
     def possible(self, start: int, stop: int, since_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
         """Yield the parts of [start, stop) that may hold records with times in [since_ms, until_ms), rising.
 
-        Everything before the first record at or after `until_ms` is one of them; segments behind it are looked at when
+        Everything before the first record at or after `until_ms` is one of them. Behind it, closed segments whose
+        largest time, by the time index, is below `since_ms` are left out unread; the others are looked at when
         the iteration reaches them, so that a reader that stops early causes no more reading. Damage is left in, for the
         reader to meet.
         """
@@ -68,7 +72,7 @@ class TimeRanges:
             is_last = number == len(segments) - 1
             bound = _ANY_OFFSET if is_last else segments[number + 1].base_offset
             low, high = max(start, first, segment.base_offset), min(stop, bound)
-            if low >= high:
+            if low >= high or (not is_last and since_ms > 0 and _ends_before(segment, since_ms)):
                 continue
             times = self._times_of(segment, bound, is_last)
             known: Iterable[tuple[int, int]] = ((low, high),)
@@ -112,8 +116,8 @@ class TimeRanges:
                 if fits is None:
                     fits, count = read_times(segment, bound), count + 1
                 self._held[base] = fits
-                if fits is not held and self._place is not None:
-                    self._write(fits, self._place)
+                if fits is not held and self._target is not None:
+                    self._write(fits, self._target)
             except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
                 failure = failure or error
             except StorageError:
@@ -153,8 +157,8 @@ class TimeRanges:
         bases = {one.base_offset for one in self._source.segments}
         for gone in [one for one in list(self._held) if one not in bases]:
             self._held.pop(gone, None)
-        if fits is not held and self._place is not None and not segment.path.endswith(SWAP_SUFFIX):
-            self._store(fits, self._place)
+        if fits is not held and self._target is not None and not segment.path.endswith(SWAP_SUFFIX):
+            self._store(fits, self._target)
         return fits
 
     def _stored(self, base_offset: int) -> SegmentTimes | None:
@@ -178,4 +182,15 @@ class TimeRanges:
 
     def _write(self, times: SegmentTimes, place: TimeRangesPlace) -> None:
         place.write(times.base_offset, packed(times))
-        place.remove_others(segment.base_offset for segment in self._source.segments)
+        bases = tuple(segment.base_offset for segment in self._source.segments)
+        if bases != self._swept:  # a directory is listed once for many segments
+            place.remove_others(bases)
+            self._swept = bases
+
+
+def _ends_before(segment: AnySegment, time_ms: int) -> bool:
+    """Return True if the time index shows that all times of a closed segment are below `time_ms`."""
+    try:
+        return segment.largest_timestamp < time_ms
+    except (KafkalogError, OSError):  # reading meets the damage
+        return False

@@ -63,6 +63,11 @@ class SegmentTimes(NamedTuple):
         """Offset after the last record."""
         return self.base_offset if not self.pieces else int(_PIECE.unpack(self.pieces[-_PIECE.size :])[0])
 
+    @property
+    def piece_count(self) -> int:
+        """Number of pieces."""
+        return len(self.pieces) // _PIECE.size
+
     def possible(self, start: int, stop: int, since_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
         """Yield the parts of [start, stop) whose pieces may hold a time in [since_ms, until_ms), rising."""
         first = last = begin = self.base_offset
@@ -136,10 +141,9 @@ def fitting(times: SegmentTimes, segment: Segment) -> SegmentTimes | None:
 
 def packed(times: SegmentTimes) -> bytes:
     """Return the content of a file of time ranges."""
-    count = len(times.pieces) // _PIECE.size
     fields = _HEADER.pack(
         MAGIC, VERSION, 0, times.base_offset, times.next_offset, times.segment_bytes, times.digest, times.secret,
-        *times.stamp, count,
+        *times.stamp, times.piece_count,
     )  # fmt: skip
     checked = fields[_CHECKED_FROM:] + times.pieces
     return MAGIC + struct.pack("<II", VERSION, crc32c(struct.pack("<I", VERSION) + checked)) + checked

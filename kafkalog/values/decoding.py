@@ -21,6 +21,10 @@ MOST_ITEMS: Final = 1 << 20
 """Default for the items without bytes in one value: a few bytes can claim any number of them."""
 
 
+class NoJsonValue(IllegalArgument):
+    """A sample from which the types of JSON are to follow has no JSON in it."""
+
+
 class Decoded(NamedTuple):
     """A decoded column.
 

@@ -14,6 +14,7 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.values.decoding import (
     MOST_BYTES,
     Decoded,
+    NoJsonValue,
     ValueDecoder,
     arrow_type,
     decoded,
@@ -88,7 +89,7 @@ class JsonDecoder(ValueDecoder):
         elif sample is not None:
             found = sample_type(sample)
             if found is None:
-                raise IllegalArgument("the sample has no JSON value", hint="give other values, or a schema")
+                raise NoJsonValue("the sample has no JSON value", hint="give other values, or a schema")
             self._settle(found, strict=False)
 
     def _settle(self, type: JsonType, *, strict: bool) -> None:

@@ -6,6 +6,7 @@ or below all of its values. Only binary fractions (float, double) are compared w
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,11 @@ _KERNELS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }  # fmt: skip
 _UNITS_PER_MS: Final = {"s": Decimal("0.001"), "ms": Decimal(1), "us": Decimal(1000), "ns": Decimal(1_000_000)}
 _DAY_MS: Final = 86_400_000
+_MOST_DIGITS: Final = 76
+"""Digits of Arrow's largest decimal."""
+_OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 _EXACT: Final = Context(prec=1000, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
@@ -188,20 +194,49 @@ def compare_fields(
         common = pa.large_binary()
     elif kinds <= NUMBERS:
         common = _common_number(left, right, kinds)
-    elif kinds <= TIMES:
-        common = pa.timestamp("us", "UTC")
-    elif len(kinds) > 1 or kinds & {Kind.NESTED, Kind.OTHER}:
+    elif not kinds <= TIMES and (len(kinds) > 1 or kinds & {Kind.NESTED, Kind.OTHER}):
         raise IllegalArgument("these are not compared")
-    if left == right or common is None:
+    if left == right:
         return kernel
-    return lambda one, other: kernel(one.cast(common, safe=False), other.cast(common, safe=False))
+    if kinds <= TIMES:
+        return lambda one, other: kernel(_in_nanoseconds(one), _in_nanoseconds(other))
+    if Kind.DECIMAL in kinds and common is None:
+        return lambda one, other: _by_row(_OPERATORS[sign], one, other)
+    if common is None:
+        return kernel
+    # only a number beside a binary fraction is rounded
+    is_safe = common != pa.float64()
+    return lambda one, other: kernel(one.cast(common, safe=is_safe), other.cast(common, safe=is_safe))
 
 
 def _common_number(left: pa.DataType, right: pa.DataType, kinds: set[Kind]) -> pa.DataType | None:
+    """Return a type that holds the values of both; None if there is none, or if the kernels take both as they are."""
     if Kind.FLOAT in kinds:
         return pa.float64()
     if Kind.DECIMAL in kinds:
         scale = max(getattr(left, "scale", 0), getattr(right, "scale", 0))
-        return pa.decimal256(76, scale)
+        return pa.decimal256(_MOST_DIGITS, scale) if scale + max(map(_digits, (left, right))) <= _MOST_DIGITS else None
     unsigned = {pa.types.is_unsigned_integer(left), pa.types.is_unsigned_integer(right)}
     return pa.decimal128(20, 0) if len(unsigned) > 1 else None
+
+
+def _digits(type: pa.DataType) -> int:
+    """Return the digits before the point of a number's type."""
+    return int(type.precision - type.scale) if pa.types.is_decimal(type) else 20
+
+
+def _in_nanoseconds(times: pa.Array) -> pa.Array:
+    """Return times as whole numbers of nanoseconds, which 64 bits do not hold for each of them."""
+    if pa.types.is_date32(times.type):
+        numbers, factor = times.view(pa.int32()), 1_000_000 * _DAY_MS
+    else:
+        unit = "ms" if pa.types.is_date64(times.type) else times.type.unit
+        numbers, factor = times.view(pa.int64()), int(1_000_000 / _UNITS_PER_MS[unit])
+    scaled = pc.multiply(numbers.cast(pa.decimal128(19, 0)), pa.scalar(Decimal(factor), pa.decimal128(14, 0)))
+    return scaled.cast(pa.decimal128(38, 0))
+
+
+def _by_row(compare: Callable[[Any, Any], bool], left: pa.Array, right: pa.Array) -> pa.BooleanArray:
+    """Compare numbers that no common type of Arrow's holds."""
+    rows = zip(left.to_pylist(), right.to_pylist(), strict=True)
+    return pa.array([None if one is None or other is None else compare(one, other) for one, other in rows], pa.bool_())

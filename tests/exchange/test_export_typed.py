@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.errors import FormatError, IllegalArgument, InvalidRecord
 from kafkalog.exchange import typed_lines
-from kafkalog.exchange.export import export_records
+from kafkalog.exchange.export import UndecodableExport, export_records
 from kafkalog.exchange.import_ import import_records
 from kafkalog.log.typed_scan import first_values
 from kafkalog.values.avro_schema import parse_avro
@@ -140,8 +140,9 @@ def test_what_does_not_decode_is_an_error_or_has_one(tmp_path: Path, format: str
         log.append([(b"k", b"five"), (b"k", b"6")])
     with pytest.raises(InvalidRecord, match="the value does not decode") as error:
         export_records(tmp_path / "data", tmp_path / "out", format, value="json")
-    assert error.value.offset == 5 and error.value.path == str(tmp_path / "data" / "orders-0")
-    assert not exported(tmp_path / "out")
+    assert error.value.offset == 5 and error.value.position == 61 + 5 * 9
+    assert error.value.path == str(tmp_path / "data" / "orders-0" / f"{0:020}.log")
+    assert len(exported(tmp_path / "out")) == 5, "the records before"
     with pytest.raises(IllegalArgument, match="an export with on_undecodable raise, not null"):
         export_records(tmp_path / "data", tmp_path / "out", format, value="json", on_undecodable="null", resume=True)
     command = ["export", "-d", tmp_path / "data", tmp_path / "o", "--format", format, "-s", "value=json"]
@@ -323,6 +324,45 @@ def test_errors_say_which_topic_and_what_helps(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecord, match="does not decode") as bad:
         export_records(tmp_path / "data", tmp_path / "out", topics=["orders"], value="json")
     assert str(bad.value.hint).startswith("export into another directory with ")
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_what_does_not_decode_leaves_other_partitions_alone(tmp_path: Path, format: str) -> None:
+    for number, values in enumerate(([b"1", b"one", b"3"], [b"4", b"5"], [b"6", b"six"])):
+        with kafkalog.open(tmp_path / "data" / f"orders-{number}", "a") as log:
+            for value in values:
+                log.append([(b"k", value)])
+    command = ["export", "-d", tmp_path / "data", tmp_path / "out", "--format", format, "-s", "value=json"]
+    done = commands.kafkalog(*command)
+    assert done.returncode == 1 and done.stdout.startswith(b"exported 4 records")
+    text = done.stderr.decode()
+    assert "so does one more" in text and "orders-0" in text and "orders-2" in text and "position" in text
+    name = "payload" if format == "jsonl" else "value"
+    assert [row[name] for row in exported(tmp_path / "out")] == [1, 4, 5, 6]
+    for _ in range(2):
+        with pytest.raises(UndecodableExport) as error:
+            export_records(tmp_path / "data", tmp_path / "out", format, value="json", resume=True)
+        report = error.value.report
+        assert report.before == 4 and report.records == 0 and [one.offset for one in report.undecodable] == [1, 1]
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_a_topic_without_json_is_null_with_reasons_and_stops_no_other(tmp_path: Path, format: str) -> None:
+    for topic, values in (("orders", [b'{"id": 1}']), ("texts", [b"text", b"null", None, b"more"])):
+        with kafkalog.open(tmp_path / "data" / f"{topic}-0", "a") as log:
+            log.append([(b"k", value) for value in values])
+    given = {"value": "json", "on_undecodable": "null"}
+    export_records(tmp_path / "data", tmp_path / "out", format, **given)
+    name = "payload" if format == "jsonl" else "value"
+    assert exported(tmp_path / "out")[0][name] == {"id": 1}
+    rows = exported(tmp_path / "out", "texts")
+    assert [row[name] for row in rows] == [None] * 4
+    assert ["no JSON" in (row.get("value_error") or "") for row in rows] == [True, False, False, True]
+    with kafkalog.open(tmp_path / "data" / "texts-0", "a") as log:
+        assert log.scan(["value"], **given).table()["value_error"].null_count == 2
+        log.append([b'{"a": 1}', b"no"])
+    export_records(tmp_path / "data", tmp_path / "out", format, resume=True, **given)  # the types follow by now
+    assert [row[name] for row in exported(tmp_path / "out", "texts")] == [None] * 4 + [{"a": 1}, None]
 
 
 def test_types_of_an_export_that_begins_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -461,3 +461,22 @@ class TestCommitted:
         assert latest(stream, read_already) == read_already
         self.log(directory, ("plain", 0, 3), ("data", 1, 4), ("commit", 1, 0), ("plain", 0, 2))
         assert read(stream, read_already, latest(stream, read_already)) == [(0, 8), (0, 9)]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_refused"), [({"value": "json"}, True), ({"value": "string"}, False), ({}, False)]
+)
+def test_a_topic_that_appears_later_may_have_other_types(
+    tmp_path: Path, given: dict[str, str], is_refused: bool
+) -> None:
+    make_topic(tmp_path, batches=1, records=3)
+    stream = reader(tmp_path, subscribePattern="^orders", **given)
+    start = stream.initialOffset()
+    end = latest(stream, start)
+    assert end == {"orders": {"0": 3}}
+    make_topic(tmp_path, topic="orders2", batches=1, records=2)
+    if is_refused:
+        with pytest.raises(IllegalArgument, match="2 topics, which may have types of their own: orders, orders2"):
+            latest(stream, end)
+    else:
+        assert latest(stream, end) == {"orders": {"0": 3}, "orders2": {"0": 2}}

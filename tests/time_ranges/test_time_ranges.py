@@ -4,12 +4,11 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +26,7 @@ from kafkalog.util.events import HOOKS
 from kafkalog.util.fileio import OS
 from tests.fuzz_cases import KINDS
 from tests.memory import memory
+from tests.time_ranges.test_reads import VALUE, time_of
 from tests.transactional import made
 from tests.where.logs import Batch, write_log
 
@@ -118,98 +118,6 @@ def test_threads_note_the_same_segments(tmp_path: Path, settled: None) -> None:
             query = f"time < {T + 3}"
             found = list(pool.map(lambda _: [one.offset for one in log.records(where=query)], range(24)))
         assert found == [expected] * 24
-
-
-@pytest.fixture
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that were just written count as settled: what a query reads does not depend on their age."""
-    monkeypatch.setattr(identity, "SETTLED_NS", -1)
-
-
-SEGMENTS, ROWS, VALUE = 20, 20_000, b"v" * 1000
-
-
-@pytest.fixture(scope="module")
-def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """20 MB in 20 segments, a record a second of which every 500th is 300 seconds late."""
-    path = tmp_path_factory.mktemp("data") / "orders-0"
-    with kafkalog.open(path, "a", segment_bytes=1 << 20) as log:
-        for start in range(0, ROWS, 10):
-            log.append([(b"k", VALUE, time_of(n)) for n in range(start, start + 10)])
-        assert len(log.segments) >= SEGMENTS - 2
-    return path
-
-
-def time_of(n: int) -> int:
-    return T + 1000 * (n - (300 if n % 500 == 499 else 0))
-
-
-QUERY = f"SELECT count(value) FROM orders WHERE timestamp BETWEEN make_timestamptz({(T + 4_000_000) * 1000}) AND " \
-    f"make_timestamptz({(T + 4_050_000) * 1000})"  # fmt: skip
-
-
-class Query:
-    """The query of one process, and the bytes that it reads by any call."""
-
-    def __init__(self, path: Path, store: Path | None) -> None:
-        self.path, self.store = path, store
-
-    def run(self, times: int) -> Iterator[tuple[int, int]]:
-        """Yield rows and bytes read, as the system counts them, of the query each time."""
-        given = {} if self.store is None else {"time_ranges": self.store}
-        with duckdb.connect() as connection:
-            with kafkalog.duckdb.register(connection, self.path.parent, **given):
-                for _ in range(times):
-                    before = bytes_of_process()
-                    rows = connection.execute(QUERY).fetchall()[0][0]
-                    yield rows, bytes_of_process() - before
-
-
-def bytes_of_process() -> int:
-    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
-    return int(fields["rchar"])
-
-
-@pytest.mark.usefixtures("settled")
-def test_a_later_query_reads_a_small_share_of_the_log(long_log: Path, tmp_path: Path) -> None:
-    expected = sum(T + 4_000_000 <= time_of(n) <= T + 4_050_000 for n in range(ROWS))
-    assert expected == 51
-    size = sum(file.stat().st_size for file in long_log.glob("*.log"))
-    (first, read), (second, later), (third, last) = Query(long_log, tmp_path / "times").run(3)
-    assert first == second == third == expected
-    assert read > 0.7 * size and later < 0.1 * size and last < 0.1 * size, (read, later, last, size)
-    ((other, by_files),) = Query(long_log, tmp_path / "times").run(1)
-    assert other == expected and by_files < 0.11 * size, (by_files, size)
-    (_, _), (again, in_memory) = Query(long_log, None).run(2)
-    assert again == expected and in_memory < 0.1 * size
-    files = [*(tmp_path / "times").rglob("*.timeranges")]
-    assert sum(file.stat().st_size for file in files) < 0.001 * size
-
-
-@pytest.mark.usefixtures("settled")
-@pytest.mark.parametrize("is_kept", [True, False])
-def test_the_first_query_after_a_build_reads_a_small_share_of_the_log(
-    long_log: Path, tmp_path: Path, is_kept: bool
-) -> None:
-    """Notes in files serve another process, notes in memory the directories that were told to build."""
-    size = sum(file.stat().st_size for file in long_log.glob("*.log"))
-    with kafkalog.open_dirs(long_log.parent, time_ranges=tmp_path / "times" if is_kept else False) as dirs:
-        assert dirs["orders"].build_time_ranges() == len(dirs["orders", 0].segments)
-        assert dirs["orders"].build_time_ranges() == 0
-        with duckdb.connect() as connection, kafkalog.duckdb.register(connection, dirs):
-            before = bytes_of_process()
-            assert connection.execute(QUERY).fetchall() == [(51,)]
-            assert bytes_of_process() - before < 0.1 * size
-    if is_kept:
-        ((rows, read),) = Query(long_log, tmp_path / "times").run(1)
-        assert rows == 51 and read < 0.11 * size
-
-
-@pytest.mark.usefixtures("settled")
-def test_a_reader_that_stops_early_notes_nothing(long_log: Path, tmp_path: Path) -> None:
-    with kafkalog.open(long_log, time_ranges=tmp_path / "times") as log:
-        assert next(log.records(where=f"time >= {T + 4_000_000} and time < {T + 4_050_000}")).offset == 4000
-    assert not (tmp_path / "times").exists()
 
 
 @pytest.fixture
@@ -450,3 +358,19 @@ def test_a_reader_needs_a_place_of_its_own(path: Path) -> None:
     with kafkalog.open(path) as log:
         list(log.records(where=f"time < {T + 2}"))
     assert sorted(os.listdir(path)) == before
+
+
+def test_a_directory_is_listed_once_for_all_its_segments(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: None
+) -> None:
+    listed: list[Iterable[int]] = []
+    remove = TimeRangesPlace.remove_others
+    monkeypatch.setattr(
+        TimeRangesPlace, "remove_others", lambda self, kept=(): (listed.append(kept), remove(self, kept))[1]
+    )
+    with kafkalog.open(path, time_ranges=tmp_path / "times") as log:
+        assert log.build_time_ranges() == 4
+    with kafkalog.open(path, time_ranges=tmp_path / "other") as log:
+        list(log.records(where=f"time < {T}"))
+    assert len([*(tmp_path / "other").rglob("*.timeranges")]) > 1
+    assert listed == [(0, 3, 6, 9)] * 2
