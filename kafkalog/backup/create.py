@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kafkalog._version import version
@@ -21,6 +22,7 @@ from kafkalog.backup.log_ends import Ending, Key, one_moment
 from kafkalog.backup.manifest import LACKS_GROUPS, Manifest, Offsets, StoredPartition
 from kafkalog.backup.partition import Copied, PartitionCopy
 from kafkalog.backup.remote.backups import RemoteBackups, located
+from kafkalog.backup.remote.mirror import DOWNLOADS, remove_mirror
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import IllegalArgument, KafkalogError, PartitionNotFound
 from kafkalog.manager.known_topics import read_known_topics
@@ -54,6 +56,7 @@ def create_backup(
     target: Path | RemoteBackups,
     *,
     full: bool = False,
+    keep: int | None = None,
     committed: Committed | None = None,
     tell: Tell | None = None,
     fs: FileSystem = OS,
@@ -66,8 +69,9 @@ def create_backup(
 
     A broker, a server or a writer may use them meanwhile. Files that the last backup has are not copied again, unless
     `full` is set, which also compares what a store has, and uploads bad objects again. Damaged bytes are copied as they
-    are, and noted in the manifest. `committed` reads the offsets of groups for the manifest; `tell` is called with the
-    number of bytes as they are processed.
+    are, and noted in the manifest. With `keep`, all but the last so many backups are deleted afterwards, before another
+    run may write there. `committed` reads the offsets of groups for the manifest; `tell` is called with the number of
+    bytes as they are processed.
 
     A partition that is deleted meanwhile is not in the backup. PartitionNotFound for a data directory that does not
     exist, IllegalArgument for one inside the other or for a target that holds something else, DirectoryLocked while
@@ -78,23 +82,30 @@ def create_backup(
     >>> [(one.topic, one.end_offset) for one in made.manifest.partitions]
     [('orders', 2)]
     """
+    if keep is not None and keep < 1:
+        raise IllegalArgument(f"{keep} backups are to be kept", hint="keep at least the new one")
     given = path_list(dirs)
     refuse_urls(*given)
     paths = [os.path.realpath(one) for one in given]
     remote = located(target)
     if not isinstance(remote, RemoteBackups):
         check_places(paths, os.path.realpath(remote))
-        return _create(paths, os.fspath(remote), full, committed, tell, fs, clock)
+        return _create(paths, os.fspath(remote), full, committed, tell, fs, clock, keep=keep)
     staging = remote.staging_for((paths or [""])[0] + _STAGING)
     for place in filter(None, (staging, remote.objects.local_path)):
         check_places(paths, place)
+    if keep is not None:
+        remote.check_can_delete()
     remote.objects.create()
-    with remote.objects.leased("a backup"), remote.mirrored(staging, fs) as mirror:
-        for left in mirror.prepared():
-            mirror.upload(left, tell)
-        stored = remote.objects.sums()
-        report = _create(paths, mirror.path, full, committed, tell, fs, clock, stored)
-        mirror.upload(report.manifest.id, tell, heal=full)
+    with remote.objects.leased("a backup"):
+        with remote.mirrored(staging, fs) as mirror:
+            for left in mirror.prepared():
+                mirror.upload(left, tell)
+            stored = remote.objects.sums()
+            report = _create(paths, mirror.path, full, committed, tell, fs, clock, stored)
+            mirror.upload(report.manifest.id, tell, heal=full)
+        if keep is not None:
+            remote.delete_leased(remote.ids()[:-keep])
     return report._replace(path=remote.url)
 
 
@@ -107,6 +118,7 @@ def _create(
     fs: FileSystem,
     clock: Clock,
     elsewhere: Collection[str] = (),
+    keep: int | None = None,
 ) -> BackupReport:
     with StoreLock(target, create=True, fs=fs) as store:
         known = {} if full else store.known()
@@ -115,7 +127,11 @@ def _create(
             run = BackupRun(backup, paths, fs, clock, earlier=None if full else store.newest())
             manifest = run.run(clock.milliseconds(), committed)
             backup.commit(manifest)
+        for one in store.ids()[:-keep] if keep is not None else ():
+            store.delete(one)
         store.sweep()
+    for one in paths:
+        remove_mirror(one + DOWNLOADS, fs)  # the restore of this directory was killed at its end
     path = os.path.join(store.path, backup.id)
     return BackupReport(manifest, path, backup.linked, backup.copier.cloned, backup.copier.copied)
 
@@ -141,22 +157,21 @@ def delete_backups(target: Path | RemoteBackups, ids: Iterable[str], *, fs: File
         store.sweep()
 
 
-def check_can_delete(target: Path | RemoteBackups) -> None:
-    """Raise the error that a later delete of backups in an object store would raise. Errors as for `delete_backups`."""
-    found = located(target)
-    if isinstance(found, RemoteBackups):
-        found.check_can_delete()
-
-
 def list_backups(target: Path | RemoteBackups, *, fs: FileSystem = OS) -> list[Manifest]:
     """Return the manifests of the backups, oldest first. CorruptBackup, PartitionNotFound, StorageError.
+
+    A backup that is deleted meanwhile is left out.
 
     >>> made = create_backup("data", "backups")    # of `log`
     >>> list_backups("backups") == [made.manifest]
     True
     """
     store = backups_of(target, fs)
-    return [store.manifest(one) for one in store.ids()]
+    found: list[Manifest] = []
+    for one in store.ids():
+        with suppress(PartitionNotFound):
+            found.append(store.manifest(one))
+    return found
 
 
 def backups_of(target: Path | RemoteBackups, fs: FileSystem = OS) -> BackupStore | RemoteBackups:

@@ -22,7 +22,7 @@ from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
 from kafkalog.backup.remote.backups import RemoteBackups, located
-from kafkalog.backup.remote.mirror import Mirror
+from kafkalog.backup.remote.mirror import DOWNLOADS, Mirror, remove_mirror
 from kafkalog.backup.restore_at.directories import Rewind
 from kafkalog.backup.restore_at.plan import Moment
 from kafkalog.backup.store import LATEST, BackupStore
@@ -35,8 +35,6 @@ from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 from kafkalog.util.times import Time, time_text
 
-_DOWNLOADS: Final = ".kafkalog-download"
-"""Suffix of the directory beside the restored one to which a backup in an object store is downloaded first."""
 STAGING: Final = "kafkalog-restore.partial"
 READY: Final = "kafkalog-restore.ready"
 """Name of the file that records which directory of which backup is staged completely and on disk."""
@@ -85,14 +83,16 @@ def restore_backup(
         raise IllegalArgument(f"by is {by!r}, but there is no moment", hint="give `at` as well")
     moment = None if at is None else Moment.of(at, by)
     remote = located(target)
-    if not isinstance(remote, RemoteBackups):
-        return _restore_local(os.fspath(remote), dirs, which, moment, tell, fs)
     given = path_list(dirs)
     refuse_urls(*given)
     places = [os.path.realpath(one) for one in given]
+    if not isinstance(remote, RemoteBackups):
+        restored = _restore_local(os.fspath(remote), given, which, moment, tell, fs)
+        remove_mirror(places[0] + DOWNLOADS, fs)  # of a restore from a store that was killed
+        return restored
     if not places:
         raise IllegalArgument("no directory to restore into is given")
-    staging = remote.staging_for(places[0] + _DOWNLOADS)
+    staging = remote.staging_for(places[0] + DOWNLOADS)
     check_places(places, staging)
     found = remote.find(which)
     with remote.mirrored(staging, fs) as mirror:
@@ -105,7 +105,7 @@ def restore_backup(
         _check_number(places, remote.manifest(found), remote.url)
         _check_empty(places, fs)
         _download(remote, mirror, found, tell)
-        return _restore_local(mirror.path, dirs, found, moment, None, fs)
+        return _restore_local(mirror.path, given, found, moment, None, fs)
 
 
 def _download(remote: RemoteBackups, mirror: Mirror, found: str, tell: Tell | None) -> None:

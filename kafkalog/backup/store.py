@@ -125,8 +125,13 @@ class BackupStore:
         return None
 
     def manifest(self, which: str = LATEST) -> Manifest:
-        """Return the manifest of a backup; CorruptBackup, StorageError, PartitionNotFound."""
-        return read_manifest(self.find(which), self._fs)
+        """Return the manifest of a backup. CorruptBackup, StorageError; PartitionNotFound, also if just deleted."""
+        path = self.find(which)
+        try:
+            return read_manifest(path, self._fs)
+        except CorruptBackup:
+            self.find(os.path.basename(path).removesuffix(_REPLACEMENT))
+            raise
 
     def delete(self, which: str) -> None:
         """Delete a complete backup; the others keep all their files. The caller holds the lock. StorageError."""

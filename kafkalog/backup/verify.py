@@ -31,7 +31,8 @@ def verify_backup(
 
     `deep` also verifies the logs in it, as `kafkalog.verify` does: that finds damage from before the backup. `tell` is
     called with the number of bytes as they are read. Damage is in the report; PartitionNotFound if there is no such
-    backup, IllegalArgument for a directory that holds no backups, or for `deep` with an object store.
+    backup, or it is deleted meanwhile, IllegalArgument for a directory that holds no backups, or for `deep` with an
+    object store.
 
     >>> made = kafkalog.backup.create_backup("data", "backups")    # of `log`
     >>> verify_backup("backups").ok
@@ -45,7 +46,15 @@ def verify_backup(
                 hint="restore the backup, and verify the restored directories",
             )  # fmt: skip
         return remote.verify(which, tell)
-    path = BackupStore(remote, fs=fs).find(which)
+    store = BackupStore(remote, fs=fs)
+    path = store.find(which)
+    report = _verify(path, deep, tell, fs)
+    if not report.ok and not fs.exists(path):
+        store.find(which if which != LATEST else os.path.basename(path))  # raises if it was deleted meanwhile
+    return report
+
+
+def _verify(path: str, deep: bool, tell: Tell | None, fs: FileSystem) -> Report:
     sums = Sums()
     findings: list[Finding] = []
     try:

@@ -67,8 +67,7 @@ def create(
 
     Exit status: 0 created, 1 not created, or created from a log that has damage, 2 wrong usage.
     """
-    from kafkalog.backup import create_backup, delete_backups
-    from kafkalog.backup.create import backups_of, check_can_delete
+    from kafkalog.backup import create_backup
     from kafkalog.backup.damage import DAMAGED
     from kafkalog.server.groups.stored import whole_offsets
     from kafkalog.tools.verify.directories import total_bytes
@@ -77,13 +76,9 @@ def create(
     if keep is not None and recipients and not identities:
         raise click.UsageError("--keep reads the encrypted manifests of other backups: give --identity FILE as well")
     backups = backup_options.backups_at(target, recipients, identities, staging)
-    if keep is not None:
-        check_can_delete(backups)
     total = total_bytes(where) if sys.stderr.isatty() and isinstance(backups, str) else None
     with Meter("backup", total, quiet=quiet) as meter:
-        report = create_backup(where, backups, full=full, committed=whole_offsets, tell=meter.add)
-    if keep is not None:
-        delete_backups(backups, backups_of(backups).ids()[:-keep])
+        report = create_backup(where, backups, full=full, keep=keep, committed=whole_offsets, tell=meter.add)
     manifest = report.manifest
     damaged = [text for text in manifest.notes if text.startswith(DAMAGED)]
     for text in manifest.notes:
@@ -109,12 +104,14 @@ def create(
 def list_(target: str, identities: tuple[str, ...], as_json: bool) -> int:
     """List the backups in TARGET, oldest first.
 
+    One that is deleted meanwhile is named, and is no error.
+
     Example: kafkalog backup list /backups/kafka
 
     Exit status: 0 listed, 1 a backup cannot be read or the directory is missing, 2 wrong usage.
     """
     from kafkalog.backup.create import backups_of
-    from kafkalog.errors import CorruptBackup
+    from kafkalog.errors import CorruptBackup, PartitionNotFound
 
     store = backups_of(backup_options.backups_at(target, identities=identities))
     status = 0
@@ -124,6 +121,8 @@ def list_(target: str, identities: tuple[str, ...], as_json: bool) -> int:
         except CorruptBackup as error:
             print(f"kafkalog: {error}", file=sys.stderr)
             status = 1
+        except PartitionNotFound:
+            _tell_deleted(one)
         else:
             print(json.dumps(_summary(manifest)) if as_json else f"{one}  {_describe(manifest)}")
     return status
@@ -143,19 +142,28 @@ def verify(
 ) -> int:  # fmt: skip
     """Compare every file of a backup with its stored checksum.
 
+    With --all, a backup that is deleted meanwhile is named, and is no error.
+
     Example: kafkalog backup verify /backups/kafka --all --deep
 
     Exit status: 0 unchanged, 1 damaged or unreadable, 2 wrong usage.
     """
     from kafkalog.backup import verify_backup
     from kafkalog.backup.create import backups_of
+    from kafkalog.errors import PartitionNotFound
 
     backups = backup_options.backups_at(target, identities=identities)
     ids = backups_of(backups).ids() if everything else [which]
     status = 0
     with Meter("verify", None, quiet=quiet) as meter:
         for one in ids:
-            report = verify_backup(backups, one, deep=deep, tell=meter.add)
+            try:
+                report = verify_backup(backups, one, deep=deep, tell=meter.add)
+            except PartitionNotFound:
+                if not everything:
+                    raise
+                _tell_deleted(one)
+                continue
             if everything and not as_json:
                 print(one)
             for line in report.json_lines() if as_json else report.lines(with_notes=not quiet):
@@ -250,6 +258,10 @@ def delete(target: str, ids: tuple[str, ...], identities: tuple[str, ...]) -> in
 
     delete_backups(backup_options.backups_at(target, identities=identities), ids)
     return 0
+
+
+def _tell_deleted(which: str) -> None:
+    print(f"kafkalog: note: the backup {which} was deleted meanwhile", file=sys.stderr)
 
 
 def _summary(manifest: Manifest) -> dict[str, object]:

@@ -51,6 +51,15 @@ def decoder_names(serdes: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def schema_given(text: str | None) -> str | int | None:
+    """Return the schema of `--schema`: an id, or what names it otherwise.
+
+    >>> schema_given("7"), schema_given("orders.avsc")
+    (7, 'orders.avsc')
+    """
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else text
+
+
 def typed_keywords(serdes: Sequence[str], schemas: str | None) -> dict[str, Any]:
     """Return the keywords of a scan that decodes as `-s` says, with nulls for what does not decode; {} without `-s`."""
     if not serdes:

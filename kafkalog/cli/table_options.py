@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, decoder_names, schemas_option, serdes_option
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, decoder_names, schema_given, schemas_option, serdes_option
 
 if TYPE_CHECKING:
     from kafkalog.lake.sync import SyncCommit
@@ -81,7 +81,7 @@ def sync_keywords(given: SyncGiven, skipped: list[Skipped]) -> dict[str, Any]:
 
     typed: dict[str, Any] = decoder_names(given["serdes"])
     if typed:
-        typed |= {"schemas": given["schemas"], "schema": given["schema"], "message": given["message"]}
+        typed |= {"schemas": given["schemas"], "schema": schema_given(given["schema"]), "message": given["message"]}
         typed["on_undecodable"] = given["on_undecodable"] or ("null" if given["project"] is None else "raise")
     elif any(one is not None for one in (given["schemas"], given["schema"], given["message"])):
         raise click.UsageError("--schemas, --schema and --message are for decoders: give -s, such as -s value=avro")

@@ -5,8 +5,9 @@
     <backups>.kafkalog-copy.stored/    the data directory once it is in a backup, while it is removed
     <backups>/kafkalog.copying         locked by the one copy that writes to these directories
 
-What a killed copy left of the last two directories is removed by the next one, which has the lock. Only a copy that is
-complete, with the offsets of groups, becomes a backup. It links to the files that earlier ones have.
+What a killed copy left of the last two directories is removed by the next one, which has the lock. A copy looks at what
+is there before it has the lock, to plan; with the lock it looks again, and ends if that is not the same. Only a copy
+that is complete, with the offsets of groups, becomes a backup. It links to the files that earlier ones have.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class BackupTarget:
         self._staging = self._path + _STAGING
         self._directory = DirectoryTarget(self._staging)
         self._lock: File | None = None
+        self._planned: dict[str, TargetTopic] = {}
+        self._names: tuple[str, ...] = ()
         self.traits = self._directory.traits._replace(name=path)
 
     async def existing(self, names: Sequence[str]) -> dict[str, TargetTopic]:
@@ -53,11 +56,15 @@ class BackupTarget:
 
         IllegalState if the copy in progress was one of other topics.
         """
+        self._names, self._planned = tuple(names), self._topics(names)
+        return self._planned
+
+    def _topics(self, names: Sequence[str]) -> dict[str, TargetTopic]:
         newest = self._newest()
         last = None if newest is None else os.path.join(self._path, newest.id, "dir0")
         if os.path.isdir(self._staging):
             self._check_others(names, last)
-            return await self._directory.existing(names)
+            return topics_in(self._staging, names)
         return {} if last is None else topics_in(last, names)
 
     def _check_others(self, names: Sequence[str], last: str | None) -> None:
@@ -96,7 +103,7 @@ class BackupTarget:
     async def create(self, plan: TopicPlan) -> None:
         """Create the topic in the data directory. Errors as for a directory, and as for `restore_backup`.
 
-        DirectoryLocked while another copy writes to it.
+        DirectoryLocked while another copy writes to it; IllegalState if one has written since the plan.
         """
         if self._lock is None:
             self._prepare()
@@ -111,6 +118,11 @@ class BackupTarget:
                 raise DirectoryLocked(
                     "another copy into these backups is not complete", path=self._staging, hint="wait until it finishes"
                 )
+            if self._topics(self._names) != self._planned:
+                raise IllegalState(
+                    "another copy into these backups ended after this one was planned", path=self._path,
+                    hint="run the command again",
+                )  # fmt: skip
             for left in (restored, self._staging + _STORED):
                 if os.path.isdir(left):
                     shutil.rmtree(left)

@@ -15,6 +15,7 @@ from kafkalog.copy.cluster_source import list_offset
 from kafkalog.copy.last_batch import AGAIN, last_batch
 from kafkalog.copy.mapping import OffsetMap
 from kafkalog.copy.marker import GROUP, Marker, parse_marker
+from kafkalog.copy.plan import KEEPERS
 from kafkalog.copy.report import CopiedPartition, NotKept
 from kafkalog.copy.targets import Copied, PartitionJob
 from kafkalog.errors import IllegalArgument, IllegalState, OffsetOutOfRange, TopicExists
@@ -263,7 +264,7 @@ class PartitionCopy:
         if self._job.offsets == "keep" and not offsets.is_identity:
             raise IllegalArgument(
                 f"{self._key} has a gap before offset {batch.runs[-1][0]}: offsets cannot be kept from there on",
-                offset=batch.runs[-1][0], hint="omit --offsets keep",
+                offset=batch.runs[-1][0], hint=f"omit --offsets keep; {KEEPERS}",
             )  # fmt: skip
 
     def _add(self, offsets: OffsetMap, batch: PlainBatch) -> None:

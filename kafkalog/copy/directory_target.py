@@ -36,7 +36,6 @@ from kafkalog.util.fileio import OS
 if TYPE_CHECKING:
     from kafkalog.dirs.log_dirs import LogDirs
 
-_NEWEST_EPOCH: Final = 2**31 - 1
 _APPEND_BYTES: Final = 1 << 20
 SUPPORTED: Final = frozenset(key.name for key in TOPIC_TABLE.keys)
 
@@ -241,7 +240,7 @@ def _append(manager: LogManager, log: UnifiedLog, data: memoryview | bytearray) 
     base = int.from_bytes(memoryview(data)[:8], "big", signed=True)
     if log.log_start_offset == log.log_end_offset and base < log.log_end_offset and data[16] >= 2:
         _restart(manager, log, base)
-    log.append_as_follower(data, _NEWEST_EPOCH)
+    log.append_as_follower(data, None)
 
 
 def _trim(log: UnifiedLog, start: int) -> None:

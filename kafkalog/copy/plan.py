@@ -13,6 +13,8 @@ OFFSETS: Final = ("auto", "keep", "new")
 """Modes: keep offsets as far as the target allows; require that; or append behind records of others."""
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 _NODE_SETTINGS: Final = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+KEEPERS: Final = "a mirror, or a copy to the directory of a server that is stopped, keeps them"
+"""What keeps offsets behind gaps."""
 _NEXT_RUN: Final = "a transaction is open there; a later run copies them once it has ended"
 
 
@@ -51,7 +53,9 @@ def plan_topic(
         where = f"{topic.name}-{number}"
         moved = list(_offset_rows(where, topic, partition, traits, _end_of(existing, number), offsets))
         if offsets == "keep" and any(not row.what.endswith("?") for row in moved):
-            raise IllegalArgument(f"the offsets of {where} cannot be kept: {moved[0].why}", hint="omit --offsets keep")
+            raise IllegalArgument(
+                f"the offsets of {where} cannot be kept: {moved[0].why}", hint=f"omit --offsets keep; {KEEPERS}"
+            )
         rows += moved
         if partition.stop < partition.end:
             rows.append(NotKept(where, f"records from offset {partition.stop} on", _NEXT_RUN))
@@ -128,7 +132,7 @@ def _offset_rows(
     if one.start > 0 and one.stop > one.start and end < one.stop:
         yield NotKept(where, "offsets", f"the source begins at {one.start}, and a cluster's log at 0")
     if one.survey is not None and one.survey.has_gaps:
-        yield NotKept(where, "offsets", "the source has gaps, and a cluster's log has none")
+        yield NotKept(where, "offsets", "the source has gaps, and no client can produce to an offset")
     if offsets == "new" and end:
         yield NotKept(where, "offsets", f"the target has {end} offsets already, behind which records are appended")
     if one.survey is None and one.stop > one.start:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument, InvalidRecord
+from kafkalog.lake.avro_rows import AvroRows, RowSchema
 from kafkalog.lake.json_rows import json_rows
 from kafkalog.util.keywords import closest_match
 
@@ -15,26 +16,35 @@ if TYPE_CHECKING:
 __all__ = ["PARTS", "VALUE_FORMATS", "RecordColumns"]
 
 PARTS: Final = ("key", "value", "headers", "timestamp", "partition")
-VALUE_FORMATS: Final = ("column", "json")
+VALUE_FORMATS: Final = ("column", "json", "avro")
 _BY_DEFAULT: Final = ("key", "value", "headers", "timestamp")
 """Parts that are the columns of their names, if there are such columns."""
 
 
 class RecordColumns(NamedTuple):
-    """The column of each part of a record; `json` makes the whole row, but its headers, the value."""
+    """The column of each part of a record; `encode` makes the columns `row` of a row the value."""
 
     names: Mapping[str, str]
-    json: bool
+    row: tuple[str, ...] = ()
+    encode: Callable[[pyarrow.RecordBatch], pyarrow.Array] | None = None
 
     @classmethod
-    def of(cls, schema: pyarrow.Schema, given: Mapping[str, str], value_format: str, table: str) -> RecordColumns:
-        """Return the columns of a table; raise IllegalArgument for missing ones, and for types that are no part."""
+    def of(
+        cls, schema: pyarrow.Schema, given: Mapping[str, str], value_format: str, table: str, topic: str = "",
+        value_schema: RowSchema | None = None,
+    ) -> RecordColumns:  # fmt: skip
+        """Return the columns of a table; raise IllegalArgument for missing ones, and for types that are no part.
+
+        `value_schema` is for Avro; `topic` names a schema that follows from the columns.
+        """
         if value_format not in VALUE_FORMATS:
             raise IllegalArgument(f"value_format is {value_format!r}", hint=f"give {' or '.join(VALUE_FORMATS)}")
-        whole = value_format == "json"
+        if value_format != "avro" and value_schema not in (None, RowSchema()):
+            raise IllegalArgument("schema, schemas and framing are for Avro values", hint="give value='avro'")
+        whole = value_format != "column"
         for part, name in given.items():
             if part not in PARTS or (whole and part == "value"):
-                hint = f"parts are {', '.join(PARTS)}; with value format json the value has no column"
+                hint = f"parts are {', '.join(PARTS)}; with value format {value_format} the value has no column"
                 raise IllegalArgument(f"{part} is no part of a record that has a column", path=table, hint=hint)
             if name not in schema.names:
                 raise _missing(name, part, schema, table)
@@ -49,20 +59,25 @@ class RecordColumns(NamedTuple):
                     f"column {name!r} of type {schema.field(name).type} cannot be the {part}", path=table,
                     hint="name another column, or load rows as JSON (--value-format json)",
                 )  # fmt: skip
-        return cls(names, whole)
+        if not whole:
+            return cls(names)
+        row = [field for field in schema if field.name != names.get("headers")]
+        if value_format == "json":
+            return cls(names, tuple(field.name for field in row), json_rows)
+        made = AvroRows(row, topic, value_schema or RowSchema())
+        return cls(names, made.columns, made.encode)
 
     def wanted(self, schema: pyarrow.Schema) -> list[str]:
         """Return the columns to read."""
-        return schema.names if self.json else [one for one in schema.names if one in self.names.values()]
+        return [one for one in schema.names if one in self.row or one in self.names.values()]
 
     def records(self, rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """Return rows as columns of records; raise InvalidRecord for a value that has no JSON, or is no partition."""
+        """Return rows as columns of records; raise InvalidRecord for one that cannot be encoded, or is no partition."""
         import pyarrow as pa
 
         parts = {part: _as_part(part, rows.column(name)) for part, name in self.names.items()}
-        if self.json:
-            but = self.names.get("headers")
-            parts["value"] = json_rows(rows.select([name for name in rows.schema.names if name != but]))
+        if self.encode is not None:
+            parts["value"] = self.encode(rows.select(self.row))
         return pa.RecordBatch.from_arrays([*parts.values()], names=[*parts])
 
 

@@ -218,14 +218,16 @@ def no_offsets_left(error: ValueError, end_offset: int) -> IllegalState:
     return IllegalState(f"the log has no offsets left for these batches: {error}", offset=end_offset, hint=hint)
 
 
-def follower_rows(table: BatchTable, leader_epoch: int) -> int:
+def follower_rows(table: BatchTable, leader_epoch: int | None) -> int:
     """Return the number of batches a follower appends: those before the first with a higher epoch (LOG-81).
+
+    With None all are appended, also those without an epoch: a clean makes v2 batches without one of older formats.
 
     CorruptRecord for a wrong checksum among them, OffsetsOutOfOrder if they do not rise (LOG-4),
     UnexpectedAppendOffset if no offset would remain for the log end, IllegalArgument for a v2 batch without epoch
     (LOG-82); nothing is written then.
     """
-    rows = plan.rows_up_to_epoch(table, leader_epoch)
+    rows = table.count if leader_epoch is None else plan.rows_up_to_epoch(table, leader_epoch)
     if 0 <= table.first_invalid < rows:
         raise damaged(table, table.first_invalid)
     if not plan.offsets_rise(table, rows):
@@ -243,7 +245,7 @@ def follower_rows(table: BatchTable, leader_epoch: int) -> int:
             hint=_NOTHING_WRITTEN,
         )
     without = plan.first_without_epoch(table, rows)
-    if without >= 0:
+    if without >= 0 and leader_epoch is not None:
         raise IllegalArgument(
             "the batch has no leader epoch, which a follower requires", position=table.position(without)
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.values.avro import FRAMINGS, fill
@@ -11,17 +10,16 @@ from kafkalog._core.values.avro_program import AvroProgram, AvroPrograms
 from kafkalog._core.values.builder import Builder
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.avro_columns import Column, columns_of
+from kafkalog.values.avro_given import AnySchema, given_avro, stored_avro
 from kafkalog.values.avro_program import avro_program
-from kafkalog.values.avro_schema import PRIMITIVES, AvroType, parse_avro
+from kafkalog.values.avro_schema import AvroType
 from kafkalog.values.avro_writers import WriterPrograms
 from kafkalog.values.decoding import MOST_BYTES, MOST_ITEMS, Decoded, ValueDecoder, arrow_type, decoded, value_column
-from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
-from kafkalog.values.schemas.source import AVRO, Schema, SchemaSource, UnknownSchema, referenced
+from kafkalog.values.schemas.given import source_given, stored_schema
+from kafkalog.values.schemas.source import AVRO, SchemaSource, UnknownSchema
 
 if TYPE_CHECKING:
     import pyarrow
-
-AnySchema = str | os.PathLike[str] | int | Mapping[str, Any] | Sequence[Any]
 
 
 class AvroDecoder(ValueDecoder):
@@ -69,28 +67,15 @@ class AvroDecoder(ValueDecoder):
         self._writers = WriterPrograms(self._program)
         self._type: pyarrow.DataType | None = None
         if schema is None and subject is not None:
-            self._settle(self._parsed(stored_schema(self._source, subject, AVRO)))
+            self._settle(stored_avro(stored_schema(self._source, subject, AVRO), self._source))
         elif schema is not None:
-            self._settle(self._read(schema))
+            self._settle(given_avro(schema, self._source))
         if not self._by_id:
             self._prepare_alone(writer, framing)
         elif writer is not None:
             raise IllegalArgument("each value names its writer's schema", hint="leave out writer")
 
     # Schemas
-
-    def _read(self, schema: AnySchema) -> AvroType:
-        """Return the tree of a schema that the user gave."""
-        if isinstance(schema, int):
-            return self._parsed(stored_schema(self._source, schema, AVRO))
-        if isinstance(schema, os.PathLike) or (isinstance(schema, str) and not _is_json(schema)):
-            return parse_avro(read_schema_file(schema))
-        return parse_avro(schema)
-
-    def _parsed(self, schema: Schema) -> AvroType:
-        others = referenced(self._source, schema) if self._source is not None and schema.references else []
-        contents = dict.fromkeys(other.content for _, other in others)  # one may be used by several names
-        return parse_avro(schema.content, [content.decode("utf-8", "replace") for content in contents])
 
     def _settle(self, reader: AvroType) -> None:
         column = columns_of(reader, dictionaries=self._dictionaries)
@@ -105,7 +90,7 @@ class AvroDecoder(ValueDecoder):
         """Make the only program, for values without an id."""
         if self._column is None or self._reader is None:
             raise IllegalArgument(f"values with the framing {framing!r} need a schema", hint="give schema=")
-        written = self._reader if writer is None else self._read(writer)
+        written = self._reader if writer is None else given_avro(writer, self._source)
         number = fingerprint(written) if framing == "single-object" else 0
         self._writers.put(number, avro_program(written, self._reader, self._column))
 
@@ -116,7 +101,7 @@ class AvroDecoder(ValueDecoder):
         try:
             stored = stored_schema(self._source, number, AVRO)
             try:
-                writer = self._parsed(stored)
+                writer = stored_avro(stored, self._source)
             except UnknownSchema as error:  # one that it refers to
                 raise UnknownSchema(f"schema {number}: {error.message}") from None
             if self._column is None:
@@ -184,10 +169,6 @@ def _unsettled() -> IllegalArgument:
         "the columns are those of the first value's schema, and none was decoded",
         hint="give schema=, or subject=, or decode a column first",
     )
-
-
-def _is_json(text: str) -> bool:
-    return text.lstrip()[:1] in ("{", "[", '"') or text.strip() in PRIMITIVES
 
 
 def fingerprint(schema: AvroType) -> int:

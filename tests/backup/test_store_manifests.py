@@ -53,7 +53,7 @@ def test_a_delete_believes_no_listing_that_lacks_backups(
     target: RemoteBackups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store whose listings are late: the contents of a backup that is not listed would be deleted."""
-    ids, real, calls = target.ids(), target.objects._manifests, list[int]()
+    ids, real, calls = target.ids(), target.objects.all_manifest_names, list[int]()
 
     def manifests() -> dict[str, list[str]]:
         calls.append(1)
@@ -61,7 +61,7 @@ def test_a_delete_believes_no_listing_that_lacks_backups(
         return found if len(calls) == 1 else {which: found[which] for which in ids[:3]}
 
     with monkeypatch.context() as patch:
-        patch.setattr(target.objects, "_manifests", manifests)
+        patch.setattr(target.objects, "all_manifest_names", manifests)
         with pytest.raises(StorageError, match="does not list the backup"):
             delete_backups(target, ids[:1])
     assert target.ids() == ids and all(verify_backup(target, one).ok for one in ids)

@@ -11,6 +11,7 @@ from kafkalog.backup import create_backup, restore_backup
 from kafkalog.backup.store import BackupStore
 from kafkalog.backup.verify import verify_backup
 from kafkalog.copy import copy_topics
+from kafkalog.copy.backup_target import BackupTarget
 from kafkalog.errors import CorruptRecord, DirectoryLocked, IllegalArgument, IllegalState
 from kafkalog.server.groups.stored import commit_all, committed_offsets
 from kafkalog.testing import kafka_server
@@ -139,3 +140,21 @@ def test_places_that_take_no_backup(tmp_path: Path) -> None:
     for source, target, message in cases:
         with pytest.raises(IllegalArgument, match=message):
             copy_topics(str(source), target, apply=True)
+
+
+def test_a_copy_that_ends_between_plan_and_lock_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, backups = tmp_path / "data", tmp_path / "backups"
+    append(data, rows(0, 3))
+    real = BackupTarget._prepare
+
+    def prepare(target: BackupTarget) -> None:
+        monkeypatch.setattr(BackupTarget, "_prepare", real)
+        in_a_thread(lambda: copy_topics(str(data), f"backup:{backups}", apply=True))
+        real(target)
+
+    monkeypatch.setattr(BackupTarget, "_prepare", prepare)
+    with pytest.raises(IllegalState, match="another copy into these backups ended"):
+        copy_topics(str(data), f"backup:{backups}", apply=True)
+    assert len(BackupStore(backups).ids()) == 1
+    assert sorted(os.listdir(tmp_path)) == ["backups", "data"]
+    assert copy_topics(str(data), f"backup:{backups}", apply=True).records == 0

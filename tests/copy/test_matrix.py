@@ -142,3 +142,16 @@ def test_a_gap_that_only_the_read_shows(data: Path, tmp_path: Path) -> None:
             copy_topics(source, target, ["compacted"], offsets="keep", apply=True)
         report = copy_topics(source, target, ["compacted"], apply=True)
         assert [row.what for row in report.not_kept if row.where == "compacted-0"] == ["offsets"]
+
+
+def test_gaps_are_kept_in_the_directory_of_a_server_that_is_stopped(data: Path, tmp_path: Path) -> None:
+    """The way that the error of `offsets="keep"` names: clients of the server see the same offsets afterwards."""
+    served, again = tmp_path / "cluster", tmp_path / "again"
+    with cluster_on(served) as server:
+        with pytest.raises(IllegalArgument, match="the source has gaps.*server that is stopped"):
+            copy_topics(str(data), f"kafka://{server.bootstrap}", ["compacted"], offsets="keep", apply=True)
+    assert not list(served.glob("compacted-*"))
+    copy_topics(str(data), str(served), ["compacted"], apply=True)
+    with cluster_on(served) as server:
+        copy_topics(f"kafka://{server.bootstrap}", str(again), ["compacted"], apply=True)
+    assert read_all(again / "compacted-0") == read_all(data / "compacted-0")

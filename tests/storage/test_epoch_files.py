@@ -68,6 +68,8 @@ def test_a_followers_batch_without_epoch_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IllegalArgument, match="no leader epoch, which a follower requires"):
         a_log.append_as_follower(data, 1)
     assert (a_log.log_end_offset, a_log.size, a_log.leader_epochs) == (0, 0, ())
+    a_log.append_as_follower(data, None)  # the copy of a log, which has such batches after a clean of older formats
+    assert (a_log.log_end_offset, a_log.leader_epochs) == (2, ((1, 0),))
     a_log.close()
 
 

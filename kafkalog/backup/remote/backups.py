@@ -133,9 +133,10 @@ class RemoteBackups:
         IllegalArgument: the manifest of a backup that stays cannot be read, so that nothing is deleted.
         """
         with self.objects.leased("a delete"):
-            self._delete(ids)
+            self.delete_leased(ids)
 
-    def _delete(self, ids: Iterable[str]) -> None:
+    def delete_leased(self, ids: Iterable[str]) -> None:
+        """Delete backups as `delete` does; the caller has the lease."""
         known = {*self.ids()}
         doomed = list(dict.fromkeys(one if one in known else self.find(one) for one in ids))
         self.objects.delete_superseded()

@@ -21,6 +21,8 @@ from kafkalog.errors import CorruptBackup, IllegalArgument, KafkalogError, Stora
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem, atomic_write, make_directories
 from kafkalog.util.os_errors import os_errors
 
+DOWNLOADS: Final = ".kafkalog-download"
+"""Suffix of the directory beside the restored one to which a backup in an object store is downloaded first."""
 NOTE: Final = "kafkalog.mirror"
 """Name of the file with the URL of the store whose mirror the directory is."""
 _MAX_NOTE_BYTES: Final = 1 << 16
@@ -45,14 +47,15 @@ class Mirror:
         """
         with StoreLock(self.path, create=True, fs=self._fs) as store:
             is_of_store = self._check()
-            stored = self._objects.ids()
+            self._objects.check_exists()
+            stored = self._objects.all_manifest_names()
             for which in store.ids():
                 if which not in stored and not (is_of_store and self._is_prepared(which)):
                     shutil.rmtree(os.path.join(self.path, which))
             if not is_of_store:
                 self._claim()
-            for which in stored:
-                self._write_manifest(which)
+            for which in sorted(stored):
+                self._write_manifest(which, stored[which])
 
     def _check(self) -> bool:
         """Return True if the directory is this store's mirror already; IllegalArgument if it is no mirror."""
@@ -90,15 +93,17 @@ class Mirror:
             file.sha256 in stored or self._fs.exists(os.path.join(directory, file.path)) for file in manifest.files
         )
 
-    def _write_manifest(self, which: str) -> None:
+    def _write_manifest(self, which: str, names: list[str]) -> None:
+        """Write the manifest of a backup, the newest of the objects `names`."""
         directory = os.path.join(self.path, which)
         try:
             make_directories(self._fs, directory)
             path = os.path.join(directory, MANIFEST)
-            if self._fs.exists(path) and sum_of(self._fs, path)[1] in (self._objects.manifest_name(which) or ""):
-                return
             with suppress(CorruptBackup, IllegalArgument):
-                content = self._objects.manifest_content(which)
+                name = self._objects.newest(names)
+                if self._fs.exists(path) and sum_of(self._fs, path)[1] in name:
+                    return
+                content = self._objects.manifest_bytes(name)
                 with create(self._fs, path + _PARTIAL) as file:
                     file.pwrite(content, 0)
                 self._fs.rename(path + _PARTIAL, path)
@@ -159,7 +164,7 @@ class Mirror:
     def _download(self, which: str, tell: Tell | None) -> None:
         directory = os.path.join(self.path, which)
         self._objects.manifest(which)  # raises why it cannot be read
-        self._write_manifest(which)  # another one if the backup was redacted since
+        self._write_manifest(which, self._objects.manifest_names(which))  # another one if it was redacted since
         manifest = read_manifest(directory, self._fs)
         self._make_folders(directory, manifest.files)
         count = one_at_a_time(tell)
@@ -218,8 +223,16 @@ class Mirror:
 
     def remove(self) -> None:
         """Remove the directory, unless another run uses it. After a kill, what is left is still a mirror."""
-        with suppress(KafkalogError, OSError), StoreLock(self.path, fs=self._fs) as store:
-            store.remove_all(NOTE)
+        remove_mirror(self.path, self._fs)
+
+
+def remove_mirror(path: str, fs: FileSystem) -> None:
+    """Remove the mirror in a directory, unless a run uses it; anything else, and an error, leaves the directory."""
+    with suppress(KafkalogError, OSError):
+        names = {*fs.names(path)}
+        if NOTE in names or names <= {MARKER, NOTE + TMP_SUFFIX}:
+            with StoreLock(path, fs=fs) as store:
+                store.remove_all(NOTE)
 
 
 class _Target:

@@ -89,7 +89,7 @@ class StoredObjects:
         if self._lease is not None and self._lease[0] == threading.get_ident():
             yield
             return
-        self._check_exists()
+        self.check_exists()
         with StoreLease(self, doing) as lease:
             self._lease = threading.get_ident(), lease
             try:
@@ -145,10 +145,11 @@ class StoredObjects:
 
     def ids(self) -> list[str]:
         """Return the ids of the backups, oldest first. PartitionNotFound if there is no store; StorageError."""
-        self._check_exists()
-        return sorted(self._manifests())
+        self.check_exists()
+        return sorted(self.all_manifest_names())
 
-    def _check_exists(self) -> None:
+    def check_exists(self) -> None:
+        """Raise PartitionNotFound if there is no store of backups; StorageError."""
         if MARKER not in self._names(""):
             raise PartitionNotFound(
                 "no backups were created at this URL", path=self.url, hint="create one: `kafkalog backup`"
@@ -164,27 +165,29 @@ class StoredObjects:
         name = self.manifest_name(which)
         if name is None:
             raise CorruptBackup("the backup's manifest is missing", path=self.url, hint=_OTHER_BACKUP)
-        return self._manifest_bytes(name)
+        return self.manifest_bytes(name)
 
     def manifest_name(self, which: str) -> str | None:
         """Return the name of the object with a backup's manifest, its newest one; None if there is none."""
         names = self.manifest_names(which)
-        return self._newest(names) if names else None
+        return self.newest(names) if names else None
 
     def manifest_names(self, which: str) -> list[str]:
         """Return the names of the objects with a backup's manifest. StorageError."""
-        return self._manifests().get(which, [])
+        return self.all_manifest_names().get(which, [])
 
-    def _newest(self, names: list[str]) -> str:
+    def newest(self, names: list[str]) -> str:
+        """Return the name of the newest one of a backup's manifests. Errors as for `manifest`."""
         return self._by_redactions(names)[-1][1] if len(names) > 1 else names[0]
 
     def manifests(self, but: Container[str] = ()) -> list[Manifest]:
         """Return the manifests of all backups `but` some, with one listing: no one deletes a backup meanwhile."""
-        newest = {which: self._newest(names) for which, names in sorted(self._manifests().items()) if which not in but}
-        contents = ((which, self._manifest_bytes(name)) for which, name in newest.items())
+        names = sorted(self.all_manifest_names().items())
+        contents = [(which, self.manifest_bytes(self.newest(own))) for which, own in names if which not in but]
         return [parse_manifest(content, self.url_of(f"{_MANIFESTS}/{which}")) for which, content in contents]
 
-    def _manifest_bytes(self, name: str) -> bytes:
+    def manifest_bytes(self, name: str) -> bytes:
+        """Return the content of the object with a manifest. Errors as for `manifest`."""
         url = self.url_of(f"{_MANIFESTS}/{name}")
         content = io.BytesIO()
         self._read(f"{_MANIFESTS}/{name}", _Bounded(content, MAX_BYTES, url))
@@ -192,7 +195,7 @@ class StoredObjects:
             raise CorruptBackup("the manifest differs from what was stored", path=url, hint=_OTHER_BACKUP)
         return content.getvalue()
 
-    def _manifests(self) -> dict[str, list[str]]:
+    def all_manifest_names(self) -> dict[str, list[str]]:
         """Return the names of the manifests by the ids of their backups: several after a killed redaction."""
         found: dict[str, list[str]] = {}
         for name in sorted(self._names(_MANIFESTS)):
@@ -203,12 +206,12 @@ class StoredObjects:
 
     def _by_redactions(self, names: list[str]) -> list[tuple[int, str]]:
         """Return the names of a backup's manifests, the newest last, each with its number of redactions."""
-        parsed = ((parse_manifest(self._manifest_bytes(name), self.url_of(name)), name) for name in names)
+        parsed = ((parse_manifest(self.manifest_bytes(name), self.url_of(name)), name) for name in names)
         return sorted((manifest.redactions, name) for manifest, name in parsed)
 
     def delete_superseded(self) -> None:
         """Delete the manifests that a killed redaction has replaced. Errors as for `manifest`; StorageError."""
-        for names in self._manifests().values():
+        for names in self.all_manifest_names().values():
             if len(names) > 1:
                 ordered = self._by_redactions(names)
                 for redactions, name in ordered:
@@ -272,7 +275,7 @@ class StoredObjects:
         taken = IllegalState(
             f"another backup has the id {manifest.id}: it was uploaded meanwhile", path=self.url, hint="create it again"
         )
-        if manifest.id in self._manifests():
+        if manifest.id in self.all_manifest_names():
             raise taken
         own = self._put_manifest(manifest, self._encryption.encrypts)
         try:
@@ -280,7 +283,7 @@ class StoredObjects:
         except DirectoryLocked:  # the run was paused meanwhile: contents of this backup may have been deleted
             self._remove(f"{_MANIFESTS}/{own}")
             raise
-        if self._manifests().get(manifest.id, [own]) != [own]:
+        if self.all_manifest_names().get(manifest.id, [own]) != [own]:
             self._remove(f"{_MANIFESTS}/{own}")
             raise taken
 
@@ -312,7 +315,7 @@ class StoredObjects:
 
         DirectoryLocked if the lease was lost.
         """
-        found = self._manifests()
+        found = self.all_manifest_names()
         for which in ids:
             self._check_lease()
             for name in found[which]:

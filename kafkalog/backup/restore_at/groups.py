@@ -140,7 +140,7 @@ class GroupsRewind:
                 builder = RecordsBuilder(log.log_end_offset, leader_epoch=epoch_for_append(log))
                 for record_key, value in changes[first : first + _RECORDS_PER_APPEND]:
                     builder.append(at_ms, record_key, value)
-                log.append_as_follower(builder.build(), 2**31 - 1)
+                log.append_as_follower(builder.build(), None)
             log.flush()
 
     def _lost(self, original: str, plan: PartitionPlan, known: Mapping[bytes, Commit]) -> dict[bytes, Commit]:

@@ -31,7 +31,6 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.fileio import FileSystem
 
-_ANY_EPOCH: Final = 2**31 - 1
 _NEVER_MS: Final = 1 << 53
 """Producers of the past must not expire while their log is cut."""
 _PIECE_BYTES: Final = 1 << 20
@@ -116,7 +115,7 @@ def _append(log: UnifiedLog, batches: bytes) -> None:
     if len(batches) > config.segment_size:
         log.config = config.replace(**{"internal.segment.bytes": len(batches)})
     try:
-        log.append_as_follower(batches, _ANY_EPOCH)
+        log.append_as_follower(batches, None)
     finally:
         log.config = config
 
@@ -166,4 +165,4 @@ class _Decisions:
             kind, producer_id, epoch, coordinator_epoch, timestamp=self._at_ms, base_offset=offset,
             leader_epoch=leader_epoch,
         )  # fmt: skip
-        self._log.append_as_follower(data, _ANY_EPOCH)
+        self._log.append_as_follower(data, None)

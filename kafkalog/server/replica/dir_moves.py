@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 CHUNK_BYTES: Final = 1 << 20
-_ANY_EPOCH: Final = 2**31 - 1
 _RETRY_MS: Final = 100
 _SHORT_MS: Final = 1
 
@@ -47,7 +46,7 @@ def copy_chunk(current: UnifiedLog, future: UnifiedLog) -> bool:
         future.truncate_to(current.log_end_offset)
     if future.log_end_offset < current.log_end_offset:
         data = current.read(max(future.log_end_offset, current.log_start_offset), CHUNK_BYTES).records.read()
-        future.append_as_follower(bytearray(data), _ANY_EPOCH)
+        future.append_as_follower(bytearray(data), None)
     future.update_high_watermark(min(current.high_watermark, future.log_end_offset))
     future.maybe_increment_log_start_offset(min(current.log_start_offset, future.high_watermark))
     return before != future.log_end_offset < end  # the last offsets may have no records

@@ -13,7 +13,7 @@ from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog._core.log.append_engine import AppendEngine
 from kafkalog._core.log.assign import assign
-from kafkalog._core.log.plan import append_info, first_old_format, plan_append
+from kafkalog._core.log.plan import append_info, first_old_format, first_without_epoch, plan_append
 from kafkalog.errors import KafkalogError
 from kafkalog.records.validate import ValidatorMetrics
 from kafkalog.storage.append import (
@@ -127,11 +127,12 @@ class LogAppender:
                 core.state = state.replace(leader_epoch=leader_epoch)
         core.run_after_unlock()
 
-    def append_as_follower(self, buffer: Data, leader_epoch: int) -> LogAppendInfo:
+    def append_as_follower(self, buffer: Data, leader_epoch: int | None) -> LogAppendInfo:
         """Append the batches of `buffer`, keeping their offsets, epochs and times (LOG-3). Return a LogAppendInfo.
 
-        Batches from the first one with an epoch above `leader_epoch` on are ignored (LOG-81). UnexpectedAppendOffset
-        below the log end, OffsetsOutOfOrder, CorruptRecord, RecordBatchTooLarge, StorageError.
+        Batches from the first one with an epoch above `leader_epoch` on are ignored (LOG-81); None takes them all, for
+        the copy of a log, also v2 batches without an epoch, which are IllegalArgument otherwise (LOG-82).
+        UnexpectedAppendOffset below the log end, OffsetsOutOfOrder, CorruptRecord, RecordBatchTooLarge, StorageError.
         """
         core = self._core
         table = scan(buffer)
@@ -145,10 +146,12 @@ class LogAppender:
         data: Data = buffer if size == len(buffer) else memoryview(buffer)[:size]
         now_ms = core.milliseconds()
         first_offset = first_offset_of(table)
+        # the epoch of the last batch is the highest one, unless older formats are among them
+        begins_epochs = first_old_format(table, table.count) >= 0 or first_without_epoch(table, table.count) >= 0
         try:
-            state = self._engine.append_run(data, table, now_ms, keeps_offsets=True)
+            state = None if begins_epochs else self._engine.append_run(data, table, now_ms, keeps_offsets=True)
             if state is None:
-                state = self._append_kept(data, table, now_ms, first_offset)
+                state = self._append_kept(data, table, now_ms, first_offset, begins_epochs)
         finally:
             if core.after_unlock:
                 core.run_after_append()
@@ -156,18 +159,19 @@ class LogAppender:
             self._flusher.flush_if_due()
         return append_info(table, first_offset, table.last_leader_epoch, -1, state.log_start_offset)
 
-    def _append_kept(self, data: Data, table: BatchTable, now_ms: int, first_offset: int) -> State:
+    def _append_kept(
+        self, data: Data, table: BatchTable, now_ms: int, first_offset: int, begins_epochs: bool
+    ) -> State:
         """Append a follower's batches in as many steps as needed; return the state before."""
         core = self._core
         with core.lock:
             state = core.ready_locked()
             check_follower_offsets(table, state.log_end_offset)
-            old_format = first_old_format(table, table.count) >= 0
-            if old_format or table.last_leader_epoch > state.leader_epoch:
+            if begins_epochs or table.last_leader_epoch > state.leader_epoch:
                 self._writer.begin_epochs_locked(table)
             plan = plan_append(table, 0, core.active.tail, core.rules, now_ms, True, False)
             self._writer.append_locked(data, table, plan, now_ms, base_for_roll(first_offset, table.last_offset))
-            if old_format:
+            if begins_epochs:
                 core.state = core.state.replace(leader_epoch=core.epochs.latest_epoch)
         return state
 

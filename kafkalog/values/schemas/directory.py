@@ -48,6 +48,45 @@ class SchemaDirectory:
         path = os.path.join(self.path, f"{number}{suffixes[0]}")
         raise UnknownSchema(f"schema {number} is missing: there is no file {path}")
 
+    def stored_id(self, content: bytes) -> int:
+        """Return the id of the Avro schema with this text; a new one is stored as a file with the next id.
+
+        Raises StorageError.
+
+        >>> SchemaDirectory(".").stored_id(b'"long"'), SchemaDirectory(".").stored_id(b'"long"')
+        (1, 1)
+        """
+        try:
+            known = [int(stem) for stem, suffix in map(os.path.splitext, self._fs.names(self.path))
+                     if suffix in SUFFIXES and stem.isascii() and stem.isdecimal()]  # fmt: skip
+            for number in sorted(known):
+                path = os.path.join(self.path, f"{number}.avsc")
+                if self._fs.exists(path) and self._fs.read_file(path, MAX_SCHEMA_BYTES) == content:
+                    return number
+            number = max(known, default=0) + 1
+            while not self._stores(number, content):
+                number += 1
+            return number
+        except OSError as error:
+            raise StorageError.from_os(error, "store the schema", path=self.path) from error
+
+    def _stores(self, number: int, content: bytes) -> bool:
+        """Write a new file; return False if another program has just written one with the id."""
+        path = os.path.join(self.path, f"{number}.avsc")
+        try:
+            file = self._fs.open_file(path, "exclusive")
+        except FileExistsError:
+            return False
+        try:
+            with file:
+                file.pwrite(content, 0)
+                file.sync()
+            self._fs.fsync_dir(self.path)
+        except BaseException:
+            self._fs.unlink_if_exists(path)
+            raise
+        return True
+
     def by_version(self, subject: str, version: int | None = None) -> Schema:
         """Raise IllegalArgument: the files have ids, no subjects."""
         raise IllegalArgument(
