@@ -26,7 +26,7 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     ),
     "arrow": ("memory", "columns", "column_builder", "capsules", "input", "rows", "encoder"),
     "text": ("ingest", "render", "text_buffer", "template", "listing"),
-    "messages": ("reader", "writer"),
+    "messages": ("outline", "reader", "writer"),
     "values": (
         "builder", "value_column", "plain", "avro_program", "avro", "items", "decimal_text", "json_rows",
         "protobuf_rows",

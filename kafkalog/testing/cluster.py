@@ -23,7 +23,7 @@ from kafkalog.errors import ConfigError, IllegalArgument, IllegalState, Kafkalog
 from kafkalog.server.packages import check_packages
 from kafkalog.testing.control import Control
 from kafkalog.testing.controlled import Controlled
-from kafkalog.testing.errors import ConditionNotMet, ServerDidNotStart
+from kafkalog.testing.errors import ConditionNotMet, did_not_start
 from kafkalog.testing.faults import Fault, Unmatched
 from kafkalog.testing.hosting import HOST, HostProcess, Ports
 from kafkalog.testing.names import PEER_PREFIX
@@ -378,8 +378,7 @@ class KafkaCluster(Controlled):
             assert self._host is not None
             if self._host.wait(node.pid, END_S) is not None:  # its last words come after the end of the socket
                 node.pid = 0
-            lines = node.log().strip().splitlines() or ["it wrote nothing"]
-            raise ServerDidNotStart(f"node {node.node_id} did not start: {lines[-1]}")
+            raise did_not_start(f"node {node.node_id}", node.log())
         for slip in started["slips"] if node is self._nodes[1] else ():  # those of the others are the same
             warnings.warn(slip, stacklevel=3)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Final
+
 from kafkalog.errors import KafkalogError
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class ServerDidNotStart(KafkalogError):
-    """The server ended, or did not answer in time; the message has its output."""
+    """The server ended, or did not answer in time; the message has its last line, the log its whole output (DEBUG)."""
 
 
 class ConditionNotMet(KafkalogError, AssertionError):
@@ -19,3 +24,11 @@ class FaultNeverMatched(KafkalogError, AssertionError):
 
 class FaultNeverMatchedWarning(UserWarning):
     """A fault ended without a call that matched it."""
+
+
+def did_not_start(name: str, output: str) -> ServerDidNotStart:
+    """Return the error with the last line of the output, and log all of it."""
+    lines = output.strip().splitlines()
+    if len(lines) > 1:
+        _LOG.debug("the output of %s, which did not start: %s", name, output.strip())
+    return ServerDidNotStart(f"{name} did not start: {lines[-1] if lines else 'it wrote nothing'}")

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from kafkalog.errors import ConfigError, IllegalState, KafkalogError
 from kafkalog.testing.control import Control
 from kafkalog.testing.controlled import Controlled
-from kafkalog.testing.errors import ServerDidNotStart
+from kafkalog.testing.errors import did_not_start
 from kafkalog.testing.faults import Unmatched
 
 DEFAULTS: Final = {
@@ -123,7 +123,7 @@ class KafkaServer(Controlled):
             if reply is None:
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(END_S)  # its last words come after the end of the socket
-                raise ServerDidNotStart(f"the server did not start: {self.log()[-3000:].strip()}")
+                raise did_not_start("the server", self.log())
         except BaseException:
             control.close()
             self.kill()

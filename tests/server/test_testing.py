@@ -79,6 +79,17 @@ def test_what_is_wrong_is_told_in_one_line(given: dict[str, Any], told: str) -> 
     assert "\n" not in str(raised.value)
 
 
+def test_output_of_a_failed_start_is_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kafkalog.testing.server._CHILD", "print('a warning ' * 400)\nraise OSError('no port')")
+    with caplog.at_level("DEBUG", "kafkalog.testing"):
+        with pytest.raises(ServerDidNotStart) as raised, kafka_server():
+            raise AssertionError("it started")
+    assert str(raised.value) == "the server did not start: OSError: no port"
+    assert "a warning a warning" in caplog.text and "Traceback" in caplog.text
+
+
 @pytest.mark.parametrize("name", ["log.dirs", "log.dir"])
 def test_data_directories_are_no_settings(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError) as raised, kafka_server(settings={name: str(tmp_path / "x")}):

@@ -10,11 +10,12 @@ from uuid import UUID
 
 import pytest
 
+from kafkalog._core.messages.outline import PassedProduces
 from kafkalog.errors import IllegalArgument
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.wire.versions import APIS
 from kafkalog.testing import FaultNeverMatched, FaultNeverMatchedWarning, KafkaServer, kafka_server
-from kafkalog.testing.inside.requests import produce_target_end
+from kafkalog.testing.inside.requests import FLEXIBLE_PRODUCE, PRODUCE_BY_ID
 from kafkalog.testing.inside.rules import Rule, fires
 from tests.raw_batches import batches
 from tests.server.nodes import request_bytes
@@ -154,23 +155,72 @@ def test_request_like_one_that_passed_is_looked_at_where_it_differs(server: Kafk
     assert fault.matched == 2
 
 
+def produce_outline_of(frame: bytearray, wanted: tuple[int, ...]) -> bytes | None:
+    return PassedProduces(FLEXIBLE_PRODUCE, PRODUCE_BY_ID, wanted).outline(frame)
+
+
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("transactional_id", [None, "", "t" * 126, "t" * 200])
-def test_end_of_what_rules_look_at_in_a_produce(version: int, transactional_id: str | None) -> None:
-    def end_of(*partitions: int, topics: int = 1) -> int:
-        rows = [{"index": one, "records": b"r" * 200} for one in partitions]
-        topic = {"name": "orders", "topic_id": UUID(int=7), "partition_data": rows}
-        tree = {"transactional_id": transactional_id, "acks": 1, "timeout": 7, "topic_data": [topic] * topics}
-        frame = request_bytes("produce", version, tree)
-        for cut in range(len(frame)):
-            produce_target_end(frame[:cut])
-        end = produce_target_end(frame)
-        assert not end or frame[end - 4 : end] == partitions[0].to_bytes(4, "big")
-        return end
+def test_outline_of_a_produce_has_what_rules_look_at(version: int, transactional_id: str | None) -> None:
+    def outline(*topics: tuple[str, list[int]], name: str | None = transactional_id, client_id: str = "test") -> bytes:
+        rows = [
+            {"name": topic, "topic_id": UUID(int=len(topic)),
+             "partition_data": [{"index": one, "records": b"r" * 200} for one in partitions]}
+            for topic, partitions in topics
+        ]  # fmt: skip
+        tree = {"transactional_id": name, "acks": 1, "timeout": 7, "topic_data": rows}
+        frame = request_bytes("produce", version, tree, client_id=client_id)
+        for cut in range(0, len(frame), 7):
+            produce_outline_of(frame[:cut], (1, 3))
+        for at in range(len(frame)):
+            produce_outline_of(frame[:at] + b"\xff" + frame[at + 1 :], (1, 3))
+        found = produce_outline_of(frame, (1, 3))
+        assert found is not None
+        return found
 
-    is_known = version >= 9 and len(transactional_id or "") < 127
-    assert bool(end_of(0x1020304)) == is_known
-    assert not end_of(1, 2) and not end_of() and not end_of(1, topics=2)
+    usual = outline(("orders", [0, 1]))
+    assert usual == outline(("orders", [1, 2, 4])) == outline(("orders", list(range(4, 300)) + [1]))
+    others = [
+        outline(("orders", [1, 3])), outline(("orders", [0])), outline(("order", [0, 1])),
+        outline(("orders", [0, 1]), ("other", [])), outline(("orders", [0, 1]), name="another"),
+        outline(("orders", [0, 1]), client_id="tests"), outline(),
+    ]  # fmt: skip
+    assert len({usual, *others}) == 1 + len(others)
+
+
+def test_outline_that_is_long_or_has_many_partitions_is_none() -> None:
+    def frame(topic: str) -> bytearray:
+        return request_bytes("produce", 9, produced(topic))
+
+    assert produce_outline_of(frame("t" * 900), tuple(range(16)))
+    assert produce_outline_of(frame("t" * 1020), ()) is None
+    assert produce_outline_of(frame("t"), tuple(range(17))) is None
+
+
+def test_many_outlines_are_forgotten() -> None:
+    passed = PassedProduces(FLEXIBLE_PRODUCE, PRODUCE_BY_ID, ())
+    for number in range(1025):
+        frame = request_bytes("produce", 9, produced(f"t{number}"))
+        assert frame not in passed
+        passed.add(passed.outline(frame) or b"")
+        assert frame in passed
+    assert request_bytes("produce", 9, produced("t1")) not in passed
+
+
+@pytest.mark.parametrize("filters", [{"topic": "or*", "partition": 1}, {"partition": 1}, {"client_id": "te*"}])
+def test_produce_for_several_partitions_is_matched_by_any(server: KafkaServer, filters: dict[str, Any]) -> None:
+    def sent(*partitions: int) -> dict[str, Any]:
+        tree = produced()
+        rows = [produced(partition=one)["topic_data"][0]["partition_data"][0] for one in partitions]
+        tree["topic_data"][0]["partition_data"] = rows
+        return tree
+
+    fault = server.fault("Produce", error=MOVED, **filters)
+    is_any = "partition" not in filters
+    with Link(server.bootstrap, "test") as link:
+        for partitions, is_hit in (([0], is_any), ([0], is_any), ([0, 1], True), ([1], True), ([0], is_any)):
+            assert code_of(link.call("produce", 9, sent(*partitions))) == 0 or is_hit
+    assert fault.matched == (5 if is_any else 2)
 
 
 def test_topic_given_by_its_id_is_found(server: KafkaServer) -> None:

@@ -28,15 +28,8 @@ _GROUPS: Final = ("groups", "group_ids", "groups_names")
 _TRANSACTIONS: Final = ("transactional_id", "v3_and_below_transactional_id")
 _FIND_COORDINATOR: Final = 10
 _RESOURCE_TOPIC: Final = 2
-_CLIENT_ID: Final = 10
-_FLEXIBLE_PRODUCE: Final = APIS[PRODUCE].first_flexible
-_PRODUCE_BY_ID: Final = 13
-_ACKS_AND_TIMEOUT: Final = 6
-_ID_BYTES: Final = 16
-_INDEX_BYTES: Final = 4
-_ONE_BYTE: Final = 0x7F
-_ONE: Final = 2
-"""Length of an array of one element in the compact form."""
+FLEXIBLE_PRODUCE: Final = APIS[PRODUCE].first_flexible
+PRODUCE_BY_ID: Final = 13
 Partitions = dict[str, dict[int, int]]
 """Topic -> partition -> offset of the request, -1 for none."""
 
@@ -128,31 +121,6 @@ def read_call(node: Node, connection: Connection, frame: bytearray) -> Call | No
         return None
     context = RequestContext(api_key, version, correlation_id, client_id or "", connection, len(frame))
     return Call(node, api, context, request)
-
-
-def produce_target_end(frame: bytearray) -> int:
-    """Return the end of a Produce's partition number if it has one topic with one partition, as most have; else 0.
-
-    All that rules look at lies before: client, transactional id, topic, partition. 0 also for older versions.
-    """
-    try:
-        at = _CLIENT_ID + int.from_bytes(frame[_CLIENT_ID - 2 : _CLIENT_ID], "big", signed=True)
-        if frame[3] < _FLEXIBLE_PRODUCE or at < _CLIENT_ID or frame[at]:
-            return 0
-        size = frame[at + 1]  # of the transactional id, and one more; 0 for null
-        at += 1 + max(1, size) + _ACKS_AND_TIMEOUT
-        if size > _ONE_BYTE or frame[at] != _ONE:
-            return 0
-        at += 1
-        if frame[3] >= _PRODUCE_BY_ID:
-            at += _ID_BYTES
-        elif frame[at] > _ONE_BYTE:
-            return 0
-        else:
-            at += frame[at]
-        return at + 1 + _INDEX_BYTES if frame[at] == _ONE else 0
-    except IndexError:
-        return 0
 
 
 def _messages(request: Any) -> Iterator[Any]:

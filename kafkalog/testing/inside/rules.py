@@ -1,7 +1,8 @@
 """The rules of one node: while there are any, they stand between the network and the server's own dispatch.
 
 Without rules, the network calls the server as ever: nothing is in between. A rule that does not apply to a call costs
-a look-up of its API and a search for the names that the rule wants in the request's bytes.
+a look-up of its API and a search for the names that the rule wants in the request's bytes. A Produce is not searched if
+one with the same outline, which is all that rules look at, matched none before.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkalog._core.messages.outline import PassedProduces
 from kafkalog.server.requests.context import CLOSE, Connection
 from kafkalog.server.wire.versions import API_VERSIONS, FETCH, PRODUCE
 from kafkalog.testing.inside import answers
-from kafkalog.testing.inside.requests import Call, produce_target_end, read_call
+from kafkalog.testing.inside.requests import FLEXIBLE_PRODUCE, PRODUCE_BY_ID, Call, read_call
 from kafkalog.testing.names import PEER_PREFIX
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ _PEER: Final = PEER_PREFIX.encode()
 _CLIENT_ID: Final = 10
 """Position of the client id in a request, after its length in two bytes."""
 _LARGE_BYTES: Final = 4096
-_MOST_PASSED: Final = 1024
 
 
 class Rule(NamedTuple):
@@ -143,8 +144,8 @@ class NodeRules:
         self.recorders: dict[int, Recorder] = {}
         self.holding = 0
         """Number of requests that rules delay or leave unanswered."""
-        self._passed: dict[int, tuple[bytes, bytes]] = {}
-        """Beginnings of Produce requests that no rule matches, by connection: the version, then client to partition."""
+        self._passed = PassedProduces(FLEXIBLE_PRODUCE, PRODUCE_BY_ID, ())
+        """Produce requests that no rule matches."""
 
     def add(self, rule: Rule) -> None:
         """Apply a rule from the next request on."""
@@ -160,56 +161,68 @@ class NodeRules:
 
     def update(self) -> None:
         """Stand between network and server while there are rules or recorders, and only then."""
-        self._passed.clear()
         self._for_all = [one for one in self._rules if one.rule.keys is None]
         keys = {key for one in self._rules for key in one.rule.keys or ()}
         self._by_key = {
             key: [one for one in self._rules if one.rule.keys is None or key in one.rule.keys] for key in keys
         }
-        is_needed = bool(self._rules or self.recorders)
-        self._server.network.dispatch = self._dispatch if is_needed else self._inner
+        network = self._server.network
+        if self.recorders:
+            network.dispatch = self._handle
+        elif self._rules:
+            network.dispatch = self._matching()
+        else:
+            network.dispatch = self._inner
 
     def rebind(self, dispatch: Callable[[Connection, bytearray], Coroutine[object, None, Result]]) -> None:
         """Hand requests to another node of this process from now on."""
         self._inner = dispatch
         self.update()
 
-    def _dispatch(self, connection: Connection, frame: bytearray) -> Coroutine[object, None, Result]:
-        if len(frame) < _CLIENT_ID or (connection.sasl is not None and connection.sasl.is_bare):
-            return self._inner(connection, frame)
-        passed = self._passed.get(connection.id)
-        if passed is not None and frame.startswith(passed[0]) and frame.startswith(passed[1], _CLIENT_ID - 2):
-            return self._inner(connection, frame)
-        api_key = frame[0] << 8 | frame[1]
-        for one in self._by_key.get(api_key, self._for_all):
-            if one.may_match(frame):
-                return self._handle(connection, frame, api_key)
-        if self.recorders:
-            return self._handle(connection, frame, api_key)
-        if api_key == PRODUCE:
-            self._pass(connection, frame)
-        return self._inner(connection, frame)
+    def _matching(self) -> Callable[[Connection, bytearray], Coroutine[object, None, Result]]:
+        """Return the dispatch for these rules. It is part of each request: what it needs is in local names."""
+        wanted = {one.rule.partition for one in self._rules if one.rule.partition is not None}
+        by_key, for_all, inner, handle = self._by_key, self._for_all, self._inner, self._handle
+        has_produce = bool(by_key.get(PRODUCE, for_all))
+        self._passed = passed = PassedProduces(FLEXIBLE_PRODUCE, PRODUCE_BY_ID, wanted)
 
-    def _pass(self, connection: Connection, frame: bytearray) -> None:
-        """Remember that no rule matches a Produce that begins like this one, until the rules change."""
-        end = produce_target_end(frame)
-        if end and not self.recorders:
-            if len(self._passed) >= _MOST_PASSED:
-                self._passed.clear()
-            self._passed[connection.id] = bytes(frame[:4]), bytes(frame[_CLIENT_ID - 2 : end])
+        def dispatch(connection: Connection, frame: bytearray) -> Coroutine[object, None, Result]:
+            try:
+                key = frame[1]  # all known calls have numbers below 256
+            except IndexError:
+                return inner(connection, frame)
+            if has_produce and not key:
+                return inner(connection, frame) if frame in passed else handle(connection, frame)
+            for one in by_key.get(key, for_all):
+                if one.may_match(frame):
+                    return handle(connection, frame)
+            return inner(connection, frame)
 
-    async def _handle(self, connection: Connection, frame: bytearray, api_key: int) -> Result:
+        return dispatch
+
+    def _pass(self, call: Call, frame: bytearray) -> None:
+        """Remember that no rule matches a Produce with this outline, until the rules change."""
+        outline = None if self.recorders else self._passed.outline(frame)
+        names = self._server.node.topics
+        ids = [getattr(one, "topic_id", None) for one in call.request.topic_data]
+        if outline is None or any(one is not None and names.by_id(one) is None for one in ids):
+            return  # this node may know a topic later, and a rule its name
+        self._passed.add(outline)
+
+    async def _handle(self, connection: Connection, frame: bytearray) -> Result:
+        if connection.sasl is not None and connection.sasl.is_bare:
+            return await self._inner(connection, frame)
         call = read_call(self._server.node, connection, frame)
         if call is None:
             return await self._inner(connection, frame)
         for recorder in self.recorders.values():
             recorder.record(call)
-        matching = [one for one in self._by_key.get(api_key, self._for_all) if one.matches(call)]
+        matching = [one for one in self._by_key.get(call.api.key, self._for_all) if one.matches(call)]
         chosen = next((one for one in matching if self._counted(one.rule)), None)
         if chosen is None:
+            if call.api.key == PRODUCE and not matching:
+                self._pass(call, frame)
             del call  # its body holds views of the frame, which a handler may release
-            if not matching and api_key == PRODUCE:
-                self._pass(connection, frame)
             return await self._inner(connection, frame)
         return await self._changed(chosen, call, connection, frame)
 
