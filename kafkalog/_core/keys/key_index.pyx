@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memset
 from kafkalog._core.batch.sections cimport SectionTable
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.crc cimport kl_crc32c
-from kafkalog._core.bytes.large_pages cimport KL_LARGE_PAGE, kl_make_large, kl_new_area
+from kafkalog._core.bytes.large_pages cimport KL_LARGE_PAGE, kl_make_large, kl_new_area, kl_want_huge
 from kafkalog._core.keys.key_layout cimport (
     MOST_BITS, PAGE_BYTES, SORTED_FROM, bits_for, bucket_of, directory_bytes, entry_of, relative_of, tag_of,
 )
@@ -328,6 +328,7 @@ cdef class KeyIndex:
             asked = <Asked*>malloc(<size_t>count * sizeof(Asked))
         if asked == NULL:
             return self.find_in_order(hashes, found, count, below)
+        kl_want_huge(asked, <size_t>count * sizeof(Asked))
         memset(starts, 0, sizeof(starts))
         for i in range(count):
             starts[hashes[i] >> PART_SHIFT] += 1
