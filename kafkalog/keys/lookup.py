@@ -29,6 +29,7 @@ from kafkalog.storage.readonly.view import LogView
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kafkalog._core.arrow.columns import Columns
     from kafkalog._core.keys.key_picker import KeyPicker
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.reading.source import LogSource
@@ -315,13 +316,21 @@ class KeyLookup:
         keys = checked_keys(given)
         picker = self._pick_all(keys, KeyRecords, isolation, skipped, end)
         picker.finish()
+        for number in picker.missed:
+            picker.give(number, self.get(keys[number], isolation, skipped, end))
         return picker.records
 
     def get_columns(
-        self, given: Iterable[Buffer], isolation: Isolation, skipped: list[Skipped] | None
-    ) -> KeyColumns:
-        """Return what makes columns of the last record of each key; TypeError as for `get`."""
-        return self._pick_all(checked_keys(given), KeyColumns, isolation, skipped, None)
+        self, given: Iterable[Buffer], isolation: Isolation, skipped: list[Skipped] | None, kinds: bytes,
+        topic: bytes, partition: int,
+    ) -> Columns:
+        """Return the columns `kinds` of the last record of each key; TypeError as for `get`."""
+        keys = checked_keys(given)
+        picker = self._pick_all(keys, KeyColumns, isolation, skipped, None)
+        while (made := picker.finish(kinds, topic=topic, partition=partition)) is None:
+            for number in picker.missed:  # another key of the same hash
+                picker.give(number, self.get(keys[number], isolation, skipped))
+        return made
 
     def _pick_all(
         self, keys: GivenKeys, kind: type[_Picker], isolation: Isolation, skipped: list[Skipped] | None, end: int | None
@@ -338,7 +347,7 @@ class KeyLookup:
             if not is_passing(error):
                 raise
             picker, is_found = kind(keys, NOWHERE * len(keys), 0), False
-        again = picker.missed  # another key of the same hash, an aborted record, or a change of the log
+        again = picker.missed  # an aborted record, or a change of the log
         if not is_found or ((again or picker.absent) and was_replaced(self._source, segments)):
             again = picker.without
         for number in again:

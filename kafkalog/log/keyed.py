@@ -125,9 +125,10 @@ def get_table(
     from kafkalog.records.table import Table
 
     kinds = kinds_of(columns)
-    picker = lookup_of(log).get_columns(keys, isolation_of(isolation), skipped_of(on_damage, skipped))
     where = log.topic_partition
-    return Table(picker.finish(kinds, topic=where.topic.encode("utf-8", "replace"), partition=where.partition))
+    topic = where.topic.encode("utf-8", "replace")
+    lookup, level = lookup_of(log), isolation_of(isolation)
+    return Table(lookup.get_columns(keys, level, skipped_of(on_damage, skipped), kinds, topic, where.partition))
 
 
 def history(

@@ -17,14 +17,21 @@ cdef struct Sections:
     int32_t count                   # as many sections follow, and one that says where the last one ends
 
 
+cdef struct Slab:                   # memory for sections, which follow
+    Slab* before
+    size_t used
+
+
 cdef class SectionTable:
     cdef Sections** batches
+    cdef Slab* slab                 # the one that is being filled
     cdef int64_t room
     cdef readonly int64_t held_bytes
 
     cdef Sections* known(self, int64_t number) noexcept nogil
     cdef void learn(self, int64_t number, const uint8_t* batch, const BatchRow* row) noexcept nogil
     cdef void clear(self) noexcept nogil
+    cdef void* room_for(self, size_t size) noexcept nogil
 
 
 cdef const Section* section_with(const Sections* batch, int64_t offset) noexcept nogil

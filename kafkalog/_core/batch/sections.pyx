@@ -6,7 +6,8 @@ to the other is not the one that was verified.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 
 from kafkalog._core.arrow.filling cimport take_head
 from kafkalog._core.batch.check cimport BatchRow
@@ -14,14 +15,20 @@ from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.layout cimport CODEC_MASK, OK, V2_ATTRIBUTES_AT, V2_RECORDS_AT
 from kafkalog._core.bytes.crc cimport kl_crc32c
 from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.large_pages cimport KL_LARGE_PAGE, kl_make_large, kl_new_area
 
 cdef enum:
     SECTION_BYTES = 512             # of a section, at least: the kernel's call alone takes as long as copying 4 KiB
     LEAST_BATCH_BYTES = 2560        # smaller batches are read whole
+    LARGEST_BATCH_BYTES = 1 << 20   # whose sections find room in a slab
 
 
 cdef inline Section* sections_of(const Sections* batch) noexcept nogil:
     return <Section*>(batch + 1)
+
+
+cdef inline size_t bytes_of(int64_t sections) noexcept nogil:
+    return (sizeof(Sections) + <size_t>sections * sizeof(Section) + 7) & ~<size_t>7
 
 
 cdef const Section* section_with(const Sections* batch, int64_t offset) noexcept nogil:
@@ -80,12 +87,26 @@ cdef class SectionTable:
         return self.batches[number] if 0 <= number < self.room else NULL
 
     cdef void clear(self) noexcept nogil:
-        cdef int64_t i
-        if self.held_bytes:
-            for i in range(self.room):
-                free(self.batches[i])
-                self.batches[i] = NULL
+        cdef Slab* before
+        while self.slab != NULL:
+            before = self.slab.before
+            free(self.slab)
+            self.slab = before
+        memset(self.batches, 0, <size_t>self.room * sizeof(void*))
         self.held_bytes = 0
+
+    cdef void* room_for(self, size_t size) noexcept nogil:
+        """Return room behind what is kept, in a slab that becomes a large page once it is full; NULL without memory."""
+        cdef Slab* slab = self.slab
+        if slab == NULL or slab.used + size > KL_LARGE_PAGE:
+            if slab != NULL:
+                kl_make_large(slab)
+            slab = <Slab*>kl_new_area(KL_LARGE_PAGE)
+            if slab == NULL:
+                return NULL
+            slab.before, slab.used = self.slab, sizeof(Slab)
+            self.slab = slab
+        return <uint8_t*>slab + slab.used
 
     cdef void learn(self, int64_t number, const uint8_t* batch, const BatchRow* row) noexcept nogil:
         """Keep the sections of a batch that matches its checksum, unless it is small, compressed or known.
@@ -93,21 +114,22 @@ cdef class SectionTable:
         Without memory, or for offsets that do not rise, nothing is kept: the batch is read whole each time.
         """
         cdef int64_t most = row.size // SECTION_BYTES + 2
-        cdef size_t size = sizeof(Sections) + <size_t>most * sizeof(Section)
+        cdef size_t size = bytes_of(most)
         cdef Sections* made
         if not 0 <= number < self.room or self.batches[number] != NULL:
             return
-        if row.magic != 2 or row.attributes & CODEC_MASK or row.size < LEAST_BATCH_BYTES:
+        if row.magic != 2 or row.attributes & CODEC_MASK or not LEAST_BATCH_BYTES <= row.size <= LARGEST_BATCH_BYTES:
             return
-        made = <Sections*>malloc(size)
+        made = <Sections*>self.room_for(size)
         if made == NULL:
             return
         made.row = row[0]
         if not fill(made, batch, row):
-            free(made)
             return
-        self.batches[number] = made
+        size = bytes_of(made.count + 1)
+        self.slab.used += size
         self.held_bytes += <int64_t>size
+        self.batches[number] = made
 
 
 cdef bint fill(Sections* made, const uint8_t* batch, const BatchRow* row) noexcept nogil:

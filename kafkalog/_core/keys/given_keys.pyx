@@ -7,6 +7,7 @@ from libc.stdlib cimport free, realloc
 from kafkalog._core.arrow.cells cimport NOTHING, SOUND, Cells, Slice, read_cell
 from kafkalog._core.arrow.input cimport ArrowSource, HeldArray
 from kafkalog._core.arrow.rows cimport bind_cells, bytes_layout
+from kafkalog._core.bytes.large_pages cimport kl_want_huge
 from kafkalog._core.bytes.siphash cimport SipKey
 from kafkalog._core.keys.key_walk cimport HASHED_TOGETHER, hash_together, take_secret
 
@@ -42,6 +43,7 @@ cdef class GivenKeys:
         if more == NULL:
             raise MemoryError("no memory for the keys")
         self.slices = <Slice*>more
+        kl_want_huge(more, <size_t>room * sizeof(Slice))
         self.room = room
         return 0
 

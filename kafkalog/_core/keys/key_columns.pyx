@@ -23,7 +23,7 @@ from kafkalog._core.batch.record cimport Record
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.keys.given_keys cimport GivenKeys
 from kafkalog._core.keys.key_picker cimport (
-    AHEAD, HAS_OBJECT, LINE_BYTES, Copied, KeyPicker, kl_prefetch_wanted, own_record,
+    AHEAD, COMPARED, HAS_OBJECT, LINE_BYTES, MISSED, STATUS_MISSED, Copied, KeyPicker, kl_prefetch_wanted, own_record,
 )
 
 cdef enum:
@@ -51,7 +51,7 @@ cdef struct Making:                 # the piece that is being made
 
 @cython.final
 cdef class KeyColumns(KeyPicker):
-    """The columns of the records of the keys; `finish` comes last, and makes them."""
+    """The columns of the records of the keys; `finish` makes them."""
 
     cdef dict objects               # records that came as such, by the number of their key
     cdef bytes topic
@@ -69,7 +69,7 @@ cdef class KeyColumns(KeyPicker):
             self.make_room()
             made = self.copy(number, max(size, 0))
         made.offset, made.timestamp = table.offset_column[row], table.timestamp_column[row]
-        made.size, made.epoch, made.whole = size, -1, 0
+        made.size, made.key_size, made.epoch, made.whole = size, COMPARED, -1, 0
         made.kind = table.timestamp_type(row)
         if size > 0:
             memcpy(made + 1, table.data + table.places[row].value_at, <size_t>size)
@@ -85,10 +85,11 @@ cdef class KeyColumns(KeyPicker):
     def finish(
         self, bytes kinds not None, *, bytes topic not None=b"", int32_t partition=0, int64_t most_rows=65536,
         int64_t most_bytes=8388608,
-    ) -> Columns:
+    ) -> Columns | None:
         """The columns `kinds`, in pieces of up to `most_rows` records and `most_bytes` of keys, values and headers.
 
-        `topic` and `partition` fill the columns of those names. A piece has at least one record. ValueError for a record
+        None if records turn out to have other keys: `missed` has them then, and the next call makes null rows of those
+        that `give` was not called for. `topic` and `partition` fill the columns of those names. A piece has at least one record. ValueError for a record
         that is too large for a column.
         """
         cdef Columns out = Columns.__new__(Columns, kinds)
@@ -106,10 +107,13 @@ cdef class KeyColumns(KeyPicker):
             memset(&m, 0, sizeof(Making))
             try:
                 rows = min(self.keys.count - done, most_rows)
-                if not begin(&m, kinds, rows, self.key_room(done, rows, most_bytes), self.value_room(rows, most_bytes)):
+                if not begin(&m, kinds, rows, self.key_room(done, rows, most_bytes), self.value_room(done, rows, most_bytes)):
                     raise MemoryError("no memory for the columns")
                 with nogil:
                     status = self.fill(&m, done, rows, most_bytes)
+                if status == STATUS_MISSED:
+                    self.compare(done + m.rows)
+                    return None
                 if status == ERR_COLUMN_SIZE:
                     raise ValueError("a record is too large for a column")
                 if status == ERR_MEMORY:
@@ -130,13 +134,21 @@ cdef class KeyColumns(KeyPicker):
             size += self.keys.slices[i].size
         return min(size, most_bytes)
 
-    cdef int64_t value_room(self, int64_t rows, int64_t most_bytes) noexcept nogil:
+    cdef void compare(self, int64_t first) noexcept nogil:
+        """Mark the keys from `first` on whose copies are of other keys' records."""
+        cdef int64_t i
+        for i in range(first, self.keys.count):
+            if self.places[i] > 0 and not self.has_key(i, <const Copied*>(self.copies + self.places[i] - 1)):
+                self.places[i] = MISSED
+
+    cdef int64_t value_room(self, int64_t first, int64_t rows, int64_t most_bytes) noexcept nogil:
         """The bytes of the values of a piece, about: a little more than the copies have on average."""
         cdef int64_t copied = self.keys.count - self.absent
         cdef double size
         if copied <= 0 or self.copied_bytes <= 0:
             return 0
-        size = max(<double>self.copied_bytes / <double>copied - <double>sizeof(Copied), 1.0) * 1.05 * <double>rows
+        size = (<double>self.copied_bytes / <double>copied - <double>sizeof(Copied)) * <double>rows
+        size = max(size - <double>self.key_room(first, rows, most_bytes), <double>rows) * 1.05
         return <int64_t>min(size, <double>most_bytes)
 
     cdef int fill(self, Making* m, int64_t first, int64_t rows, int64_t most_bytes) except? -1 nogil:
@@ -151,6 +163,8 @@ cdef class KeyColumns(KeyPicker):
                 kl_prefetch_wanted(self.copies + self.places[i + AHEAD] - 1 + LINE_BYTES)
             place = self.places[i]
             if place > 0:
+                if not self.has_key(i, <const Copied*>(self.copies + place - 1)):
+                    return STATUS_MISSED
                 size = max((<const Copied*>(self.copies + place - 1)).size, 0)
             elif place == HAS_OBJECT:
                 with gil:

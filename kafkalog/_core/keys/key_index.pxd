@@ -1,6 +1,5 @@
 # cython: language_level=3
 """The search in the key index of a segment, for other compiled modules."""
-from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from kafkalog._core.batch.sections cimport SectionTable
@@ -34,8 +33,9 @@ cdef class KeyIndex:
     cdef object read
     cdef Block* blocks
     cdef Py_ssize_t block_count
-    cdef PyObject** pages           # bytes objects
-    cdef const uint8_t** data       # what is in them, NULL before it is checked
+    cdef uint8_t* area              # of the pages, in one piece; NULL while none is held
+    cdef uint8_t* held              # 1 for each page that is in the area, checked
+    cdef uint8_t* filled            # for each large page of the area, the number of pages that are in it
     cdef uint32_t* checksums
     cdef uint64_t page_count
     cdef uint64_t pages_at
@@ -48,9 +48,8 @@ cdef class KeyIndex:
     cdef readonly SectionTable sections     # of the batches of the segment, by the number of their mark
     cdef readonly object error
 
-    cdef void drop_pages(self)
-    cdef void drop_page(self, uint64_t number)
-    cdef const uint8_t* load(self, uint64_t number) noexcept
+    cdef bytes checked(self, uint64_t number)
+    cdef bint load(self, uint64_t number) noexcept
     cdef const uint8_t* at(self, uint64_t place) noexcept nogil
     cdef int bucket(self, const Block* block, uint64_t hashed, uint64_t* first, uint64_t* last) noexcept nogil
     cdef int entry(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil

@@ -5,7 +5,6 @@ What a page says is never trusted beyond its checksum: each number is compared w
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -13,6 +12,7 @@ from libc.string cimport memcpy, memset
 from kafkalog._core.batch.sections cimport SectionTable
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.crc cimport kl_crc32c
+from kafkalog._core.bytes.large_pages cimport KL_LARGE_PAGE, kl_make_large, kl_new_area, kl_want_huge
 from kafkalog._core.keys.key_layout cimport (
     MOST_BITS, PAGE_BYTES, SORTED_FROM, bits_for, bucket_of, directory_bytes, entry_of, relative_of, tag_of,
 )
@@ -74,10 +74,10 @@ cdef class KeyIndex:
         if self.span < 0 or self.page_count != <uint64_t>len(checksums) // 4 or len(checksums) % 4:
             raise ValueError("the sizes of a key index do not fit together")
         self.blocks = <Block*>PyMem_Calloc(max(len(blocks), 1), sizeof(Block))
-        self.pages = <PyObject**>PyMem_Calloc(self.page_count + 1, sizeof(void*))
-        self.data = <const uint8_t**>PyMem_Calloc(self.page_count + 1, sizeof(void*))
+        self.held = <uint8_t*>PyMem_Calloc(self.page_count + 1, 1)
+        self.filled = <uint8_t*>PyMem_Calloc(pages_bytes // KL_LARGE_PAGE + 1, 1)
         self.checksums = <uint32_t*>PyMem_Calloc(self.page_count + 1, sizeof(uint32_t))
-        if self.blocks == NULL or self.pages == NULL or self.data == NULL or self.checksums == NULL:
+        if self.blocks == NULL or self.held == NULL or self.filled == NULL or self.checksums == NULL:
             raise MemoryError("no memory for a key index")
         memcpy(self.checksums, PyBytes_AS_STRING(checksums), <size_t>len(checksums))
         for i in range(len(blocks)):
@@ -96,20 +96,11 @@ cdef class KeyIndex:
         self.sections = SectionTable(marks)
 
     def __dealloc__(self):
-        if self.pages != NULL:
-            self.drop_pages()
+        free(self.area)
         PyMem_Free(self.blocks)
-        PyMem_Free(self.pages)
-        PyMem_Free(self.data)
+        PyMem_Free(self.held)
+        PyMem_Free(self.filled)
         PyMem_Free(self.checksums)
-
-    cdef void drop_pages(self):
-        cdef uint64_t i
-        for i in range(self.page_count):
-            self.data[i] = NULL
-            Py_XDECREF(self.pages[i])
-            self.pages[i] = NULL
-        self.page_bytes = 0
 
     @property
     def held_bytes(self) -> int:
@@ -119,56 +110,65 @@ cdef class KeyIndex:
     def release(self) -> None:
         """Frees the pages and sections, unless a search that let others run uses them."""
         if self.searches == 0:
-            self.drop_pages()
+            free(self.area)
+            self.area = NULL
+            self.page_bytes = 0
+            memset(self.held, 0, self.page_count)
+            memset(self.filled, 0, self.pages_bytes // KL_LARGE_PAGE)
             self.sections.clear()
 
     def is_sound(self) -> bool:
         """True if each page can be read and matches its checksum; none is kept that was not there."""
         cdef uint64_t i
         for i in range(self.page_count):
-            if self.data[i] == NULL:
-                if self.load(i) == NULL:
-                    return False
-                if self.searches == 0:
-                    self.drop_page(i)
+            if not self.held[i] and self.checked(i) is None:
+                return False
         return True
 
-    cdef void drop_page(self, uint64_t number):
-        self.data[number] = NULL
-        self.page_bytes -= <int64_t>min(self.pages_bytes - number * PAGE_BYTES, <uint64_t>PAGE_BYTES)
-        Py_XDECREF(self.pages[number])
-        self.pages[number] = NULL
-
-    cdef const uint8_t* load(self, uint64_t number) noexcept:
-        """The bytes of a page, read and checked; NULL where that fails."""
+    cdef bytes checked(self, uint64_t number):
+        """A page, read and checked; None where that fails."""
         cdef uint64_t at = number * PAGE_BYTES
         cdef Py_ssize_t size = <Py_ssize_t>min(self.pages_bytes - at, <uint64_t>PAGE_BYTES)
         try:
             page = self.read(size, self.pages_at + at)
         except Exception as error:
             self.error = error
-            return NULL
+            return None
         if not PyBytes_Check(page) or PyBytes_GET_SIZE(page) != size:
-            return NULL
+            return None
         if kl_crc32c(0, <const uint8_t*>PyBytes_AS_STRING(page), <size_t>size) != self.checksums[number]:
-            return NULL
-        if self.data[number] == NULL:
-            Py_INCREF(page)
-            self.pages[number] = <PyObject*>page
-            self.data[number] = <const uint8_t*>PyBytes_AS_STRING(page)
-            self.page_bytes += size
-        return self.data[number]
+            return None
+        return page
+
+    cdef bint load(self, uint64_t number) noexcept:
+        """Put a page that was read and checked into the area; False where that fails."""
+        cdef uint64_t at = number * PAGE_BYTES
+        cdef uint64_t large = at // KL_LARGE_PAGE
+        cdef bytes page = self.checked(number)
+        if page is None:
+            return False
+        if self.area == NULL:
+            self.area = <uint8_t*>kl_new_area(self.pages_bytes)
+            if self.area == NULL:
+                return False
+        if not self.held[number]:
+            memcpy(self.area + at, PyBytes_AS_STRING(page), <size_t>PyBytes_GET_SIZE(page))
+            self.held[number] = 1
+            self.page_bytes += PyBytes_GET_SIZE(page)
+            self.filled[large] += 1
+            if self.filled[large] == KL_LARGE_PAGE // PAGE_BYTES:
+                kl_make_large(self.area + large * KL_LARGE_PAGE)
+        return True
 
     cdef const uint8_t* at(self, uint64_t place) noexcept nogil:
         """The bytes at a place in the pages, as many as are behind it in its page; NULL where they are not sound."""
-        cdef uint64_t number = place // PAGE_BYTES
-        cdef const uint8_t* page = self.data[number]
-        if page == NULL:
+        cdef bint is_held
+        if not self.held[place // PAGE_BYTES]:
             with gil:
-                page = self.load(number)
-            if page == NULL:
+                is_held = self.load(place // PAGE_BYTES)
+            if not is_held:
                 return NULL
-        return page + place % PAGE_BYTES
+        return self.area + place
 
     cdef int bucket(self, const Block* block, uint64_t hashed, uint64_t* first, uint64_t* last) noexcept nogil:
         """The entries of a hash's bucket, `first` up to `last` (exclusive); DAMAGED_INDEX where they cannot be right."""
@@ -328,6 +328,7 @@ cdef class KeyIndex:
             asked = <Asked*>malloc(<size_t>count * sizeof(Asked))
         if asked == NULL:
             return self.find_in_order(hashes, found, count, below)
+        kl_want_huge(asked, <size_t>count * sizeof(Asked))
         memset(starts, 0, sizeof(starts))
         for i in range(count):
             starts[hashes[i] >> PART_SHIFT] += 1
@@ -364,7 +365,7 @@ cdef class KeyIndex:
         cdef int64_t i, n, offset
         while done < count:
             n = min(count - done, <int64_t>GROUP)
-            if self.block_count == 1:
+            if self.block_count == 1 and self.area != NULL:
                 self.prefetch(&self.blocks[0], asked + done, found, n)
             for i in range(done, done + n):
                 if found[asked[i].number] == NO_OFFSET:
@@ -376,32 +377,24 @@ cdef class KeyIndex:
         return True
 
     cdef void prefetch(self, const Block* block, const Asked* asked, const int64_t* found, int64_t n) noexcept nogil:
-        """Asks for the lines that the search will read; only of pages that are there."""
+        """Asks for the lines that the search will read: of pages that are not there, for nothing."""
         cdef int64_t i
         cdef uint64_t place
         cdef uint32_t first
-        cdef const uint8_t* page
         for i in range(n):
             place = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
-            page = self.data[place // PAGE_BYTES]
             kl_prefetch_index(&found[asked[i].number])
-            if page != NULL:
-                kl_prefetch_index(page + place % PAGE_BYTES)
+            kl_prefetch_index(self.area + place)
         for i in range(n):
             place = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
-            page = self.data[place // PAGE_BYTES]
-            if page == NULL or found[asked[i].number] != NO_OFFSET:
+            if not self.held[place // PAGE_BYTES] or found[asked[i].number] != NO_OFFSET:
                 continue
-            memcpy(&first, page + place % PAGE_BYTES, 4)
-            if first >= block.entries:
-                continue
-            place = block.entries_at + 8 * <uint64_t>first
-            page = self.data[place // PAGE_BYTES]
-            if page != NULL:
-                page += place % PAGE_BYTES
-                kl_prefetch_index(page)
-                if <size_t>page % LINE_BYTES > LINE_BYTES - SMALL_BUCKET:
-                    kl_prefetch_index(page + LINE_BYTES)
+            memcpy(&first, self.area + place, 4)
+            if first < block.entries:
+                place = block.entries_at + 8 * <uint64_t>first
+                kl_prefetch_index(self.area + place)
+                if place % LINE_BYTES > LINE_BYTES - SMALL_BUCKET:
+                    kl_prefetch_index(self.area + place + LINE_BYTES)
 
     def place(self, int64_t offset) -> tuple[int, int]:
         """(position, size) of the batches among which the one with this offset is; (-1, 0) where that is not known."""

@@ -1,6 +1,6 @@
 # cython: language_level=3
 """The records of many keys, copied out of the batches that hold them: what becomes of the copies says a derived class."""
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.decode cimport RecordTable
@@ -22,6 +22,8 @@ cdef enum:
     LINE_BYTES = 64
     STATUS_FULL = -3                # no status of a reader: there is no room for a copy
     STATUS_OLD = -4                 # a batch of an old format
+    STATUS_MISSED = -5              # a copy is of another key's record
+    COMPARED = -2                   # no size of a key: the copy is known to be of the key
 
 
 cdef struct Wanted:
@@ -29,13 +31,14 @@ cdef struct Wanted:
     int64_t number                  # of the key
 
 
-cdef struct Copied:                 # the value follows, or with `whole` BatchRow and record, up to a multiple of eight
+cdef struct Copied:                 # value and key follow, or with `whole` BatchRow and record, up to a multiple of eight
     int64_t offset
     int64_t timestamp
     int32_t size                    # of the value, -1 is null; of the record
+    int32_t key_size
     int32_t epoch
-    int32_t kind                    # of the timestamp
-    int32_t whole                   # 1: it has headers
+    int16_t kind                    # of the timestamp
+    int16_t whole                   # 1: it has headers
 
 
 cpdef Record own_record(Record record)
@@ -60,8 +63,10 @@ cdef class KeyPicker:
 
     cdef int take_old(self, object buf, object batches, Py_ssize_t first, Py_ssize_t last, int64_t position) except -1
     cdef int take_batch(self, const uint8_t* batch, const BatchRow* row) noexcept nogil
+    cdef int hop(self, const uint8_t* batch, const BatchRow* row) noexcept nogil
     cdef int take_wanted(self, const uint8_t* start, const BatchRow* row, const Fields* f, int64_t offset) noexcept nogil
     cdef bint is_key(self, int64_t number, const uint8_t* key, int64_t size) noexcept nogil
+    cdef bint has_key(self, int64_t number, const Copied* copied) noexcept nogil
     cdef Copied* copy(self, int64_t number, int64_t size) noexcept nogil
     cdef int miss(self, int64_t below) noexcept nogil
     cdef int take_table(self, RecordTable table) except -1

@@ -5,7 +5,7 @@ as their batches pass by, and become objects or columns in the order of the keys
 over memory in its order.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -14,14 +14,14 @@ from kafkalog._core.arrow.filling cimport take_head
 from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.copied cimport copied_rows
 from kafkalog._core.batch.decode cimport RecordTable
-from kafkalog._core.batch.fields cimport Fields, take_record
+from kafkalog._core.batch.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT
 from kafkalog._core.batch.pick cimport timestamp_of
 from kafkalog._core.batch.record cimport Record, lone_record, record_of
 from kafkalog._core.batch.record_walk cimport check_plain, check_rows, kl_prefetch_record
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.cursor cimport Cursor, kl_short
 from kafkalog._core.bytes.large_pages cimport kl_want_huge
 from kafkalog._core.bytes.wrap cimport added
 from kafkalog._core.keys.given_keys cimport GivenKeys
@@ -34,6 +34,7 @@ cdef enum:
     FIRST_ROOM = 64 << 10
     LEAST_TO_EXPECT = 256           # keys that were looked at
     MOST_EXPECTED = 256 << 20
+    FETCHED_AHEAD = 768             # bytes between a record that is read and what is then on its way into the cache
 
 
 cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64_t most) noexcept nogil:
@@ -45,6 +46,7 @@ cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64
     cdef int shift = 0
     if into == NULL:
         return False
+    kl_want_huge(into, <size_t>count * sizeof(Wanted))
     while shift < 64 and most > least and (most - least) >> shift > 0:
         memset(starts, 0, sizeof(starts))
         for i in range(count):
@@ -83,9 +85,8 @@ cpdef Record own_record(Record record):
 cdef class KeyPicker:
     """Copies of the records at the offsets (int64, below `start_offset`: none) of the `keys`, for a class that uses them.
 
-    Batches are given with rising offsets. A record with another key than the one wanted is not taken: `missed` has the
-    numbers of such keys, and of those that no batch had; `absent` counts the keys without an offset. One thread.
-    MemoryError.
+    Batches are given with rising offsets. `missed` has the numbers of the keys that no batch had, and after `finish` of
+    those whose record has another key; `absent` counts the keys without an offset. One thread. MemoryError.
     """
 
     def __cinit__(self, GivenKeys keys not None, offsets, int64_t start_offset, *args):
@@ -102,6 +103,8 @@ cdef class KeyPicker:
         self.places = <int64_t*>malloc(<size_t>max(keys.count, 1) * sizeof(int64_t))
         if self.wanted == NULL or self.places == NULL:
             raise MemoryError("no memory for the keys to read")
+        kl_want_huge(self.wanted, <size_t>keys.count * sizeof(Wanted))
+        kl_want_huge(self.places, <size_t>keys.count * sizeof(int64_t))
         memset(self.places, 0, <size_t>keys.count * sizeof(int64_t))
         for i in range(keys.count):
             if found[i] >= 0 and found[i] >= start_offset:
@@ -219,13 +222,17 @@ cdef class KeyPicker:
         status = check_plain(row)
         if status != OK:
             return status
+        if row.last_offset - row.base_offset == <int64_t>row.count - 1:
+            status = self.hop(batch, row)
+            if status != OK or self.at >= self.count or self.wanted[self.at].offset > row.last_offset:
+                return status
         c.p = batch + V2_RECORDS_AT
         c.end = batch + row.size
         for i in range(row.count):
             if self.at >= self.count or self.wanted[self.at].offset > row.last_offset:
                 return OK
             start = c.p
-            kl_prefetch_record(start + 768)
+            kl_prefetch_record(start + FETCHED_AHEAD)
             status = take_head(&c, &f)
             if status == OK:
                 offset = added(row.base_offset, f.offset_delta)
@@ -244,6 +251,38 @@ cdef class KeyPicker:
         self.miss(added(row.last_offset, 1))
         return OK
 
+    cdef int hop(self, const uint8_t* batch, const BatchRow* row) noexcept nogil:
+        """Take what is wanted of a batch without gaps, by the lengths of the records before; STATUS_FULL, or OK.
+
+        It stops at what is not as it should be, which the careful way then meets.
+        """
+        cdef const uint8_t* p = batch + V2_RECORDS_AT
+        cdef const uint8_t* end = batch + row.size
+        cdef int64_t i = 0
+        cdef int64_t delta
+        cdef uint32_t size
+        cdef Cursor c
+        cdef Fields f
+        cdef int status
+        while self.at < self.count and self.wanted[self.at].offset <= row.last_offset:
+            delta = self.wanted[self.at].offset - row.base_offset
+            while i < delta and end - p >= HEAD_BYTES:
+                size = kl_short(&p)
+                if size & 1 or size >> 1 > <uint64_t>(end - p):
+                    return OK
+                kl_prefetch_record(p + FETCHED_AHEAD)
+                p += size >> 1
+                i += 1
+            if i != delta:
+                return OK
+            c.p, c.end = p, end
+            if not take_small_record(&c, &f) and take_record(&c, &f) != OK or f.offset_delta != delta:
+                return OK
+            status = self.take_wanted(p, row, &f, self.wanted[self.at].offset)
+            if status != OK:
+                return status
+        return OK
+
     cdef int take_wanted(self, const uint8_t* start, const BatchRow* row, const Fields* f, int64_t offset) noexcept nogil:
         """Copy a record for each key that wants it; STATUS_FULL, at one of them, without room."""
         cdef bint whole = f.header_count != 0
@@ -253,30 +292,43 @@ cdef class KeyPicker:
         while self.at < self.count and self.wanted[self.at].offset == offset:
             number = self.wanted[self.at].number
             if self.at + AHEAD < self.count:
-                kl_prefetch_wanted(&self.keys.slices[self.wanted[self.at + AHEAD].number])
                 kl_prefetch_wanted(&self.places[self.wanted[self.at + AHEAD].number])
-                kl_prefetch_wanted(self.keys.slices[self.wanted[self.at + AHEAD // 2].number].data)
-            if not self.is_key(number, f.key, f.key_size):
+            if f.key_size < 0:
                 self.places[number] = MISSED
                 self.at += 1
                 continue
-            made = self.copy(number, size + <int64_t>sizeof(BatchRow) if whole else max(size, 0))
+            made = self.copy(number, size + <int64_t>sizeof(BatchRow) if whole else max(size, 0) + f.key_size)
             if made == NULL:
                 return STATUS_FULL
             made.offset, made.timestamp = offset, timestamp_of(row, f)
-            made.size, made.epoch, made.whole = <int32_t>size, row.leader_epoch, whole
+            made.size, made.key_size, made.epoch, made.whole = <int32_t>size, f.key_size, row.leader_epoch, whole
             made.kind = row.attributes & TIMESTAMP_TYPE_BIT != 0
             if whole:
                 memcpy(made + 1, row, sizeof(BatchRow))
                 memcpy(<uint8_t*>(made + 1) + sizeof(BatchRow), start, <size_t>size)
-            elif size > 0:
-                memcpy(made + 1, f.value, <size_t>size)
+            else:
+                if size > 0:
+                    memcpy(made + 1, f.value, <size_t>size)
+                memcpy(<uint8_t*>(made + 1) + max(size, 0), f.key, <size_t>f.key_size)
             self.at += 1
         return OK
 
     cdef bint is_key(self, int64_t number, const uint8_t* key, int64_t size) noexcept nogil:
         cdef const Slice* given = &self.keys.slices[number]
         return given.size == size and memcmp(given.data, key, <size_t>size) == 0
+
+    cdef bint has_key(self, int64_t number, const Copied* copied) noexcept nogil:
+        """True if the copy is of a record with this key. Copies have their keys, which are compared last, in their order."""
+        cdef const uint8_t* data = <const uint8_t*>(copied + 1)
+        cdef Cursor c
+        cdef Fields f
+        if copied.key_size == COMPARED:
+            return True
+        if not copied.whole:
+            return self.is_key(number, data + max(copied.size, 0), copied.key_size)
+        c.p = data + sizeof(BatchRow)
+        c.end = c.p + copied.size
+        return take_record(&c, &f) == OK and self.is_key(number, f.key, f.key_size)
 
     cdef Copied* copy(self, int64_t number, int64_t size) noexcept nogil:
         """The place of the copy for a key, with `size` bytes behind it; NULL without room."""

@@ -13,7 +13,7 @@ from kafkalog._core.batch.record cimport Record, lone_record, record_of
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.keys.given_keys cimport GivenKeys
 from kafkalog._core.keys.key_picker cimport (
-    AHEAD, HAS_OBJECT, LINE_BYTES, Copied, KeyPicker, kl_prefetch_wanted, own_record,
+    AHEAD, HAS_OBJECT, LINE_BYTES, MISSED, Copied, KeyPicker, kl_prefetch_wanted, own_record,
 )
 
 cdef extern from "Python.h":
@@ -26,7 +26,7 @@ cdef enum:
 
 @cython.final
 cdef class KeyRecords(KeyPicker):
-    """`records`, one for each key, None where there is none; `finish` comes last, and makes those that are copies.
+    """`records`, one for each key, None where there is none; `finish` makes those that are copies.
 
     Copies take up to about `most_bytes`, then they become records before the end.
     """
@@ -71,13 +71,18 @@ cdef class KeyRecords(KeyPicker):
     cdef int make_all(self) except -1:
         cdef Py_ssize_t i
         cdef Py_ssize_t count = self.keys.count
+        cdef const Copied* copied
         for i in range(count):
             if i + AHEAD < count and self.places[i + AHEAD] > 0:
                 kl_prefetch_wanted(self.copies + self.places[i + AHEAD] - 1)
                 kl_prefetch_wanted(self.copies + self.places[i + AHEAD] - 1 + LINE_BYTES)
             if self.places[i] > 0:
-                self.records[i] = self.made_of(i, <const Copied*>(self.copies + self.places[i] - 1))
-                self.places[i] = HAS_OBJECT
+                copied = <const Copied*>(self.copies + self.places[i] - 1)
+                if self.has_key(i, copied):
+                    self.records[i] = self.made_of(i, copied)
+                    self.places[i] = HAS_OBJECT
+                else:
+                    self.places[i] = MISSED
         return 0
 
     cdef Record made_of(self, Py_ssize_t number, const Copied* copied):
