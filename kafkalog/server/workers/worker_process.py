@@ -10,10 +10,13 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalState
 from kafkalog.server.workers.link import Answer, Link, LinkLost
+
+if TYPE_CHECKING:
+    from kafkalog.server.workers.forked import ForkedWorker
 
 _LOG: Final = logging.getLogger(__name__)
 _CHILD: Final = """
@@ -36,13 +39,23 @@ class WorkerProcess:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_ready = False
         self._opened: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedWorker | None = None
         self._configuring: asyncio.Task[None] | None = None
         self._answer = answer
         self.link = Link(self._on_call, self._on_lost)
 
-    def start(self, configuration: Mapping[str, Any]) -> None:
-        """Start the process, which is then sent its configuration; `opened` says what becomes of it. OSError."""
+    def start(self, configuration: Mapping[str, Any], forked: ForkedWorker | None = None) -> None:
+        """Start the process, unless it was forked; send it its configuration. `opened` says what becomes of it.
+
+        OSError.
+        """
+        if forked is None:
+            sock = self._spawn()
+        else:
+            self._process, sock = forked, forked.sock
+        self._configuring = asyncio.get_running_loop().create_task(self._configure(sock, configuration))
+
+    def _spawn(self) -> socket.socket:
         root = str(Path(__file__).resolve().parent.parent.parent.parent)
         with ExitStack() as undo:
             try:
@@ -57,7 +70,7 @@ class WorkerProcess:
                 self._on_lost()
                 raise
             undo.pop_all()
-        self._configuring = asyncio.get_running_loop().create_task(self._configure(ours, configuration))
+        return ours
 
     async def _configure(self, sock: socket.socket, configuration: Mapping[str, Any]) -> None:
         await self.link.open(sock)
@@ -110,7 +123,7 @@ class WorkerProcess:
             self._process.kill()
 
 
-def _was_killed(process: subprocess.Popen[bytes]) -> bool:
+def _was_killed(process: subprocess.Popen[bytes] | ForkedWorker) -> bool:
     """Wait for the end of a process; return True if it had to be killed."""
     try:
         process.wait(END_SECONDS)
