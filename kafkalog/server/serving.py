@@ -184,8 +184,10 @@ def workers_of(
     from kafkalog.server.workers.layout import MAIN, check_workers, directories_of
     from kafkalog.server.workers.workers import Workers
 
-    count = check_workers(config, directories, is_read_only=is_read_only)
-    return directories_of(directories, MAIN, count), Workers(config, directories, count, ports, forked)
+    count = check_workers(config, directories)
+    return directories_of(directories, MAIN, count), Workers(
+        config, directories, count, ports, forked, is_read_only=is_read_only
+    )
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ _ASSIGNOR: Final = "simple"
 async def handle(node: Node, context: RequestContext, request: ShareGroupDescribeRequest) -> Answer:
     """Return a row for each requested group."""
     if not node.features.level(SHARE):
-        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
+        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, node.features.reason_off(SHARE))
     wants_operations = request.include_authorized_operations
 
     def row_of(group_id: str, group: Group | None) -> Row:

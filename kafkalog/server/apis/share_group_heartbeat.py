@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def handle(node: Node, context: RequestContext, request: ShareGroupHeartbeatRequest) -> Answer:
     """Return the member's epoch, and its assignment if that changed or the member joins or sends its subscription."""
     if not node.features.level(SHARE):
-        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
+        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, node.features.reason_off(SHARE))
     allows = node.authorizer.allows
     if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)

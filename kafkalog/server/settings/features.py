@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
     from kafkalog.manager.cluster_metadata import ClusterMetadata
     from kafkalog.server.node.node import Node
 
+_LOG: Final = logging.getLogger(__name__)
 FEATURES_FILE: Final = "kafkalog.features.json"
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 1 << 16
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 GROUP, KRAFT, METADATA, SHARE = "group.version", "kraft.version", "metadata.version", "share.version"
 TRANSACTION: Final = "transaction.version"
+SHARE_HINT: Final = "Share groups need a server of one process: serve with kafkalog.workers=1 (--workers 1)."
+"""With several, the state of a share group would lie with another process than its records."""
 
 
 class Range(NamedTuple):
@@ -119,12 +123,22 @@ class NodeFeatures(Part):
         self.on_change: Callable[[], object] = lambda: None
         """Called after a change is on disk."""
         self._changing = asyncio.Lock()
+        self._is_reported = False
 
     def level(self, name: str) -> int:
         """Return the level of a feature in effect, 0 if it is off."""
         if name == SHARE and (self._node.workers is not None or self._node.owner is not None):
-            return 0  # a share group's state would lie with another process than its records
+            return 0
         return self.current.levels.get(name, 0)
+
+    def reason_off(self, name: str) -> str | None:
+        """Return what to do about a feature that the server turns off itself, which is also logged once; else None."""
+        if name != SHARE or (self._node.workers is None and self._node.owner is None):
+            return None
+        if not self._is_reported:
+            self._is_reported = True
+            _LOG.warning("a client asked for a share group. %s", SHARE_HINT)
+        return SHARE_HINT
 
     async def start(self) -> None:
         """Read the levels that were changed. Raise CorruptCheckpoint, StorageError."""

@@ -29,6 +29,9 @@ def metrics():
 main(int(sys.argv[2]), metrics)
 """
 END_SECONDS: Final = 10.0
+ASK_SECONDS: Final = 1.0
+SILENT_SECONDS: Final = 5.0
+"""Time that a worker that stops has to answer; a paused one never does."""
 
 
 class WorkerProcess:
@@ -100,10 +103,25 @@ class WorkerProcess:
         return IllegalState(f"worker {self.number} ended while it started", hint="its last log lines say why")
 
     async def stop(self) -> None:
-        """Let the process stop in order, also while it starts. LinkLost."""
+        """Let the process stop in order, also while it starts; kill it if it falls silent. LinkLost."""
         if self._configuring is not None:
-            await asyncio.wait([self._configuring])
-        await self.link.call("stop")
+            await asyncio.wait([self._configuring], timeout=SILENT_SECONDS)
+        stopping = asyncio.ensure_future(self.link.call("stop"))
+        try:
+            while not (await asyncio.wait([stopping], timeout=ASK_SECONDS))[0]:
+                await self._kill_if_silent()
+        finally:
+            stopping.cancel()
+        stopping.result()
+
+    async def _kill_if_silent(self) -> None:
+        try:
+            async with asyncio.timeout(SILENT_SECONDS):
+                with suppress(LinkLost):
+                    await self.link.call("ping")
+        except TimeoutError:
+            _LOG.error("worker %d does not answer and is killed", self.number)
+            self.kill()
 
     async def end(self) -> None:
         """Wait for the end of the process; kill it if it does not end in time."""

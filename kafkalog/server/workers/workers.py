@@ -50,6 +50,7 @@ class Workers:
     def __init__(
         self, config: ServerConfig, directories: Sequence[str], count: int,
         ports: Mapping[int, Mapping[str, int]] | None = None, forked: MutableMapping[int, ForkedWorker] | None = None,
+        *, is_read_only: bool = False,
     ) -> None:  # fmt: skip
         self.config = config
         self.count = count
@@ -64,6 +65,7 @@ class Workers:
         self.least_producer_id = 0
         self._directories = directories
         self._processes: dict[int, WorkerProcess] = {}
+        self._is_read_only = is_read_only
         self._forked = {} if forked is None else forked
         self.ports: dict[int, Mapping[str, int]] = dict(ports or {})
         """The port of each listener of each worker, which it also has after its next start."""
@@ -111,6 +113,7 @@ class Workers:
             "number": number,
             "directories": directories_of(self._directories, number, self.count),
             "settings": settings_of(self.config, number, self.ports.get(number)),
+            "is_read_only": self._is_read_only,
             "level": logging.getLogger().getEffectiveLevel(),
         }, self._forked.pop(number, None))  # fmt: skip
 
