@@ -75,6 +75,7 @@ def connected(ports: Sequence[int], count: int) -> Iterator[list[socket.socket]]
         for number in range(count):
             source = f"127.0.1.{1 + number // _PORTS_EACH % _ADDRESSES}"
             sock = socket.create_connection(("127.0.0.1", ports[number % len(ports)]), 60, (source, 0))
+            sock.settimeout(None)  # or MSG_WAITALL would not wait
             found.append(sock)
             for request in (_VERSIONS, _METADATA):
                 sock.sendall(len(request).to_bytes(4, "big") + request)
