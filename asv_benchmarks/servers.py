@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -27,12 +27,16 @@ class Running(NamedTuple):
         return host.rpartition("/")[2], int(port)
 
 
-def start(data: Path, listen: str, settings: Mapping[str, str]) -> tuple["subprocess.Popen[bytes]", Running]:
-    """Start `kafkalog serve` on a data directory, and return when it takes clients."""
+def start(
+    data: Path, listen: str, settings: Mapping[str, str], workers: int = 1
+) -> tuple["subprocess.Popen[bytes]", Running]:
+    """Start `kafkalog serve` on a data directory, of each worker if there are several; return when it takes clients."""
     ready = data.with_name(f"{data.name}.ready")
     ready.unlink(missing_ok=True)
     options = [part for name, value in settings.items() for part in ("-X", f"{name}={value}")]
-    command = [*KAFKALOG, "serve", "-q", "-d", str(data), "--listen", listen, "--ready-file", str(ready), *options]
+    places = [data] if workers == 1 else [data / str(number) for number in range(workers)]
+    options += ["--workers", str(workers), *(part for one in places for part in ("-d", str(one)))]
+    command = [*KAFKALOG, "serve", "-q", "--listen", listen, "--ready-file", str(ready), *options]
     began = time.monotonic()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
@@ -50,9 +54,9 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 @contextmanager
-def serving(data: Path, listen: str, settings: Mapping[str, str]) -> Iterator[Running]:
+def serving(data: Path, listen: str, settings: Mapping[str, str], workers: int = 1) -> Iterator[Running]:
     """Run a server while the block runs."""
-    process, running = start(data, listen, settings)
+    process, running = start(data, listen, settings, workers)
     try:
         yield running
     finally:
@@ -85,3 +89,18 @@ def memory_mb(process_id: int) -> float:
     """Return the resident memory of a process."""
     pages = int(Path(f"/proc/{process_id}/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def processes_of(process_id: int) -> list[int]:
+    """Return a server's processes: the main one, then its workers."""
+    children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text(encoding="utf-8")
+    return [process_id, *map(int, children.split())]
+
+
+def shared_memory_mb(process_ids: Iterable[int]) -> float:
+    """Return the memory of processes together: pages that several share are counted once (PSS)."""
+    found = 0
+    for one in process_ids:
+        text = Path(f"/proc/{one}/smaps_rollup").read_text(encoding="utf-8")
+        found += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+    return found * 1024 / 1e6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.server.groups.values import KeptPosition
+    from kafkalog.server.workers.forked import ForkedWorker
 
 
 @click.command("serve")
@@ -97,15 +98,27 @@ def command(
     if password_file is not None:
         raise click.UsageError("--password-file is for --add-user")
     common.show_server_log(quiet, verbose)
-    with in_memory() if memory else nullcontext() as path:
+    count = config["kafkalog.workers"]
+    with _forked(count) as forked, in_memory() if memory else nullcontext() as path:
         return run(
-            directories if path is None else in_parts(path, config["kafkalog.workers"]),
+            directories if path is None else in_parts(path, count),
             config,
             ready_file=ready_file,
             log_metrics=prometheus_text,
             is_read_only=read_only,
             kept_positions=_kept_positions(directories, cursors),
+            forked=forked,
         )
+
+
+def _forked(count: int) -> AbstractContextManager[dict[int, ForkedWorker] | None]:
+    """Fork the workers, while this process has no threads."""
+    if count == 1:
+        return nullcontext()
+    from kafkalog.metrics import prometheus_text
+    from kafkalog.server.workers.forked import forked_workers
+
+    return forked_workers(count, prometheus_text)
 
 
 def in_parts(path: str, workers: int) -> list[str]:

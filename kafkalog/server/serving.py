@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
@@ -24,6 +24,7 @@ from kafkalog.util.fileio import OS, FileSystem
 
 if TYPE_CHECKING:
     from kafkalog.server.status.http import HttpListener
+    from kafkalog.server.workers.forked import ForkedWorker
     from kafkalog.server.workers.workers import Workers
 
 _LOG: Final = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class ServingOptions(ServerOptions, total=False):
 
     progress: Callable[[LoadProgress], object] | None
     worker_ports: Mapping[int, Mapping[str, int]] | None
+    forked: MutableMapping[int, ForkedWorker] | None
 
 
 class Server:
@@ -129,13 +131,15 @@ async def serving(
     is_read_only: bool = False,
     fs: FileSystem = OS,
     worker_ports: Mapping[int, Mapping[str, int]] | None = None,
+    forked: MutableMapping[int, ForkedWorker] | None = None,
     **more: Unpack[NodeOptions],
 ) -> AsyncIterator[Server]:
     """Run a server on these data directories until the block ends.
 
     With `is_read_only` nothing is written to them, and calls that change something are rejected. MissingPackage and
     errors of unavailable ports are raised before a directory is created. `worker_ports` has the ports that workers had
-    before; without it they are next to those of this process.
+    before; without it they are next to those of this process. `forked` has the processes of workers that run already;
+    those that are used are taken out.
     """
     check_packages()
     settings = ServerConfig() if config is None else config
@@ -147,7 +151,7 @@ async def serving(
     files = NoWritesToLinks() if is_read_only else fs
     clock = more.get("clock", SYSTEM_CLOCK)
     with stand_ins(directories) if is_read_only else nullcontext(directories) as paths:
-        own, workers = workers_of(settings, paths, worker_ports, is_read_only=is_read_only)
+        own, workers = workers_of(settings, paths, worker_ports, forked, is_read_only=is_read_only)
         try:
             if workers is not None:
                 more["workers"] = workers
@@ -171,8 +175,8 @@ def worker_endpoints(config: ServerConfig, ports: Mapping[int, Mapping[str, int]
 
 
 def workers_of(
-    config: ServerConfig, directories: Sequence[str], ports: Mapping[int, Mapping[str, int]] | None, *,
-    is_read_only: bool,
+    config: ServerConfig, directories: Sequence[str], ports: Mapping[int, Mapping[str, int]] | None,
+    forked: MutableMapping[int, ForkedWorker] | None, *, is_read_only: bool,
 ) -> tuple[Sequence[str], Workers | None]:  # fmt: skip
     """Return the directories of this process, and the workers that have the others. ConfigError."""
     if config["kafkalog.workers"] == 1:
@@ -180,8 +184,10 @@ def workers_of(
     from kafkalog.server.workers.layout import MAIN, check_workers, directories_of
     from kafkalog.server.workers.workers import Workers
 
-    count = check_workers(config, directories, is_read_only=is_read_only)
-    return directories_of(directories, MAIN, count), Workers(config, directories, count, ports)
+    count = check_workers(config, directories)
+    return directories_of(directories, MAIN, count), Workers(
+        config, directories, count, ports, forked, is_read_only=is_read_only
+    )
 
 
 @asynccontextmanager

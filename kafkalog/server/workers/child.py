@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import DirectoryLocked, IllegalArgument, KafkalogError
 from kafkalog.server.node.store import Identity, Store, open_store
+from kafkalog.server.node.temporary_dirs import NoWritesToLinks
 from kafkalog.server.node.topics import METADATA_TOPIC
 from kafkalog.server.quorum.errors import NotController
 from kafkalog.server.running import FrozenLogs, loop_factory, raise_descriptor_limit
@@ -32,6 +33,7 @@ from kafkalog.server.workers.link import Link, Message
 from kafkalog.server.workers.owner import Owner, WorkerTopics, new_partitions
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -52,6 +54,7 @@ class Child:
         self._log_metrics = log_metrics
         self._configuration: Mapping[str, Any] = {}
         self._config = ServerConfig()
+        self._is_read_only = False
         self._store: Store | None = None
         self._owner: Owner | None = None
         self._server: Server | None = None
@@ -67,11 +70,11 @@ class Child:
         calls = {
             "configure": self._configure, "begin": self._begin, "state": self._state, "create": self._create,
             "delete": self._delete, "alter": self._alter, "mark": self._mark, "status": self._status,
-            "metrics": self._metrics, "stop": self._stop,
+            "metrics": self._metrics, "stop": self._stop, "ping": self._ping,
         }  # fmt: skip
         if name not in calls:
             raise IllegalArgument(f"unknown call {name!r}")
-        if self._begun is not None and name != "state":
+        if self._begun is not None and name not in ("state", "ping"):
             await self._begun  # its topics are being loaded
         return await calls[name](message.values)
 
@@ -84,6 +87,7 @@ class Child:
             level=given["level"], format=f"%(asctime)s %(levelname)s worker {number}: %(message)s", force=True
         )
         self._config = ServerConfig(given["settings"])
+        self._is_read_only = given["is_read_only"]
         self._owner = Owner(self.link, number)
         self._opening = asyncio.ensure_future(self._open())
         return _NOTHING
@@ -111,7 +115,10 @@ class Child:
         until = time.monotonic() + LOCKED_SECONDS
         while True:
             try:
-                return open_store(directories, self._config, identity=Identity(0, ""))
+                return open_store(
+                    directories, self._config, identity=Identity(0, ""), is_read_only=self._is_read_only,
+                    fs=NoWritesToLinks() if self._is_read_only else OS,
+                )  # fmt: skip
             except DirectoryLocked:
                 if self._stopping is not None or time.monotonic() > until:
                     raise
@@ -124,7 +131,9 @@ class Child:
         store = store._replace(identity=Identity(state["node_id"], state["cluster_id"]))
         self._begun = asyncio.get_running_loop().create_future()
         try:
-            server = Server(self._config, store, log_metrics=self._log_metrics, owner=self._owner)
+            server = Server(
+                self._config, store, log_metrics=self._log_metrics, owner=self._owner, is_read_only=self._is_read_only
+            )
             await server.start()
             self._server = server
         finally:
@@ -211,6 +220,10 @@ class Child:
         return self._server.node
 
     # The end
+
+    async def _ping(self, _: object) -> Message:
+        """Show that the loop runs, also while the worker stops."""
+        return _NOTHING
 
     async def _stop(self, _: object) -> Message:
         """Stop, once: SIGTERM and the main process may both ask for it. Each waits for the end."""

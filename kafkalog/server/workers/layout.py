@@ -21,7 +21,7 @@ _NOT_SHARED: Final = ("kafkalog.http.listener", WORKERS, "log.dirs", "log.dir", 
 _ADDRESSES: Final = ("listeners", "advertised.listeners")
 
 
-def check_workers(config: ServerConfig, directories: Sequence[str], *, is_read_only: bool = False) -> int:
+def check_workers(config: ServerConfig, directories: Sequence[str]) -> int:
     """Return the number of workers. Raise ConfigError if the settings or the directories do not allow as many."""
     count: int = config[WORKERS]
     if count == 1:
@@ -34,8 +34,6 @@ def check_workers(config: ServerConfig, directories: Sequence[str], *, is_read_o
     for name in ("kafkalog.replicas", "cordoned.log.dirs"):
         if config[name]:
             raise ConfigError(f"{name} is not possible with several workers", hint=f"set {WORKERS}=1")
-    if is_read_only:
-        raise ConfigError("several workers cannot serve read-only", hint=f"set {WORKERS}=1")
     return count
 
 

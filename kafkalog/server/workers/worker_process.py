@@ -10,10 +10,13 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalState
 from kafkalog.server.workers.link import Answer, Link, LinkLost
+
+if TYPE_CHECKING:
+    from kafkalog.server.workers.forked import ForkedWorker
 
 _LOG: Final = logging.getLogger(__name__)
 _CHILD: Final = """
@@ -26,6 +29,9 @@ def metrics():
 main(int(sys.argv[2]), metrics)
 """
 END_SECONDS: Final = 10.0
+ASK_SECONDS: Final = 1.0
+SILENT_SECONDS: Final = 5.0
+"""Time that a worker that stops has to answer; a paused one never does."""
 
 
 class WorkerProcess:
@@ -36,13 +42,23 @@ class WorkerProcess:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_ready = False
         self._opened: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedWorker | None = None
         self._configuring: asyncio.Task[None] | None = None
         self._answer = answer
         self.link = Link(self._on_call, self._on_lost)
 
-    def start(self, configuration: Mapping[str, Any]) -> None:
-        """Start the process, which is then sent its configuration; `opened` says what becomes of it. OSError."""
+    def start(self, configuration: Mapping[str, Any], forked: ForkedWorker | None = None) -> None:
+        """Start the process, unless it was forked; send it its configuration. `opened` says what becomes of it.
+
+        OSError.
+        """
+        if forked is None:
+            sock = self._spawn()
+        else:
+            self._process, sock = forked, forked.sock
+        self._configuring = asyncio.get_running_loop().create_task(self._configure(sock, configuration))
+
+    def _spawn(self) -> socket.socket:
         root = str(Path(__file__).resolve().parent.parent.parent.parent)
         with ExitStack() as undo:
             try:
@@ -57,7 +73,7 @@ class WorkerProcess:
                 self._on_lost()
                 raise
             undo.pop_all()
-        self._configuring = asyncio.get_running_loop().create_task(self._configure(ours, configuration))
+        return ours
 
     async def _configure(self, sock: socket.socket, configuration: Mapping[str, Any]) -> None:
         await self.link.open(sock)
@@ -87,10 +103,25 @@ class WorkerProcess:
         return IllegalState(f"worker {self.number} ended while it started", hint="its last log lines say why")
 
     async def stop(self) -> None:
-        """Let the process stop in order, also while it starts. LinkLost."""
+        """Let the process stop in order, also while it starts; kill it if it falls silent. LinkLost."""
         if self._configuring is not None:
-            await asyncio.wait([self._configuring])
-        await self.link.call("stop")
+            await asyncio.wait([self._configuring], timeout=SILENT_SECONDS)
+        stopping = asyncio.ensure_future(self.link.call("stop"))
+        try:
+            while not (await asyncio.wait([stopping], timeout=ASK_SECONDS))[0]:
+                await self._kill_if_silent()
+        finally:
+            stopping.cancel()
+        stopping.result()
+
+    async def _kill_if_silent(self) -> None:
+        try:
+            async with asyncio.timeout(SILENT_SECONDS):
+                with suppress(LinkLost):
+                    await self.link.call("ping")
+        except TimeoutError:
+            _LOG.error("worker %d does not answer and is killed", self.number)
+            self.kill()
 
     async def end(self) -> None:
         """Wait for the end of the process; kill it if it does not end in time."""
@@ -110,7 +141,7 @@ class WorkerProcess:
             self._process.kill()
 
 
-def _was_killed(process: subprocess.Popen[bytes]) -> bool:
+def _was_killed(process: subprocess.Popen[bytes] | ForkedWorker) -> bool:
     """Wait for the end of a process; return True if it had to be killed."""
     try:
         process.wait(END_SECONDS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.settings.config import ServerConfig
     from kafkalog.server.txns.markers import Marker
+    from kafkalog.server.workers.forked import ForkedWorker
 
 _LOG: Final = logging.getLogger(__name__)
 AGAIN_SECONDS: Final = 0.1
@@ -48,7 +49,8 @@ class Workers:
 
     def __init__(
         self, config: ServerConfig, directories: Sequence[str], count: int,
-        ports: Mapping[int, Mapping[str, int]] | None = None,
+        ports: Mapping[int, Mapping[str, int]] | None = None, forked: MutableMapping[int, ForkedWorker] | None = None,
+        *, is_read_only: bool = False,
     ) -> None:  # fmt: skip
         self.config = config
         self.count = count
@@ -63,6 +65,8 @@ class Workers:
         self.least_producer_id = 0
         self._directories = directories
         self._processes: dict[int, WorkerProcess] = {}
+        self._is_read_only = is_read_only
+        self._forked = {} if forked is None else forked
         self.ports: dict[int, Mapping[str, int]] = dict(ports or {})
         """The port of each listener of each worker, which it also has after its next start."""
         self._advertised: dict[int, dict[str, tuple[str, int]]] = {}
@@ -109,8 +113,9 @@ class Workers:
             "number": number,
             "directories": directories_of(self._directories, number, self.count),
             "settings": settings_of(self.config, number, self.ports.get(number)),
+            "is_read_only": self._is_read_only,
             "level": logging.getLogger().getEffectiveLevel(),
-        })  # fmt: skip
+        }, self._forked.pop(number, None))  # fmt: skip
 
     def _take(self, number: int, found: Mapping[str, Any]) -> None:
         """Take over which partitions a worker has. IllegalState if they do not fit those of the others."""

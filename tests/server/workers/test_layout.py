@@ -40,21 +40,20 @@ def test_a_worker_has_the_next_ports_and_no_settings_of_the_whole_server() -> No
 
 
 @pytest.mark.parametrize(
-    ("settings", "directories", "is_read_only", "message"),
+    ("settings", "directories", "message"),
     [
-        ({}, ("a",), False, "2 workers need at least 2 data directories"),
-        ({"kafkalog.replicas": "1@a:1,2@b:2,3@c:3"}, ("a", "b"), False, "kafkalog.replicas is not possible"),
-        ({"cordoned.log.dirs": "a"}, ("a", "b"), False, "cordoned.log.dirs is not possible"),
-        ({}, ("a", "b"), True, "read-only"),
+        ({}, ("a",), "2 workers need at least 2 data directories"),
+        ({"kafkalog.replicas": "1@a:1,2@b:2,3@c:3"}, ("a", "b"), "kafkalog.replicas is not possible"),
+        ({"cordoned.log.dirs": "a"}, ("a", "b"), "cordoned.log.dirs is not possible"),
     ],
 )
 def test_what_several_workers_cannot_do(
-    settings: dict[str, str], directories: tuple[str, ...], is_read_only: bool, message: str
+    settings: dict[str, str], directories: tuple[str, ...], message: str
 ) -> None:
     config = ServerConfig({"kafkalog.workers": 2, **settings})
     with pytest.raises(ConfigError, match=message):
-        check_workers(config, directories, is_read_only=is_read_only)
-    assert check_workers(config.with_({"kafkalog.workers": 1}), directories, is_read_only=is_read_only) == 1
+        check_workers(config, directories)
+    assert check_workers(config.with_({"kafkalog.workers": 1}), directories) == 1
 
 
 def test_metrics_of_several_processes_are_added() -> None:

@@ -1,0 +1,1 @@
+"""Growth of six operations with processors, partitions and size: `python -m asv_benchmarks.growth`."""

@@ -1,0 +1,145 @@
+"""Servers of two processes: TLS, read-only, share groups, too few descriptors, a stop with a paused worker."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import shutil
+import signal
+import socket
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.server.settings.features import SHARE_HINT
+from kafkalog.server.wire.reader import read_response
+from kafkalog.testing import kafka_server
+from tests.gates import wait_until
+from tests.server.net.certificates import authority, certificate
+from tests.server.nodes import KEYS
+from tests.server.test_serve_cmd import exchange_request, run_server, send_request
+from tests.server.workers.test_workers import (
+    MAIN,
+    QUICK,
+    TIMEOUT_S,
+    WORKER,
+    admin_of,
+    producer_of,
+    read,
+    values_of,
+    workers_of,
+    write,
+)
+
+ck = pytest.importorskip("confluent_kafka")
+from confluent_kafka import admin as ck_admin  # noqa: E402
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
+def test_both_processes_take_clients_over_tls_with_a_password(tmp_path: Path) -> None:
+    authority(tmp_path)
+    key = certificate(tmp_path, "server", "/CN=localhost")
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:0", "ssl.keystore.location": str(key),
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }  # fmt: skip
+    login = {
+        "security.protocol": "SASL_SSL", "ssl.ca.location": str(tmp_path / "ca.pem"), "sasl.username": "ann",
+        "sasl.mechanism": "SCRAM-SHA-256", "sasl.password": "b",
+    }  # fmt: skip
+    with kafka_server(workers=2, settings=settings, users={"ann": "b"}, topics={"t": 2}) as server:
+        admin = ck_admin.AdminClient({**QUICK, **login, "bootstrap.servers": server.bootstrap})
+        found = admin.list_topics(timeout=TIMEOUT_S)
+        assert Counter(one.leader for one in found.topics["t"].partitions.values()) == {MAIN: 1, WORKER: 1}
+        assert write(producer_of(server, **login), "t", values_of(4), 2) == []
+        for broker in found.brokers.values():
+            stranger = ck_admin.AdminClient(
+                {**login, "sasl.password": "c", "bootstrap.servers": f"{broker.host}:{broker.port}"}
+            )
+            with pytest.raises(ck.KafkaException):
+                stranger.list_topics(timeout=2)
+        directories = server.directories
+        server.stop()
+        with kafkalog.open_dirs(directories) as data:
+            assert len(data.scan("t").to_pandas()) == 4
+
+
+def contents_of(directory: Path) -> dict[str, str]:
+    return {
+        str(one.relative_to(directory)): hashlib.sha256(one.read_bytes()).hexdigest()
+        for one in sorted(directory.rglob("*")) if one.is_file() and one.name != ".lock"
+    }  # fmt: skip
+
+
+def test_two_processes_serve_read_only_and_write_nothing(tmp_path: Path) -> None:
+    with kafka_server(workers=2, topics={"t": 2}, directory=tmp_path / "data") as server:
+        assert write(producer_of(server), "t", values_of(20), 2) == []
+        directories = server.directories
+    before = contents_of(tmp_path / "data")
+    given = [word for one in directories for word in ("-d", str(one))]
+    with run_server(tmp_path, *given, "--workers", "2", "--read-only") as (process, port):
+        admin = ck_admin.AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
+        leaders = Counter(one.leader for one in admin.list_topics(timeout=TIMEOUT_S).topics["t"].partitions.values())
+        assert leaders == {MAIN: 1, WORKER: 1}
+        assert read(server, "t", 20, partitions=2, port=port) == Counter(values_of(20))
+        producer = ck.Producer({"bootstrap.servers": f"127.0.0.1:{port}", "message.timeout.ms": 2000})
+        assert len(write(producer, "t", [b"x", b"y"], 2)) == 2
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+    assert contents_of(tmp_path / "data") == before
+
+
+def test_share_groups_are_refused_with_what_to_do() -> None:
+    with kafka_server(workers=2) as server:
+        brokers = admin_of(server).list_topics(timeout=TIMEOUT_S).brokers
+        for node in (MAIN, WORKER):
+            answer = heartbeat(brokers[node].port)
+            assert (answer.error_code, answer.error_message) == (35, SHARE_HINT)
+        assert server.log().count(SHARE_HINT) == 1  # of all that asked
+
+
+def heartbeat(port: int) -> Any:
+    call = ("share_group_heartbeat", 1, {
+        "group_id": "g", "member_id": "m", "member_epoch": 0, "rack_id": None, "subscribed_topic_names": ["t"],
+    })  # fmt: skip
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as sock:
+        data = exchange_request(sock, *call)
+    return read_response(KEYS[call[0]], 1, data, 5)
+
+
+def test_a_worker_without_free_descriptors_serves_its_clients_and_later_takes_others() -> None:
+    with kafka_server(workers=2, topics={"t": 2}) as server:
+        (worker,) = workers_of(server)
+        port = admin_of(server).list_topics(timeout=TIMEOUT_S).brokers[WORKER].port
+        producer = producer_of(server)
+        assert write(producer, "t", values_of(2), 2) == []
+        in_use = len(os.listdir(f"/proc/{worker}/fd"))
+        limits = resource.prlimit(worker, resource.RLIMIT_NOFILE)
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, (in_use + 8, limits[1]))
+        with ExitStack() as connections:
+            for _ in range(40):
+                connections.enter_context(socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S))
+            wait_until(lambda: len(os.listdir(f"/proc/{worker}/fd")) >= in_use + 8)
+            assert write(producer, "t", values_of(2), 2) == []
+            assert send_request(server.port)
+            assert len(os.listdir(f"/proc/{worker}/fd")) <= in_use + 8
+        assert send_request(port)
+        assert workers_of(server) == [worker]
+        assert read(server, "t", 4, partitions=2) == Counter(values_of(2) * 2)
+
+
+def test_a_paused_worker_holds_a_stop_for_seconds_only_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    with kafka_server(workers=2, topics={"t": 2}, directory=tmp_path / "data") as server:
+        assert write(producer_of(server), "t", values_of(4), 2) == []
+        (worker,) = workers_of(server)
+        os.kill(worker, signal.SIGSTOP)
+        server.stop()  # within its own time limit, which is shorter than the one for a worker that answers
+        assert not Path(f"/proc/{worker}").exists()
+        assert "worker 1 does not answer and is killed" in server.log()
+        server.start()
+        assert read(server, "t", 4, partitions=2) == Counter(values_of(4))
