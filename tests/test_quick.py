@@ -10,7 +10,8 @@ from tests.trees import ROOT
 
 def collected(*options: str) -> set[str]:
     """Return the files of tests/bench that pytest collects."""
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *options, "tests/bench"]
+    pytest = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
+    command = [*pytest, *options, "tests/bench"]
     lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return {line.partition("::")[0] for line in lines if "::" in line}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -25,19 +25,7 @@ if TYPE_CHECKING:
         now_text: str | None
         settings: dict[str, str]
 
-    class CompactArguments(TypedDict):
-        """Arguments of `compact`."""
-
-        apply: bool
-        topics: tuple[str, ...]
-        settings: dict[str, str]
-        store: dict[str, str]
-        from_start: bool
-        roll: bool
-        now_ms: int | None
-        map_bytes: NotRequired[int]
-
-_OPTIONS = (
+compaction_options = common.options(
     common.paths_argument(),
     common.apply_option,
     common.topics_option,
@@ -56,14 +44,10 @@ _OPTIONS = (
     common.settings_option("Broker setting for topics without their own"),
     common.json_option("Print one JSON object for each partition, and one for the report."),
 )
+"""What to clean, and by which rules; `compaction_of` converts the options."""
 
 
-def compaction_options(command: common.Command) -> common.Command:
-    """Add the options of what to clean, and by which rules; `compaction_of` converts them."""
-    return common.with_options(_OPTIONS, command)
-
-
-def compaction_of(given: CompactionOptions) -> CompactArguments:
+def compaction_of(given: CompactionOptions) -> dict[str, Any]:
     """Return the options as arguments of `compact`; a usage error for an invalid time."""
     settings = {
         "delete.retention.ms": given["delete_retention_ms"],
@@ -71,7 +55,7 @@ def compaction_of(given: CompactionOptions) -> CompactArguments:
         "cleanup.policy": given["cleanup_policy"],
     }
     now_text, map_bytes = given["now_text"], given["map_bytes"]
-    arguments: CompactArguments = {
+    arguments = {
         "apply": not given["dry_run"],
         "topics": given["topics"],
         "settings": {name: value for name, value in settings.items() if value is not None},
@@ -86,9 +70,7 @@ def compaction_of(given: CompactionOptions) -> CompactArguments:
 @click.command("compact")
 @compaction_options
 @common.quiet_options
-def command(
-    paths: tuple[str, ...], as_json: bool, quiet: bool, verbose: int, **given: Unpack[CompactionOptions]
-) -> None:
+def command(paths: tuple[str, ...], as_json: bool, **given: Unpack[CompactionOptions]) -> None:
     """Clean compacted topics: keep the last record of each key, and remove deleted keys in time.
 
     Each topic's own settings apply. They come from the topics file if kafkalog created the topic, or from the broker's
@@ -106,10 +88,10 @@ def command(
     from kafkalog.tools.compact.directories import compact, plan_compact
 
     arguments = compaction_of(given)
-    meter = Meter("compact", None, quiet=quiet)
+    meter = Meter("compact", None)
     if meter.shown and sys.stderr.isatty():
-        plan: dict[str, Any] = {name: value for name, value in arguments.items() if name != "apply"}
-        meter = Meter("compact", plan_compact(paths, **plan).total_bytes(), quiet=quiet)
+        plan = {name: value for name, value in arguments.items() if name != "apply"}
+        meter = Meter("compact", plan_compact(paths, **plan).total_bytes())
     with meter:
         report = compact(paths, **arguments, progress=meter.add if meter.shown else None)
     for line in report.json_lines() if as_json else report.lines():

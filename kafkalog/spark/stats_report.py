@@ -1,4 +1,4 @@
-"""Report of the job `stats`: tables for people, JSON lines for programs, rows for a DataFrame."""
+"""Report of the job `stats`: tables for people, JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kafkalog.spark.header_survey import HOUR_MS, NO_HOUR, Counts, Group, sums
-
-ROW_SCHEMA: Final = (
-    "topic string, partition int, hour timestamp, codec string, batches bigint, records bigint, bytes bigint, "
-    "packed_bytes bigint, plain_bytes bigint, first timestamp, last timestamp"
-)
-"""One row for each topic, partition, hour and codec: see `StatsReport.rows`."""
+from kafkalog.util.text import plural
 
 
 class KeyStats(NamedTuple):
@@ -55,16 +50,6 @@ class StatsReport:
         """Return the sums of a topic by codec."""
         return sums((group.codec, counts) for group, counts in self.groups.items() if group.topic == topic)
 
-    def rows(self) -> list[tuple[str | int | datetime | None, ...]]:
-        """Return a row for each group, by ROW_SCHEMA; times are UTC."""
-        return [
-            (
-                group.topic, group.partition, _utc(group.hour_ms), group.codec, counts.batches, counts.records,
-                counts.bytes, counts.packed_bytes, counts.plain_bytes, _utc(counts.first_ms), _utc(counts.last_ms),
-            )
-            for group, counts in self.groups.items()
-        ]  # fmt: skip
-
     def lines(self) -> Iterator[str]:
         """Yield a table of topics, one of their hours, problems, and a summary line."""
         yield from _table(
@@ -87,10 +72,10 @@ class StatsReport:
         for counts in self.groups.values():
             total.add(counts)
         totals = [
-            _plural(len(self.topics()), "topic"), _plural(self.partitions, "partition"),
-            _plural(self.segments, "segment"), f"{total.bytes:,} bytes", _plural(total.records, "record"),
+            plural(len(self.topics()), "topic"), plural(self.partitions, "partition"),
+            plural(self.segments, "segment"), f"{total.bytes:,} bytes", plural(total.records, "record"),
         ]  # fmt: skip
-        return ", ".join(totals) + (f"; {_plural(len(self.problems), 'problem')}" if self.problems else "")
+        return ", ".join(totals) + (f"; {plural(len(self.problems), 'problem')}" if self.problems else "")
 
     def json_lines(self) -> Iterator[str]:
         """Yield one JSON object a line: hours (`type` "hour"), topics, problems, then the report; times in ms."""
@@ -156,10 +141,6 @@ def _rate(value: float | None) -> str:
 
 def _ratio(counts: Counts) -> str:
     return "-" if counts.ratio is None else f"{counts.ratio:.2f}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
