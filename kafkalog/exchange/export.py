@@ -87,20 +87,19 @@ def export_records(
     `dirs` are data directories or their URLs (docs/remote.md). Without `topics`, all topics except Kafka's own are
     exported; `numbers` are partitions of one topic. With `tiered`, the URL or description of a tiered store
     (docs/tiered.md), partitions are exported whole. `bounds` limits the offsets. With `where`, a condition
-    (docs/where.md), only the records for which it is true are exported. `columns` are those of `Log.scan`;
-    JSON lines have all, as `kafkalog consume -J` prints them. `decoding` are the keywords of `Log.scan` for typed keys
-    and values (docs/values.md), such as `value="avro", schemas="schemas"`; the types of a topic are those of the run
-    that exported it first. With `by_date` there is a directory for each day. With `resume` the directory may hold an
-    export with the same settings: only new records are written. `progress` is called with the bytes of log finished.
-    With `on_damage="skip"` bytes that are not an intact batch are left out and reported. Otherwise the records before
-    the damage are written, then the other partitions, and then IncompleteExport, a CorruptRecord, is raised; its
-    `report` has the damage of each partition. Records that do not decode are treated in the same way; without damage,
-    the error is UndecodableExport, an InvalidRecord.
+    (docs/where.md), only the records for which it is true are exported. `columns` are those of `Log.scan`; JSON lines
+    have all, as `kafkalog consume -J` prints them. `decoding` are the keywords of `Log.scan` for typed keys and values
+    (docs/values.md), such as `value="avro", schemas="schemas"`; the types of a topic are those of the run that exported
+    it first. With `by_date` there is a directory for each day. With `resume` the directory may hold an export with the
+    same settings: only new records are written. `progress` is called with the bytes of log finished. With
+    `on_damage="skip"` bytes that are not an intact batch are left out and reported. Otherwise the records before the
+    damage are written, then the other partitions, and then IncompleteExport, a CorruptRecord, is raised; its `report`
+    has the damage of each partition. So it is for records that do not decode: UndecodableExport, an InvalidRecord.
 
     Each part is written completely or not at all. Raises IllegalArgument for a target that holds something else, or an
     export if `resume` is false; UnknownTopicOrPartition; IllegalState and InconsistentTopicId for a log other than the
-    exported one; OffsetOutOfRange for records that were deleted before they were exported; CorruptRecord; StorageError;
-    DirectoryLocked; MissingPackage without pyarrow.
+    exported one; OffsetOutOfRange for records deleted before their export; CorruptRecord; InvalidRecord; StorageError;
+    DirectoryLocked; MissingPackage.
 
     >>> log.flush()
     >>> export_records("data", "out", "jsonl", topics=["orders"])
@@ -121,8 +120,8 @@ def export_records(
         views = {key: stack.enter_context(LogView(path, fs=fs)) for key, path in found}
         written: list[ExportedRange] = []
         ids = {key: read_partition_metadata(fs, path) for key, path in found}
-        parts = _plan(dict(found), ids, views, directory, bounds or Bounds(), file_bytes, isolation)
-        run = _ExportRun(views, on_damage)
+        limits, run = bounds or Bounds(), _ExportRun(views, on_damage)
+        parts = _plan(dict(found), ids, views, directory, limits, file_bytes, isolation)
         typed = decoders(directory.types, directory.exported) if fresh is None or directory.types else fresh
         directory.add_types({topic: settled for topic, (_, settled) in typed.items()})
         for part, log_bytes, topic_id in parts:
@@ -131,7 +130,7 @@ def export_records(
             written += directory.commit_staged()
             if progress is not None:
                 progress(log_bytes)
-        run.check_ends(bounds or Bounds())
+        run.check_ends(limits)
     return run.report(written, before)
 
 
