@@ -50,10 +50,15 @@ def topic_decoders(
 ) -> dict[str, tuple[dict[str, Any], Settled]]:
     """Return by topic the keywords of its scans, with decoders for names, and what settles the columns of these.
 
+    Both are empty if nothing is decoded.
+
     The columns of topics in `known` are those that it settles; others are those of records that are not `exported`.
     `given` are the keywords of a scan. Raises IllegalArgument for keywords, or a condition, that do not fit, and for
     columns that the format does not have.
     """
+    if settings.key is None and settings.value is None:
+        return {key.topic: ({}, {}) for key, _ in found}
+
     def bounds(log: Log) -> dict[str, Any]:
         done = exported.get(TopicPartition(log.topic, log.partition), OffsetSet())
         return {"start": next(done.missing(log.start_offset, log.end_offset), (log.end_offset,))[0]}

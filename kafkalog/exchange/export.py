@@ -10,9 +10,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError, UnknownTopicOrPartition
+from kafkalog.exchange.decoding import checked_decoding, topic_decoders
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings, is_export
 from kafkalog.exchange.parts import export_part, write_before
@@ -40,9 +41,6 @@ from kafkalog.tools.offsets import Bounds
 from kafkalog.tools.verify.segment import Progress
 from kafkalog.types import Isolation, TopicPartition
 from kafkalog.util.fileio import FileSystem
-
-if TYPE_CHECKING:
-    from kafkalog.log.settled import Settled
 
 FORMATS: Final = tuple(CODECS)
 _OWN_TOPICS: Final = "__"
@@ -111,12 +109,13 @@ def export_records(
     refuse_urls(target)
     fs, paths = located(path_list(dirs), tiered)
     codec = _checked_codec(format, columns, by_date, compression, file_bytes)
-    given = _checked_decoding(decoding)
+    given = checked_decoding(decoding)
     settings = _settings(format, columns, isolation, by_date, where, given)
     found = _partitions(paths, topics, numbers, fs)
     if is_export(os.fspath(target)) and not resume:
         raise IllegalArgument("the directory already has an export", path=target, hint="continue it with --resume")
-    decoders = partial(_decoders, found, fs, settings, {**given, "isolation": isolation, "on_damage": on_damage})
+    scanning = {**given, "isolation": isolation, "on_damage": on_damage, "where": settings.where}
+    decoders = partial(topic_decoders, found, fs, settings, scanning)
     fresh = None if is_export(os.fspath(target)) else decoders({}, {})  # before anything is made
     with ExportDirectory(os.fspath(target), settings) as directory, ExitStack() as stack:
         before = sum(one.records for one in directory.ranges)
@@ -261,30 +260,6 @@ def _settings(
         column_names(columns), isolation_of(isolation), by_date, format,
         None if where is None else _checked_condition(where, given), given.get("key"), given.get("value"), lenient,
     )  # fmt: skip
-
-
-def _checked_decoding(given: Mapping[str, Any]) -> dict[str, Any]:
-    if not given:
-        return {}
-    from kafkalog.exchange.decoding import checked_decoding
-
-    return checked_decoding(given)
-
-
-def _decoders(
-    found: Sequence[PartitionPath],
-    fs: FileSystem,
-    settings: ExportSettings,
-    given: Mapping[str, Any],
-    known: Mapping[str, Settled],
-    exported: Mapping[TopicPartition, OffsetSet],
-) -> dict[str, tuple[dict[str, Any], Settled]]:
-    """Return by topic the keywords of scans that decode, and what settles the columns; {} of topics for bytes."""
-    if settings.key is None and settings.value is None:
-        return {key.topic: ({}, {}) for key, _ in found}
-    from kafkalog.exchange.decoding import topic_decoders
-
-    return topic_decoders(found, fs, settings, {**given, "where": settings.where}, known, exported)
 
 
 def _checked_condition(where: str, decoding: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from kafkalog.reading.source import skipped_of
 from kafkalog.storage.damage import Skipped
 from kafkalog.tools.consume.templates import json_lines
 from kafkalog.tools.consume.text import write_records, write_rows
+from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
     from kafkalog.exchange.typed_lines import Lines
@@ -64,7 +65,7 @@ def _selected_files(
                         is_done = False
                         break
                 out.flush()
-                os.fsync(out.fileno())
+                OS.fsync(out.fileno())
                 size = out.tell()
             if records:
                 yield task.staged_file(paths[-1], first, last, records, size)
@@ -107,7 +108,7 @@ def _files(
                 limited = _Limited(chunks, out, task.file_bytes)
                 written = write_records(limited, out, pieces, first_offset=first, end_offset=part.stop)
                 out.flush()
-                os.fsync(out.fileno())
+                OS.fsync(out.fileno())
                 size = out.tell()
             stop = part.stop if limited.is_done else max(first + 1, written.next_offset)
             if written.records:

@@ -16,6 +16,7 @@ from kafkalog.exchange.planning import ExportTask
 from kafkalog.log.scans import scan_of
 from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
 from kafkalog.storage.damage import Skipped
+from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -118,12 +119,9 @@ class _OpenFile:
         """Finish and sync the file; return its size in bytes."""
         self.writer.close()
         self.sink.close()  # closing the writer does not close an Arrow file
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-            return os.fstat(fd).st_size
-        finally:
-            os.close(fd)
+        with OS.open_file(self.path, "r") as file:
+            file.sync()
+            return file.size()
 
 
 class _Files:

@@ -1,5 +1,6 @@
 """Backups in object stores: the same bytes come back, each content is stored once, and nothing half done is visible."""
 
+import errno
 import json
 import os
 import subprocess
@@ -374,6 +375,28 @@ def test_kills_leave_the_backups_whole_and_the_next_run_ends_well(data: Path, tm
         nth += 5
         assert all(verify_backup(target, one).ok for one in target.ids())
     assert left(tmp_path) == []
+
+
+def test_an_object_that_does_not_reach_the_disk_is_no_backup(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, real = RemoteBackups(f"file://{tmp_path}/store"), OS.fsync
+
+    def sync(fd: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if path.startswith(f"{tmp_path}/store/") and path.endswith(".partial"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(fd)
+
+    monkeypatch.setattr(OS, "fsync", sync)
+    with pytest.raises(StorageError, match=os.strerror(errno.EIO)):
+        create_backup(data, target)
+    monkeypatch.undo()
+    assert not (tmp_path / "store" / "files").exists() or not list(
+        one for one in (tmp_path / "store" / "files").rglob("*") if one.is_file() and one.suffix != ".partial"
+    )
+    report = create_backup(data, target)
+    assert verify_backup(target, report.manifest.id).ok
 
 
 def test_a_store_that_fails_is_gone_on_with(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """What an export wrote comes back as it was; both go on where they were stopped, and nothing is there twice."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkalog
-from kafkalog.errors import CorruptBackup, FormatError, IllegalArgument, IllegalState, TopicExists
+from kafkalog.errors import CorruptBackup, FormatError, IllegalArgument, IllegalState, StorageError, TopicExists
 from kafkalog.exchange import line_rows
 from kafkalog.exchange.export import FORMATS, export_records
 from kafkalog.exchange.import_ import import_records
 from kafkalog.exchange.kafka_dir import export_directory, import_directory
 from kafkalog.tools.offsets import Bounds
 from kafkalog.tools.verify.directories import verify
+from kafkalog.util.fileio import OS
 from tests import commands
 from tests.backup.logs import files
 
@@ -93,6 +96,25 @@ def test_an_export_that_was_stopped_goes_on(data: Path, tmp_path: Path, format: 
     assert read_records(tmp_path / "back") == read_records(data)
     with pytest.raises(IllegalArgument, match="the directory already has an export"):
         export_records(data, tmp_path / "out", format)
+
+
+@pytest.mark.parametrize(("format", "more"), [("parquet", {}), ("jsonl", {}), ("jsonl", {"where": "offset >= 0"})])
+def test_an_export_whose_files_do_not_reach_the_disk_commits_nothing(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, more: dict[str, Any]
+) -> None:
+    real = OS.fsync
+
+    def sync(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(format):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(fd)
+
+    monkeypatch.setattr(OS, "fsync", sync)
+    with pytest.raises(StorageError, match=os.strerror(errno.EIO)):
+        export_records(data, tmp_path / "out", format, topics=["orders"], **more)
+    assert not list((tmp_path / "out").glob(f"topic=*/**/*.{format}"))
+    monkeypatch.undo()
+    assert export_records(data, tmp_path / "out", format, topics=["orders"], resume=True, **more).records == 1000
 
 
 def test_new_records_are_added_to_an_export(tmp_path: Path) -> None:

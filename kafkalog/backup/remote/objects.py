@@ -431,7 +431,7 @@ class StoredObjects:
         with open(partial, "xb") as target:
             fill(target)
             target.flush()
-            os.fsync(target.fileno())
+            OS.fsync(target.fileno())
         os.replace(partial, path)
         OS.fsync_dir(os.path.dirname(path))
 
