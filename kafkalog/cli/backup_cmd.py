@@ -55,7 +55,7 @@ def command() -> None:
 @common.quiet_options
 def create(
     dirs: tuple[str, ...], target: str, full: bool, keep: int | None, recipients: tuple[str, ...],
-    identities: tuple[str, ...], staging: str | None, as_json: bool, quiet: bool, verbose: int,
+    identities: tuple[str, ...], staging: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Back up the data directories to TARGET; the word `create` is optional.
 
@@ -77,13 +77,13 @@ def create(
         raise click.UsageError("--keep reads the encrypted manifests of other backups: give --identity FILE as well")
     backups = backup_options.backups_at(target, recipients, identities, staging)
     total = total_bytes(where) if sys.stderr.isatty() and isinstance(backups, str) else None
-    with Meter("backup", total, quiet=quiet) as meter:
+    with Meter("backup", total) as meter:
         report = create_backup(where, backups, full=full, keep=keep, committed=whole_offsets, tell=meter.add)
     manifest = report.manifest
     damaged = [text for text in manifest.notes if text.startswith(DAMAGED)]
     for text in manifest.notes:
         if text not in damaged:
-            common.note(f"kafkalog: note: {text}", quiet=quiet)
+            common.note(f"kafkalog: note: {text}")
     for text in damaged:
         print(f"kafkalog: {text}; the backup has its bytes unchanged", file=sys.stderr)
     if as_json:
@@ -137,8 +137,7 @@ def list_(target: str, identities: tuple[str, ...], as_json: bool) -> int:
 @common.json_option("Print one JSON object for each finding, and one for the report.")
 @common.quiet_options
 def verify(
-    target: str, which: str, everything: bool, deep: bool, identities: tuple[str, ...], as_json: bool, quiet: bool,
-    verbose: int,
+    target: str, which: str, everything: bool, deep: bool, identities: tuple[str, ...], as_json: bool,
 ) -> int:  # fmt: skip
     """Compare every file of a backup with its stored checksum.
 
@@ -155,7 +154,7 @@ def verify(
     backups = backup_options.backups_at(target, identities=identities)
     ids = backups_of(backups).ids() if everything else [which]
     status = 0
-    with Meter("verify", None, quiet=quiet) as meter:
+    with Meter("verify", None) as meter:
         for one in ids:
             try:
                 report = verify_backup(backups, one, deep=deep, tell=meter.add)
@@ -166,7 +165,7 @@ def verify(
                 continue
             if everything and not as_json:
                 print(one)
-            for line in report.json_lines() if as_json else report.lines(with_notes=not quiet):
+            for line in report.json_lines() if as_json else report.lines(with_notes=not common.is_quiet()):
                 print(line)
             status = status if report.ok else 1
     return status
@@ -191,7 +190,7 @@ def verify(
 @common.quiet_options
 def restore(
     target: str | None, dirs: tuple[str, ...], which: str, at: str | None, by: str, sources: tuple[str, ...],
-    identities: tuple[str, ...], staging: str | None, as_json: bool, quiet: bool, verbose: int,
+    identities: tuple[str, ...], staging: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Restore a backup of TARGET into missing or empty data directories.
 
@@ -225,7 +224,7 @@ def restore(
     if sources and (identities or staging is not None):
         raise click.UsageError("--identity and --staging need TARGET, the URL of an object store.")
     at_ms = None if at is None else common.parse_time(at, "--at")
-    with Meter("restore", None, quiet=quiet) as meter:
+    with Meter("restore", None) as meter:
         if target is None:
             manifest = restore_directories(sources, where, at=at_ms or 0, by=by, tell=meter.add)
         else:
@@ -233,7 +232,7 @@ def restore(
             manifest = restore_backup(backups, where, which, at=at_ms, by=by, tell=meter.add)
     if at_ms is not None:
         for text in manifest.notes:
-            common.note(f"kafkalog: note: {text}", quiet=quiet)
+            common.note(f"kafkalog: note: {text}")
     if as_json:
         print(json.dumps(_summary(manifest)))
     else:

@@ -58,8 +58,6 @@ def command(
     use_existing: str | None,
     keep: bool,
     as_json: bool,
-    quiet: bool,
-    verbose: int,
     **given: object,
 ) -> None:
     """Benchmark appending, reading, recovery and compaction on this machine; print a line for each benchmark.
@@ -77,7 +75,7 @@ def command(
     from kafkalog.bench.running import run
     from kafkalog.errors import UnsupportedCompression
 
-    output = _Output(as_json=as_json, quiet=quiet)
+    output = _Output(as_json)
     settings = {name: value for name, value in given.items() if value is not None}
     try:
         run(
@@ -90,15 +88,14 @@ def command(
         output.interrupted(keep)
         raise
     if keep:
-        common.note(f"the logs are in {output.directory}", quiet=quiet)
+        common.note(f"the logs are in {output.directory}")
 
 
 class _Output:
     """Output of the command: header and results as they arrive."""
 
-    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+    def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self._quiet = quiet
         self._settings: Settings | None = None
         self._surroundings: Surroundings | None = None
         self._finished = 0
@@ -142,7 +139,7 @@ class _Output:
         place = f"in {self.directory}" if keep else "removed"
         logs = "" if self._settings.only_reads else f"; the logs are {place}"
         text = f"interrupted after {self._finished} of {common.plural(total, 'benchmark')}{logs}"
-        common.note(text, quiet=self._quiet)
+        common.note(text)
 
 
 def _wrap_line(line: str, width: int) -> list[str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         serdes: tuple[str, ...]
         schemas: str | None
 
-_OPTIONS = (
+by_options = common.options(
     click.option(
         "--by", metavar="PATH",
         help="Also read all records, and count them by a field: key, partition, header.NAME, value.a.b, as in "
@@ -41,6 +41,7 @@ _OPTIONS = (
     serdes_option(f"With --by: decode keys and values: key=NAME or value=NAME; NAME is {COLUMN_DECODERS}."),
     schemas_option,
 )  # fmt: skip
+"""--by and the options that go with it."""
 
 
 class Counting(NamedTuple):
@@ -50,11 +51,6 @@ class Counting(NamedTuple):
     where: str | None
     top: int
     typed: dict[str, Any]
-
-
-def by_options(command: common.Command) -> common.Command:
-    """Add --by and the options that go with it."""
-    return common.with_options(_OPTIONS, command)
 
 
 def parse_counting(given: ByGiven) -> Counting | None:
@@ -83,7 +79,7 @@ def by_topic(found: Sequence[PartitionPath]) -> list[list[PartitionPath]]:
 
 
 def count_topics(
-    found: Sequence[PartitionPath], counting: Counting, *, quiet: bool, fs: FileSystem | None = None
+    found: Sequence[PartitionPath], counting: Counting, *, quiet: bool = False, fs: FileSystem | None = None
 ) -> Iterator[PathCounts]:
     """Yield the counts of each topic, over its selected partitions."""
     for topic in by_topic(found):
@@ -91,7 +87,7 @@ def count_topics(
 
 
 def count_topic(
-    found: Sequence[PartitionPath], counting: Counting, *, quiet: bool, fs: FileSystem | None = None
+    found: Sequence[PartitionPath], counting: Counting, *, quiet: bool = False, fs: FileSystem | None = None
 ) -> PathCounts:
     """Return the counts of one topic; an error in what was asked for names the topic."""
     from kafkalog.errors import IllegalArgument
@@ -101,7 +97,7 @@ def count_topic(
 
     fs = fs or OS
     lengths = [segment_bytes(one.path, fs) for one in found] if sys.stderr.isatty() else [0] * len(found)
-    with ExitStack() as stack, Meter("count", sum(lengths), quiet=quiet) as meter:
+    with ExitStack() as stack, Meter("count", sum(lengths)) as meter:
         logs = [stack.enter_context(common.view_log(one.path, fs)) for one in found]
         shares = {id(log): report_share(meter.add, length) for log, length in zip(logs, lengths, strict=True)}
         try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import click
 
@@ -19,66 +19,48 @@ if TYPE_CHECKING:
     from kafkalog.tools.directories import PartitionPath
     from kafkalog.util.fileio import FileSystem
 
-    class Verbosity(TypedDict):
-        """Values of `verbosity_flags`."""
-
-        quiet: bool
-        verbose: int
-
 _ISOLATION = "isolation.level"
 SETTLE_S = 0.05
 """Wait in seconds before an incomplete batch counts as damage: a writer may be about to finish it."""
 
 _DIRS = "kafkalog.cli.dirs"
+_QUIET, _VERBOSITY = "kafkalog.cli.quiet", "kafkalog.cli.verbosity"
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def with_options(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
-    """Add options to a command, in the order of its help."""
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def dir_option(command: Command) -> Command:
-    """Add -d/--dir, repeatable, default KAFKALOG_DIR (several joined by the path separator)."""
-    return click.option(
-        "-d",
-        "--dir",
-        "dirs",
-        multiple=True,
-        envvar="KAFKALOG_DIR",
-        type=click.Path(),
-        metavar="DIR",
-        help="Data directory with <topic>-<partition> directories; repeatable. [env: KAFKALOG_DIR]",
-    )(command)
-
-
-def tiered_option(command: Command) -> Command:
-    """Add --tiered."""
-    return click.option(
-        "--tiered",
-        metavar="STORE",
-        help="Read tiered topics whole: URL of the store with their segments, or a file that describes it. See "
-        "docs/tiered.md.",
-    )(command)
-
-
-def paths_argument(metavar: str = "(DIR | PARTITION)...") -> Callable[[Command], Command]:
-    """Add the argument of paths, and -d/--dir for those that are data directories; KAFKALOG_DIR if there is neither."""
+def options(*given: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options to a command, in the order of its help."""
 
     def add(command: Command) -> Command:
-        command = click.option(
-            "-d", "--dir", "dirs", multiple=True, type=click.Path(), metavar="DIR", expose_value=False, is_eager=True,
-            callback=_store_dirs, help="Data directory, same as the argument; repeatable. [env: KAFKALOG_DIR]",
-        )(command)  # fmt: skip
-        return click.argument("paths", nargs=-1, type=click.Path(), metavar=metavar, callback=_all_paths)(command)
+        for option in reversed(given):
+            command = option(command)
+        return command
 
     return add
 
 
-def _store_dirs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
-    ctx.meta[_DIRS] = value
+dir_option = click.option(
+    "-d", "--dir", "dirs", multiple=True, envvar="KAFKALOG_DIR", type=click.Path(), metavar="DIR",
+    help="Data directory with <topic>-<partition> directories; repeatable. [env: KAFKALOG_DIR]",
+)  # fmt: skip
+
+
+tiered_option = click.option(
+    "--tiered", metavar="STORE",
+    help="Read tiered topics whole: URL of the store with their segments, or a file that describes it. See "
+    "docs/tiered.md.",
+)  # fmt: skip
+
+
+def paths_argument(metavar: str = "(DIR | PARTITION)...") -> Callable[[Command], Command]:
+    """Add the argument of paths, and -d/--dir for those that are data directories; KAFKALOG_DIR if there is neither."""
+    return options(
+        click.argument("paths", nargs=-1, type=click.Path(), metavar=metavar, callback=_all_paths),
+        click.option(
+            "-d", "--dir", "dirs", multiple=True, type=click.Path(), metavar="DIR", expose_value=False, is_eager=True,
+            callback=store_as(_DIRS), help="Data directory, same as the argument; repeatable. [env: KAFKALOG_DIR]",
+        ),
+    )  # fmt: skip
 
 
 def _all_paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,15 +72,10 @@ def _all_paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...
     return found
 
 
-def on_damage_option(command: Command) -> Command:
-    """Add --on-damage raise|skip."""
-    return click.option(
-        "--on-damage",
-        type=click.Choice(["raise", "skip"]),
-        default="raise",
-        show_default=True,
-        help="At bytes that are not a valid batch: stop with an error, or skip them, report them and continue.",
-    )(command)
+on_damage_option = click.option(
+    "--on-damage", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
+    help="At bytes that are not a valid batch: stop with an error, or skip them, report them and continue.",
+)  # fmt: skip
 
 
 def report_skipped(skipped: Sequence[Skipped]) -> None:
@@ -131,12 +108,10 @@ def topic_option(*, required: bool = False) -> Callable[[Command], Command]:
     )
 
 
-def topics_option(command: Command) -> Command:
-    """Add -t/--topic, repeatable, for commands that go over all topics."""
-    return click.option(
-        "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeatable. Default: all.",
-        shell_complete=complete_topics,
-    )(command)  # fmt: skip
+topics_option = click.option(
+    "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeatable. Default: all.",
+    shell_complete=complete_topics,
+)  # fmt: skip
 
 
 def partition_option(*, multiple: bool = False) -> Callable[[Command], Command]:
@@ -170,21 +145,16 @@ def json_option(what: str) -> Callable[[Command], Command]:
     return click.option("-J", "--json", "as_json", is_flag=True, help=what)
 
 
-def apply_option(command: Command) -> Command:
-    """Add --dry-run (the default) and --apply, as `dry_run`."""
-    return click.option(
-        "--dry-run/--apply", "dry_run", default=True, help="Only show the changes (default), or make them."
-    )(command)
+apply_option = click.option(
+    "--dry-run/--apply", "dry_run", default=True, help="Only show the changes (default), or make them."
+)
 
 
-def recovery_option(command: Command) -> Command:
-    """Add --on-damage recover|refuse, for commands that open logs for writing."""
-    return click.option(
-        "--on-damage",
-        type=click.Choice(["recover", "refuse"]),
-        help="If a log was not closed cleanly and has damage before valid records: cut it there and keep the records "
-        "after it (recover, the default), or do not open it (refuse).",
-    )(command)
+recovery_option = click.option(
+    "--on-damage", type=click.Choice(["recover", "refuse"]),
+    help="If a log was not closed cleanly and has damage before valid records: cut it there and keep the records "
+    "after it (recover, the default), or do not open it (refuse).",
+)  # fmt: skip
 
 
 def group_option(what: str, *, required: bool = False) -> Callable[[Command], Command]:
@@ -192,25 +162,17 @@ def group_option(what: str, *, required: bool = False) -> Callable[[Command], Co
     return click.option("-G", "--group", required=required, metavar="NAME", help=what)
 
 
-def cursors_option(command: Command) -> Command:
-    """Add --cursors, the directory of stored positions."""
-    return click.option(
-        "--cursors",
-        envvar="KAFKALOG_CURSORS",
-        type=click.Path(),
-        metavar="DIR",
-        help="Directory of stored positions. Default: in the user's state directory. [env: KAFKALOG_CURSORS]",
-    )(command)
+cursors_option = click.option(
+    "--cursors", envvar="KAFKALOG_CURSORS", type=click.Path(), metavar="DIR",
+    help="Directory of stored positions. Default: in the user's state directory. [env: KAFKALOG_CURSORS]",
+)  # fmt: skip
 
 
-def isolation_option(command: Command) -> Command:
-    """Add --isolation-level, with the consumer's names."""
-    return click.option(
-        "--isolation-level",
-        metavar="LEVEL",
-        help="read_uncommitted (default): up to the end; read_committed: up to the last stable offset, without "
-        "records of aborted transactions; high_watermark: up to the one in the data directory's checkpoint.",
-    )(command)
+isolation_option = click.option(
+    "--isolation-level", metavar="LEVEL",
+    help="read_uncommitted (default): up to the end; read_committed: up to the last stable offset, without "
+    "records of aborted transactions; high_watermark: up to the one in the data directory's checkpoint.",
+)  # fmt: skip
 
 
 @contextmanager
@@ -255,20 +217,50 @@ def quiet_options(command: Command) -> Command:
     """Add `verbosity_flags`, and log warnings by default, everything with -vv, only errors with -q."""
 
     @wraps(command)
-    def logging_command(*arguments: object, quiet: bool, verbose: int, **given: object) -> object:
+    def logging_command(*arguments: object, **given: object) -> object:
         import logging
 
-        level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+        level = logging.ERROR if is_quiet() else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity(), 2)]
         logging.basicConfig(stream=sys.stderr, level=level, format="kafkalog: %(message)s")
-        return command(*arguments, quiet=quiet, verbose=verbose, **given)
+        return command(*arguments, **given)
 
     return verbosity_flags(cast("Command", logging_command))
 
 
 def verbosity_flags(command: Command) -> Command:
-    """Add -q and -v: `quiet` drops notes and progress, `verbose` adds detail."""
-    command = click.option("-v", "verbose", count=True, help="Print more on stderr.")(command)
-    return click.option("-q", "quiet", is_flag=True, help="Print no notes and no progress on stderr.")(command)
+    """Add -q, which drops notes and progress (`is_quiet`), and -v, which adds detail (`verbosity`)."""
+    command = click.option(
+        "-v", count=True, expose_value=False, callback=store_as(_VERBOSITY), help="Print more on stderr."
+    )(command)
+    return click.option(
+        "-q", is_flag=True, expose_value=False, callback=store_as(_QUIET),
+        help="Print no notes and no progress on stderr.",
+    )(command)  # fmt: skip
+
+
+def store_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Return the callback of an option whose value `stored` returns, so that no function has to pass it on."""
+
+    def store(ctx: click.Context, param: click.Parameter, value: object) -> None:
+        ctx.meta[name] = value
+
+    return store
+
+
+def stored(name: str, default: Any) -> Any:
+    """Return the value of an option of the running command that `store_as` stored."""
+    context = click.get_current_context(silent=True)
+    return default if context is None else context.meta.get(name, default)
+
+
+def is_quiet() -> bool:
+    """Return True if the running command has -q."""
+    return bool(stored(_QUIET, False))
+
+
+def verbosity() -> int:
+    """Return the number of -v flags of the running command."""
+    return int(stored(_VERBOSITY, 0))
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, str]:
@@ -329,17 +321,33 @@ def view_log(path: str, fs: FileSystem) -> Log:
     return Log(LogView(path, fs=fs), None)
 
 
-def note(text: str, *, quiet: bool = False) -> None:
-    """Print a line on stderr, unless `quiet`."""
-    if not quiet:
+def note(text: str, *, always: bool = False) -> None:
+    """Print a line on stderr, unless the command has -q; `always` in spite of it."""
+    if always or not is_quiet():
         print(one_message(text), file=sys.stderr, flush=True)
 
 
-def show_server_log(quiet: bool, verbose: int) -> None:
+class Report(Protocol):
+    """The report of a command: `ok` if nothing is left to do or to say."""
+
+    @property
+    def ok(self) -> bool: ...
+    def lines(self) -> Iterable[str]: ...
+    def json_lines(self) -> Iterable[str]: ...
+
+
+def print_report(report: Report, *, as_json: bool) -> int:
+    """Print a report and return the exit status."""
+    for line in report.json_lines() if as_json else report.lines():
+        print(line)
+    return 0 if report.ok else 1
+
+
+def show_server_log() -> None:
     """Log a server's progress with times: only warnings with -q, everything with -v."""
     import logging
 
-    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
+    level = logging.WARNING if is_quiet() else logging.DEBUG if verbosity() else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         now_ms: int | None
         map_bytes: NotRequired[int]
 
-_OPTIONS = (
+compaction_options = common.options(
     common.paths_argument(),
     common.apply_option,
     common.topics_option,
@@ -56,11 +56,7 @@ _OPTIONS = (
     common.settings_option("Broker setting for topics without their own"),
     common.json_option("Print one JSON object for each partition, and one for the report."),
 )
-
-
-def compaction_options(command: common.Command) -> common.Command:
-    """Add the options of what to clean, and by which rules; `compaction_of` converts them."""
-    return common.with_options(_OPTIONS, command)
+"""What to clean, and by which rules; `compaction_of` converts the options."""
 
 
 def compaction_of(given: CompactionOptions) -> CompactArguments:
@@ -87,7 +83,7 @@ def compaction_of(given: CompactionOptions) -> CompactArguments:
 @compaction_options
 @common.quiet_options
 def command(
-    paths: tuple[str, ...], as_json: bool, quiet: bool, verbose: int, **given: Unpack[CompactionOptions]
+    paths: tuple[str, ...], as_json: bool, **given: Unpack[CompactionOptions]
 ) -> None:
     """Clean compacted topics: keep the last record of each key, and remove deleted keys in time.
 
@@ -106,10 +102,10 @@ def command(
     from kafkalog.tools.compact.directories import compact, plan_compact
 
     arguments = compaction_of(given)
-    meter = Meter("compact", None, quiet=quiet)
+    meter = Meter("compact", None)
     if meter.shown and sys.stderr.isatty():
         plan: dict[str, Any] = {name: value for name, value in arguments.items() if name != "apply"}
-        meter = Meter("compact", plan_compact(paths, **plan).total_bytes(), quiet=quiet)
+        meter = Meter("compact", plan_compact(paths, **plan).total_bytes())
     with meter:
         report = compact(paths, **arguments, progress=meter.add if meter.shown else None)
     for line in report.json_lines() if as_json else report.lines():

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         key_encoding: str
         value_encoding: str
 
-    class _Given(common.Verbosity):
+    class _Given(TypedDict):
         """Values of the command's options."""
 
         dirs: tuple[str, ...]
@@ -141,7 +141,7 @@ def command(**given: Unpack[_Given]) -> int:
     if given["group"] is not None:
         from kafkalog.cli.consume_group import Group
 
-        group = Group(given["group"], given["cursors"], reset, given["isolation_level"], given["quiet"])
+        group = Group(given["group"], given["cursors"], reset, given["isolation_level"])
     consumer = _Consumer(dirs, given, group)
     consumer.run()
     return 1 if consumer.skipped else 0
@@ -202,12 +202,12 @@ class _Consumer:
             templates = [self._template(one.topic_partition.partition) for one in found]
             total = sum(view.size for view in views)
             meter = stack.enter_context(
-                Meter("consume", total, quiet=self.given["quiet"] or self.given["follow"] or sys.stdout.isatty())
+                Meter("consume", total, quiet=self.given["follow"] or sys.stdout.isatty())
             )
             for number, view in enumerate(views):
                 starts[number] = self._write(view, starts[number], templates[number], meter)
-                if self.given["verbose"]:
-                    common.note(f"reached the end of {view.name} at offset {starts[number]}")
+                if common.verbosity():
+                    common.note(f"reached the end of {view.name} at offset {starts[number]}", always=True)
             self.out.flush()
             if self.given["follow"]:
                 self._follow(views, starts, templates, meter)
@@ -216,7 +216,7 @@ class _Consumer:
             common.report_skipped(self.skipped or ())
             if self.filter is not None and self.filter.undecodable:
                 text = f"note: {common.plural(self.filter.undecodable, 'key or value')} did not decode"
-                common.note(text, quiet=self.given["quiet"])
+                common.note(text)
 
     def _check_ends(self, views: list[LogView], starts: list[int]) -> None:
         """Raise, or note, damage and problems that ended a partition before the end of its file.
@@ -233,14 +233,14 @@ class _Consumer:
             if end < view.log_end_offset:
                 level = self.given["isolation_level"]
                 text = f"note: {view.name} ends at offset {view.log_end_offset}, {level} reads up to {end}"
-                common.note(text, quiet=self.given["quiet"])
+                common.note(text)
             if view.damage is not None:
                 time.sleep(common.SETTLE_S)
                 view.refresh()
             if view.damage is not None:
                 self._report_damage(view, view.damage)
             for problem in view.problems:
-                common.note(f"note: {problem}", quiet=self.given["quiet"])
+                common.note(f"note: {problem}")
 
     def _report_damage(self, view: LogView, damage: CorruptRecord) -> None:
         from kafkalog.storage.damage import Skipped, note_skipped

@@ -26,7 +26,7 @@ class Group:
     step: Final = 500_000
     """Offsets to print between two checks of the clock: the position is committed every few seconds."""
 
-    def __init__(self, name: str, store: str | None, reset: str | None, isolation: str | None, quiet: bool) -> None:
+    def __init__(self, name: str, store: str | None, reset: str | None, isolation: str | None) -> None:
         from kafkalog.cursors.store import check_cursor_name
 
         if reset not in _RESETS:
@@ -36,7 +36,6 @@ class Group:
         self._store = store
         self._reset = _RESETS[reset]
         self._isolation = isolation
-        self._quiet = quiet
         self._cursors: dict[str, Cursor] = {}
 
     def open(self, views: list[LogView], bounds: Bounds, stack: ExitStack) -> list[int]:
@@ -47,7 +46,7 @@ class Group:
             self._cursors[view.path] = cursor
             if cursor.lost is not None:
                 text = f"note: {view.name}: {cursor.lost}; cursor {self.name} continues at {cursor.position}"
-                common.note(text, quiet=self._quiet)
+                common.note(text)
         return [self._cursors[view.path].position for view in views]
 
     def _open_cursor(self, view: LogView, bounds: Bounds) -> Cursor:
@@ -67,7 +66,7 @@ class Group:
         elif has_start and bounds.start != "stored":
             name = f"cursor {self.name} of {view.name}"
             text = f"note: {name} has a position; -o is only for new cursors (see offsets reset)"
-            common.note(text, quiet=self._quiet)
+            common.note(text)
         options = Options(start=start, reset=self._reset, isolation=self._isolation)
         return open_cursor(view, self.name, options, store=self._store)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         follow: bool
         poll_every_s: float
 
-_OPTIONS = (
+_options = common.options(
     click.option(
         "--from", "sources", multiple=True, required=True, metavar="PLACE",
         help="Source: kafka://HOST:PORT[,...], a data directory (repeatable), a backup, a tiered store.",
@@ -70,13 +70,9 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def _options(command: common.Command) -> common.Command:
-    return common.with_options(_OPTIONS, command)
-
-
 @click.command("copy")
 @_options
-def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[CopyOptions]) -> int:
+def command(as_json: bool, **given: Unpack[CopyOptions]) -> int:
     """Copy topics with their settings, records and groups' offsets, between clusters, directories and backups.
 
     Nothing is written without --apply: the output shows what would be copied, and what the target cannot keep. A copy
@@ -97,7 +93,7 @@ def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[CopyOption
     if given["follow"] and given["dry_run"]:
         raise click.UsageError("--follow writes: give --apply with it")
     is_ok = True
-    with Meter("copy", None, quiet=quiet) as meter:
+    with Meter("copy", None) as meter:
         for report in _reports(given, meter.add if meter.shown else lambda size: None):
             for line in report.json_lines() if as_json else report.lines():
                 print(line, flush=True)

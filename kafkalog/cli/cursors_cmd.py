@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 import click
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     _Row = dict[str, str | int | None]
     _Target = Literal["to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by"]
 
-    class _Reset(common.Verbosity):
+    class _Reset(TypedDict):
         """Values of the options of `reset`."""
 
         dirs: tuple[str, ...]
@@ -50,9 +50,8 @@ _TARGETS: Final[tuple[_Target, ...]] = ("to_earliest", "to_latest", "to_offset",
 @common.cursors_option
 @common.quiet_options
 def groups(
-    dirs: tuple[str, ...], topic: str | None, group: str | None, as_json: bool, cursors: str | None,
-    **given: Unpack[common.Verbosity],
-) -> None:  # fmt: skip
+    dirs: tuple[str, ...], topic: str | None, group: str | None, as_json: bool, cursors: str | None
+) -> None:
     """Show the positions that readers store by name, and their lag.
 
     Groups that a server or a broker stored in the directory are included. A last column then shows the kind of each
@@ -78,13 +77,13 @@ def groups(
         _print_table([(*_COLUMNS, "KEPT") if kept else _COLUMNS, *(_cells(row) for row in rows)])
     if damage:
         _note_damage(damage[:-1])
-        common.note("note: offsets that groups committed after the damage are not shown", quiet=given["quiet"])
+        common.note("note: offsets that groups committed after the damage are not shown")
         raise damage[-1]
 
 
 def _note_damage(damage: list[KafkalogError]) -> None:
     for error in damage:
-        common.note(f"kafkalog: {error}")
+        common.note(f"kafkalog: {error}", always=True)
 
 
 def _rows(dirs: list[str], cursors: str | None) -> list[_Row]:
@@ -223,7 +222,7 @@ def reset(**given: Unpack[_Reset]) -> None:
     if moved and given["execute"]:
         commit_in(dirs, group, moved, time.time_ns() // 1_000_000)
     if not given["execute"]:
-        common.note("nothing was changed; --execute makes the changes", quiet=given["quiet"])
+        common.note("nothing was changed; --execute makes the changes")
 
 
 def _broker_group_error(group: str, kind: str, option: str) -> KafkalogError:
@@ -242,7 +241,7 @@ def _move(store: CursorStore, view: LogView, target: _Target, given: _Reset) -> 
     try:
         state = store.read(view.path, name)
     except CorruptCheckpoint as error:
-        common.note(f"note: {error}", quiet=given["quiet"])
+        common.note(f"note: {error}")
         state = None
         if given["execute"]:
             store.acquire(view.path, name).delete()
@@ -284,7 +283,7 @@ def _target_offset(view: LogView, target: _Target, given: _Reset, old: int) -> i
 @common.cursors_option
 @common.quiet_options
 def delete(
-    dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | None, **given: Unpack[common.Verbosity]
+    dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | None
 ) -> None:
     """Delete the stored positions of a name, for one topic or for all.
 

@@ -27,13 +27,11 @@ def serdes_option(help: str) -> Callable[[Command], Command]:
     return click.option("-s", "serdes", multiple=True, metavar="SERDES", help=help)
 
 
-def schemas_option(command: Command) -> Command:
-    """Add --schemas, for decoders that use a registry's schemas."""
-    return click.option(
-        "--schemas", type=click.Path(), metavar="PLACE",
-        help="Registry schemas: a directory with <id>.avsc and <id>.desc; for Avro also a registry's http address, or "
-        "a data directory with the topic _schemas.",
-    )(command)
+schemas_option = click.option(
+    "--schemas", type=click.Path(), metavar="PLACE",
+    help="Registry schemas: a directory with <id>.avsc and <id>.desc; for Avro also a registry's http address, or "
+    "a data directory with the topic _schemas.",
+)
 
 
 def decoder_names(serdes: Sequence[str]) -> dict[str, str]:

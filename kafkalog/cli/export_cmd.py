@@ -68,7 +68,7 @@ FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
 @common.tiered_option
 @common.json_option("Print one JSON object for the export.")
 @common.quiet_options
-def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, **given: Unpack[_Given]) -> int:
+def command(target: str, format: str, as_json: bool, **given: Unpack[_Given]) -> int:
     """Export the records of topics into TARGET: topic=NAME/*.parquet, *.arrow or *.jsonl.
 
     --resume continues an export that was stopped, or adds new records to a finished one; no record is exported twice.
@@ -82,7 +82,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
     """
     dirs = common.need_dirs(given["dirs"])
     if format == "kafka-dir":
-        return _export_directory(dirs, target, given, as_json, quiet)
+        return _export_directory(dirs, target, given, as_json)
     from kafkalog.cli.spark_export import parse_size
     from kafkalog.exchange.export import IncompleteExport, UndecodableExport, export_records
     from kafkalog.tools.offsets import parse_bounds
@@ -92,7 +92,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
     columns, size = given["columns"], parse_size(given["target_size"], "--target-size")
     level = common.isolation_level(given["isolation_level"])
     total = total_bytes(dirs, tiered=given["tiered"]) if sys.stderr.isatty() else None
-    with Meter("export", total, quiet=quiet) as meter:
+    with Meter("export", total) as meter:
         damage: IncompleteExport | UndecodableExport | None = None
         try:
             report = export_records(
@@ -121,7 +121,7 @@ def _decoding(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**typed_keywords(given["serdes"], given["schemas"]), "on_undecodable": given["on_undecodable"]}
 
 
-def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as_json: bool, quiet: bool) -> int:
+def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as_json: bool) -> int:
     names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions", "where", "tiered",
              "serdes", "schemas", "on_undecodable")  # fmt: skip
     wrong = [name for name in names if given[name]]
@@ -132,12 +132,12 @@ def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as
     from kafkalog.exchange.kafka_dir import export_directory
     from kafkalog.server.groups.stored import whole_offsets
 
-    with Meter("export", None, quiet=quiet) as meter:
+    with Meter("export", None) as meter:
         manifest = export_directory(
             dirs, target, topics=given["topics"], committed=whole_offsets, tell=meter.add
         )
     for text in manifest.notes:
-        common.note(f"kafkalog: note: {text}", quiet=quiet)
+        common.note(f"kafkalog: note: {text}")
     partitions = manifest.partitions
     if as_json:
         print(json.dumps({"partitions": len(partitions), "files": len(manifest.files), "bytes": manifest.size}))

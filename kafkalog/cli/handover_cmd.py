@@ -34,8 +34,6 @@ def command(
     undo: bool,
     as_json: bool,
     settings: dict[str, str],
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Register the topics in a stopped broker's data directories with that broker, with their ids and settings.
 
@@ -57,7 +55,7 @@ def command(
         if topics or adopt or keep_records or let_expire or settings:
             raise click.UsageError("--undo reverts the newest handover as a whole: give only -d and --metadata-dir")
         journal = undo_handover(homes, metadata_dir=metadata_dir)
-        common.note(f"undid the handover of {common.plural(len(journal.topics), 'topic')}", quiet=quiet)
+        common.note(f"undid the handover of {common.plural(len(journal.topics), 'topic')}")
         return 0
     options = HandoverOptions(topics, keep_records, let_expire, adopt, settings)
     report = handover(homes, apply=not dry_run, metadata_dir=metadata_dir, options=options)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @common.json_option("Print one JSON object for the import.")
 @common.quiet_options
 def command(
-    files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json: bool, quiet: bool, verbose: int,
+    files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json: bool,
     **given: Unpack[_Given],
 ) -> int:  # fmt: skip
     """Import records from Parquet, Arrow or JSON lines, such as the files of `kafkalog export`, into topics.
@@ -62,7 +62,7 @@ def command(
         raise click.UsageError("an import writes to one data directory: give -d once")
     from kafkalog.exchange.kafka_dir import is_exported
 
-    with Meter("import", None, quiet=quiet) as meter:
+    with Meter("import", None) as meter:
         if format == "kafka-dir" or len(files) == 1 and is_exported(files[0]):
             return _import_directory(files, where[0], given, as_json, meter)
         if given["group_offsets"]:

@@ -55,8 +55,6 @@ def restore(
     topics: tuple[str, ...],
     entries: tuple[str, ...],
     as_json: bool,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Write the kept records to partitions of another data directory, at their offsets.
 
@@ -72,7 +70,7 @@ def restore(
     for one in done:
         print(json.dumps(one.as_json()) if as_json else one)
     if not done:
-        common.note("kafkalog: there are no kept records", quiet=quiet)
+        common.note("kafkalog: there are no kept records")
     return 0 if done else 1
 
 
@@ -89,8 +87,6 @@ def remove(
     topics: tuple[str, ...],
     entries: tuple[str, ...],
     as_json: bool,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Remove the kept records permanently; the logs are not changed.
 
@@ -107,5 +103,5 @@ def remove(
         removed = {**one.as_json(), "removed": not dry_run}
         print(json.dumps(removed) if as_json else f"{'remove' if dry_run else 'removed'} {describe(one)}")
     if found and dry_run:
-        common.note("nothing was changed: give --apply", quiet=quiet)
+        common.note("nothing was changed: give --apply")
     return 0

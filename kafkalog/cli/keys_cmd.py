@@ -59,8 +59,6 @@ def build(
     partitions: tuple[int, ...],
     store: str | None,
     rebuild: bool,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Build the missing and outdated key indexes of closed segments.
 
@@ -115,8 +113,6 @@ def drop(
     topic: str | None,
     partitions: tuple[int, ...],
     store: str | None,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Remove the key indexes; look-ups search the segments then.
 

@@ -22,8 +22,6 @@ def command(
     partitions: tuple[int, ...],
     tiered: str | None,
     as_json: bool,
-    quiet: bool,
-    verbose: int,
 ) -> None:
     """List the files of a topic's partitions (of all topics without -t).
 
@@ -44,8 +42,8 @@ def command(
     found = common.find_partitions(where, topic, partitions, fs)
     for directory in dirs:
         file_system = file_system_of(directory)
-        if verbose or not file_system.is_safe:
-            common.note(f"{directory}: {file_system}", quiet=quiet)
+        if common.verbosity() or not file_system.is_safe:
+            common.note(f"{directory}: {file_system}")
     for topic_partition, path in found:
         files = list_files(path, fs=fs)
         if as_json:

@@ -15,8 +15,7 @@ from kafkalog.cli import common
 @common.settings_option("Client setting, such as security.protocol=SASL_SSL")
 @common.verbosity_flags
 def command(
-    source: str, dirs: tuple[str, ...], topics: tuple[str, ...], once: bool, settings: dict[str, str], quiet: bool,
-    verbose: int,
+    source: str, dirs: tuple[str, ...], topics: tuple[str, ...], once: bool, settings: dict[str, str],
 ) -> int:
     """Mirror topics of a Kafka cluster into data directories, until SIGTERM or Ctrl-C.
 
@@ -30,7 +29,7 @@ def command(
     from kafkalog.server.client.settings import peer_settings
     from kafkalog.server.mirror.running import run_mirror
 
-    common.show_server_log(quiet, verbose)
+    common.show_server_log()
     with common.usage_of("--from"):
         addresses = parse_addresses(source)
     peers = peer_settings({"client.id": "kafkalog-mirror", **settings})

@@ -47,8 +47,6 @@ def get(
     as_json: bool,
     isolation_level: str | None,
     settings: dict[str, str],
-    quiet: bool,
-    verbose: int,
 ) -> None:
     """Print TOPIC:PARTITION:OFFSET for each partition of a topic, or of all topics without -t.
 
@@ -70,7 +68,7 @@ def get(
             print(json.dumps({**topic_partition._asdict(), **fields}))
             continue
         offset = "" if found is None else str(found.offset)
-        when = f":{found.timestamp}" if verbose and found is not None and found.timestamp >= 0 else ""
+        when = f":{found.timestamp}" if common.verbosity() and found is not None and found.timestamp >= 0 else ""
         print(f"{topic_partition.topic}:{topic_partition.partition}:{offset}{when}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.tools.produce.json_lines import JsonProducer
     from kafkalog.tools.produce.text import Producer
 
-    class _Given(common.Verbosity):
+    class _Given(TypedDict):
         """Values of the command's options."""
 
         dirs: tuple[str, ...]
@@ -92,7 +92,6 @@ class _Request:
         self.as_json: bool = given["as_json"]
         self.sync: bool = given["sync"]
         self.on_damage: OnDamage = given["on_damage"] or "recover"
-        self.quiet: bool = given["quiet"]
         self.files: Sequence[str] = given["files"] or ("-",)
         self.settings: dict[str, str] = dict(given["settings"])
         self.batch_bytes = self._number("batch.size")
@@ -162,7 +161,7 @@ def _produce(request: _Request) -> None:
         logs = _open_logs(request, directory, stack)
         start_offsets = [log.log.log_end_offset for log in logs]
         is_interactive = "-" in request.files and os.isatty(0)
-        meter = stack.enter_context(Meter("produce", inputs.total, quiet=request.quiet or is_interactive))
+        meter = stack.enter_context(Meter("produce", inputs.total, quiet=is_interactive))
         producer = _producer(request, logs, meter)
         stack.callback(producer.close)
         try:
@@ -221,7 +220,7 @@ def _open_logs(request: _Request, directory: str, stack: ExitStack) -> list[Writ
     logs = []
     for number in numbers:
         path = os.path.join(directory, f"{request.topic}-{number}")
-        with RecoveryMeter(os.path.basename(path), quiet=request.quiet) as meter:
+        with RecoveryMeter(os.path.basename(path)) as meter:
             log = open_for_append(
                 path, request.settings, sync=request.sync, on_damage=request.on_damage, progress=meter.tell
             )
@@ -272,4 +271,4 @@ def _report(request: _Request, logs: Sequence[WritableLog], start_offsets: Seque
         if count or len(logs) == 1:
             offsets = f", offsets {start} to {start + count - 1}" if count > 1 else f", offset {start}" if count else ""
             text = f"{log.topic_partition}: {common.plural(count, 'record')}{offsets}"
-            common.note(text, quiet=request.quiet)
+            common.note(text)

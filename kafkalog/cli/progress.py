@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
+from kafkalog.cli.common import is_quiet
+
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
@@ -15,17 +17,17 @@ SHOW_AFTER_S = 1.0
 
 
 class _Bar:
-    """A bar that appears after a second of work, if stderr is a terminal and `quiet` is not set.
+    """A bar that appears after a second of work, if stderr is a terminal, without `quiet` and the command's -q.
 
     rich honours NO_COLOR and dumb terminals by itself; it is imported only when the bar appears.
     """
 
-    def __init__(self, what: str, *, quiet: bool) -> None:
+    def __init__(self, what: str, *, quiet: bool = False) -> None:
         self._what = what
         self._start_time = time.monotonic()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self.shown = not quiet and sys.stderr.isatty()
+        self.shown = not quiet and not is_quiet() and sys.stderr.isatty()
 
     def _is_due(self) -> bool:
         return self._bar is None and self.shown and time.monotonic() - self._start_time > SHOW_AFTER_S
@@ -53,7 +55,7 @@ class _Bar:
 class Meter(_Bar):
     """Counts bytes of work, shown as a bar with a rate."""
 
-    def __init__(self, what: str, total: int | None, *, quiet: bool) -> None:
+    def __init__(self, what: str, total: int | None, *, quiet: bool = False) -> None:
         super().__init__(what, quiet=quiet)
         self._total = total
         self._done = 0
@@ -72,9 +74,9 @@ class Meter(_Bar):
 class RecoveryMeter:
     """A bar for the recovery of one log, if it takes longer than a second; the recovery calls `tell`."""
 
-    def __init__(self, name: str, *, quiet: bool) -> None:
+    def __init__(self, name: str) -> None:
         self._what = f"recover {name}"
-        self._quiet = quiet
+        self._quiet = is_quiet()  # not asked for in `tell`: another thread has no command
         self._meter: Meter | None = None
         self._reported = 0
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         identities: tuple[str, ...]
         staging: str | None
 
-_OPTIONS = (
+redact_options = common.options(
     common.dir_option,
     common.topic_option(required=True),
     common.partition_option(multiple=True),
@@ -80,16 +80,12 @@ _OPTIONS = (
     common.json_option("Print one JSON object for each segment, and one for the report."),
     common.quiet_options,
 )  # fmt: skip
-
-
-def redact_options(command: common.Command) -> common.Command:
-    """Add the options of the command."""
-    return common.with_options(_OPTIONS, command)
+"""The options of `redact`."""
 
 
 @click.command("redact")
 @redact_options
-def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[RedactOptions]) -> int:
+def command(as_json: bool, **given: Unpack[RedactOptions]) -> int:
     """Redact records: empty their values and remove their headers, in place.
 
     A record is redacted if --key, --keys, --where or --offsets names it. Offsets, timestamps, producers, transactions,
@@ -130,7 +126,7 @@ def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[RedactOpti
         "partitions": given["partitions"], "change": given["change"], "erase_key": given["erase_key"],
         "apply": not given["dry_run"],
     }  # fmt: skip
-    with Meter("redact", None, quiet=quiet) as meter:
+    with Meter("redact", None) as meter:
         named["progress"] = meter.add if meter.shown else lambda size: None
         if given["backups"] is not None:
             target = backup_options.backups_at(
@@ -142,9 +138,7 @@ def command(as_json: bool, quiet: bool, verbose: int, **given: Unpack[RedactOpti
                 common.need_dirs(given["dirs"]), given["topic"], remove_kept=given["remove_kept"],
                 key_index=given["store"], tiered=given["tiered"], **named,
             )  # fmt: skip
-    for line in report.json_lines() if as_json else report.lines():
-        print(line)
-    return 0 if report.ok else 1
+    return common.print_report(report, as_json=as_json)
 
 
 def _check_places(given: RedactOptions) -> None:

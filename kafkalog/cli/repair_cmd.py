@@ -35,8 +35,6 @@ def command(
     backup_dir: str | None,
     as_json: bool,
     settings: dict[str, str],
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Repair data directories or partition directories; a valid batch is never dropped.
 
@@ -65,7 +63,7 @@ def command(
     except ValueError:
         raise click.BadParameter(f"{settings[_INTERVAL]!r} is not a number", param_hint="-X") from None
     every = not (rebuild_indexes or truncate_tail or all_indexes or checkpoints)
-    with Meter("repair", total_bytes(paths) if sys.stderr.isatty() else None, quiet=quiet) as meter:
+    with Meter("repair", total_bytes(paths) if sys.stderr.isatty() else None) as meter:
         report = repair(
             paths,
             apply=not dry_run,
@@ -78,6 +76,4 @@ def command(
             backup_dir=backup_dir,
             progress=meter.add if meter.shown else None,
         )
-    for line in report.json_lines() if as_json else report.lines():
-        print(line)
-    return 0 if report.ok else 1
+    return common.print_report(report, as_json=as_json)

@@ -36,8 +36,6 @@ def command(
     output: str,
     keys: bool,
     exact: bool,
-    quiet: bool,
-    verbose: int,
     **by: Unpack[ByGiven],
 ) -> int:
     """Write an HTML report on data directories: rates, sizes, compression, keys, dirty ratios, indexes.
@@ -56,12 +54,12 @@ def command(
 
     counting = parse_counting(by)
     selected = list(paths) if paths else common.need_dirs(dirs)
-    with Meter("report", total_bytes(selected, topics) if sys.stderr.isatty() else None, quiet=quiet) as meter:
+    with Meter("report", total_bytes(selected, topics) if sys.stderr.isatty() else None) as meter:
         report = make_report(
             selected, topics=topics, sample_bytes=None if exact else REPORT_BYTES, keys=keys, tell=meter.add
         )
     if counting is not None:
-        report = _with_counts(report, selected, topics, counting, quiet)
+        report = _with_counts(report, selected, topics, counting)
     text = page(report)
     if output == "-":
         print(text, end="")
@@ -69,15 +67,15 @@ def command(
         write_report(text, output)
     found_problems = report.all_problems()
     for one in report.logs:
-        if one.sampled() and verbose:
-            common.note(f"{one.name}: {one.sampled()}", quiet=quiet)
+        if one.sampled() and common.verbosity():
+            common.note(f"{one.name}: {one.sampled()}")
     problems = f"; {common.plural(len(found_problems), 'problem')}, see the page" if found_problems else ""
-    common.note(f"{common.plural(len(report.logs), 'partition')} in {output}{problems}", quiet=quiet)
+    common.note(f"{common.plural(len(report.logs), 'partition')} in {output}{problems}")
     return 1 if found_problems else 0
 
 
 def _with_counts(
-    report: Report, selected: Sequence[str], topics: Sequence[str], counting: Counting, quiet: bool
+    report: Report, selected: Sequence[str], topics: Sequence[str], counting: Counting
 ) -> Report:
     """Return the report with the counts of each topic; a topic that cannot be counted is a problem of the report."""
     from kafkalog.errors import KafkalogError
@@ -87,7 +85,7 @@ def _with_counts(
     problems = list(report.problems)
     for topic in by_topic(partitions_below(selected, topics)):
         try:
-            counts.append(count_topic(topic, counting, quiet=quiet))
+            counts.append(count_topic(topic, counting))
         except KafkalogError as error:
             problems.append(f"not counted by {counting.path}: {error}")
     return report._replace(counts=tuple(counts), problems=tuple(problems))

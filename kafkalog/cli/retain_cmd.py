@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         store: dict[str, str]
         now_ms: int | None
 
-_OPTIONS = (
+retention_options = common.options(
     common.paths_argument(),
     common.apply_option,
     common.topics_option,
@@ -38,11 +38,7 @@ _OPTIONS = (
     common.settings_option("Broker setting for topics without their own, such as log.retention.hours=48"),
     common.json_option("Print one JSON object for each segment, and one for the report."),
 )
-
-
-def retention_options(command: common.Command) -> common.Command:
-    """Add the options of what to delete, and the retention; `retention_of` converts them."""
-    return common.with_options(_OPTIONS, command)
+"""What to delete, and the retention; `retention_of` converts the options."""
 
 
 def retention_of(given: RetentionOptions) -> RetainArguments:
@@ -62,7 +58,7 @@ def retention_of(given: RetentionOptions) -> RetainArguments:
 @retention_options
 @common.quiet_options
 def command(
-    paths: tuple[str, ...], as_json: bool, quiet: bool, verbose: int, **given: Unpack[RetentionOptions]
+    paths: tuple[str, ...], as_json: bool, **given: Unpack[RetentionOptions]
 ) -> None:
     """Delete segments that exceed retention.
 

@@ -59,8 +59,6 @@ def command(
     add_user: str | None,
     password_file: str | None,
     cursors: str | None,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Serve the topics in data directories to Kafka clients, until SIGTERM or Ctrl-C.
 
@@ -94,10 +92,10 @@ def command(
     if add_user is not None:
         if read_only:
             raise click.UsageError("--read-only writes nothing, and --add-user writes a user: omit one of them")
-        return _add_user(directories, add_user, password_file, quiet)
+        return _add_user(directories, add_user, password_file)
     if password_file is not None:
         raise click.UsageError("--password-file is for --add-user")
-    common.show_server_log(quiet, verbose)
+    common.show_server_log()
     count = config["kafkalog.workers"]
     with _forked(count) as forked, in_memory() if memory else nullcontext() as path:
         return run(
@@ -145,19 +143,19 @@ def _kept_positions(directories: list[str], cursors: str | None) -> list[KeptPos
                 try:
                     state = store.read(path, name)
                 except CorruptCheckpoint as error:
-                    common.note(f"note: {error}", quiet=False)
+                    common.note(f"note: {error}", always=True)
                     continue
                 if state is not None:
                     found.append(KeptPosition(name, *state.topic_partition, state.position, state.committed_ms))
     return found
 
 
-def _add_user(directories: Sequence[str], name: str, password_file: str | None, quiet: bool) -> int:
+def _add_user(directories: Sequence[str], name: str, password_file: str | None) -> int:
     import sys
 
     from kafkalog.server.security.users import add_user, read_password
 
     password = read_password(password_file, is_asked_for=sys.stdin.isatty())
     add_user(directories[0], name, password, others=directories[1:])
-    common.note(f"{name} can log in with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512", quiet=quiet)
+    common.note(f"{name} can log in with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512")
     return 0

@@ -13,7 +13,7 @@ from kafkalog.cli import common
 @click.argument("target", type=click.Path(dir_okay=False), metavar="FILE")
 @click.option("--bare", is_flag=True, help="Only pack kafkalog: the executors' Python has numpy, pyarrow and the rest.")
 @common.quiet_options
-def command(target: str, bare: bool, quiet: bool, verbose: int) -> int:
+def command(target: str, bare: bool) -> int:
     """Write FILE, a .tar.gz of this installed package and its dependencies, for executors without it.
 
     Pass it to Spark with --conf spark.archives=FILE#env --conf spark.executorEnv.PYTHONPATH=env. The executors' Python
@@ -26,7 +26,7 @@ def command(target: str, bare: bool, quiet: bool, verbose: int) -> int:
     from kafkalog.spark.archive import write_archive
 
     archive = write_archive(target, dependencies=not bare)
-    if not quiet:
+    if not common.is_quiet():
         count, names = common.plural(archive.files, "file"), ", ".join(archive.distributions)
         print(
             f"{target}: {count}, {archive.size:,} bytes, of {names}\n"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from kafkalog.cli import common, spark_options
+from kafkalog.cli import spark_options
 from kafkalog.cli.compact_cmd import compaction_of, compaction_options
 
 if TYPE_CHECKING:
@@ -16,14 +16,9 @@ if TYPE_CHECKING:
 @click.command("compact")
 @compaction_options
 @spark_options.session_options
-@common.quiet_options
 def command(
     paths: tuple[str, ...],
     as_json: bool,
-    master: str | None,
-    conf: dict[str, str],
-    quiet: bool,
-    verbose: int,
     **given: Unpack[CompactionOptions],
 ) -> None:
     """Clean the compacted topics of many data directories or partition directories.
@@ -39,8 +34,7 @@ def command(
     Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
     """
     options = compaction_of(given)
-    spark_options.need_paths(paths)
-    with spark_options.session(master, conf, "compact", quiet=quiet, verbose=verbose) as (spark, tell):
+    with spark_options.session("compact", paths) as (spark, tell):
         from kafkalog.spark.jobs.compact import compact
 
         report = compact(spark, paths, **options, tell=tell)

@@ -24,7 +24,6 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 @common.settings_option("Option of the Spark source kafkalog, such as startingTimestamp=1700000000000")
 @common.json_option("Print one JSON object for the export.")
 @spark_options.session_options
-@common.quiet_options
 def command(
     paths: tuple[str, ...],
     target: str,
@@ -37,10 +36,6 @@ def command(
     on_damage: str,
     settings: dict[str, str],
     as_json: bool,
-    master: str | None,
-    conf: dict[str, str],
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Export topics into Parquet files in directories TARGET/topic=NAME/date=DAY/.
 
@@ -61,8 +56,7 @@ def command(
     if on_damage == "skip":
         options["onDamage"] = "skip"
     file_bytes = parse_size(file_size, "--file-size")
-    spark_options.need_paths(paths)
-    with spark_options.session(master, conf, "export", quiet=quiet, verbose=verbose) as (spark, tell):
+    with spark_options.session("export", paths) as (spark, tell):
         from kafkalog.spark.jobs.export import export
 
         report = export(

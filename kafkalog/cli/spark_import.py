@@ -32,11 +32,9 @@ if TYPE_CHECKING:
 @spark_options.writing_options
 @common.json_option("Print one JSON object for the import.")
 @spark_options.session_options
-@common.quiet_options
 def command(
-    files: tuple[str, ...], dir: str, master: str | None, conf: dict[str, str], as_json: bool, quiet: bool,
-    verbose: int, **given: Unpack[_Given],
-) -> int:  # fmt: skip
+    files: tuple[str, ...], dir: str, as_json: bool, **given: Unpack[_Given]
+) -> int:
     """Import records from Parquet files, such as an export, or from JSON lines into topics.
 
     Keys, values, nulls, headers and times are restored unchanged. Rows with topic, partition and offset keep their
@@ -47,8 +45,7 @@ def command(
 
     Exit status: 0 written, 1 nothing written, 2 wrong usage.
     """
-    spark_options.need_paths(files)
-    with spark_options.session(master, conf, "import", quiet=quiet, verbose=verbose) as (spark, tell):
+    with spark_options.session("import", files) as (spark, tell):
         from kafkalog.spark.jobs.import_ import import_
 
         report = import_(spark, files, dir, tell=tell, **given)

@@ -20,17 +20,12 @@ from kafkalog.cli import common, spark_options
 @click.option("--rebuild", is_flag=True, help="Build all of them, also those that fit.")
 @common.json_option("Print one JSON object for each partition, and one for the report.")
 @spark_options.session_options
-@common.quiet_options
 def command(
     paths: tuple[str, ...],
     topics: tuple[str, ...],
     store: str,
     rebuild: bool,
     as_json: bool,
-    master: str | None,
-    conf: dict[str, str],
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Build the missing and outdated key indexes of closed segments in a separate directory.
 
@@ -42,11 +37,8 @@ def command(
 
     Exit status: 0 built, 1 damage, or a named thing is absent, 2 wrong usage.
     """
-    spark_options.need_paths(paths)
-    with spark_options.session(master, conf, "index", quiet=quiet, verbose=verbose) as (spark, tell):
+    with spark_options.session("index", paths) as (spark, tell):
         from kafkalog.spark.jobs.index import index
 
         report = index(spark, paths, store, topics=topics, rebuild=rebuild, tell=tell)
-    for line in report.json_lines() if as_json else report.lines():
-        print(line)
-    return 0 if report.ok else 1
+    return common.print_report(report, as_json=as_json)

@@ -28,10 +28,9 @@ from kafkalog.cli import common, spark_options
 @spark_options.writing_options
 @common.json_option("Print one JSON object for the records written.")
 @spark_options.session_options
-@common.quiet_options
 def command(
-    files: tuple[str, ...], dir: str, master: str | None, conf: dict[str, str], as_json: bool, quiet: bool,
-    verbose: int, no_header: bool, delimiter: str, key_delimiter: str | None, **given: Any,
+    files: tuple[str, ...], dir: str, as_json: bool, no_header: bool, delimiter: str, key_delimiter: str | None,
+    **given: Any,
 ) -> int:  # fmt: skip
     """Append the lines or rows of FILEs to a topic: tasks encode them, and one commit appends them.
 
@@ -43,10 +42,9 @@ def command(
 
     Exit status: 0 written, 1 nothing written, 2 wrong usage.
     """
-    spark_options.need_paths(files)
     columns = {name: given.pop(name) for name in ("value", "key", "timestamp")}
     columns |= {name: given.pop(f"{name}_column") for name in ("topic", "partition")}
-    with spark_options.session(master, conf, "ingest", quiet=quiet, verbose=verbose) as (spark, tell):
+    with spark_options.session("ingest", files) as (spark, tell):
         from kafkalog.spark.jobs.ingest import ingest
         from kafkalog.spark.jobs.row_columns import RowColumns
         from kafkalog.tools.escapes import unescape

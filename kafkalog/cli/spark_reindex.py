@@ -17,7 +17,6 @@ _INTERVAL = "index.interval.bytes"
 @common.json_option("Print one JSON object for each change, and one for the report.")
 @common.settings_option(f"Topic setting: {_INTERVAL}")
 @spark_options.session_options
-@common.quiet_options
 def command(
     paths: tuple[str, ...],
     dry_run: bool,
@@ -25,10 +24,6 @@ def command(
     backup_dir: str | None,
     as_json: bool,
     settings: dict[str, str],
-    master: str | None,
-    conf: dict[str, str],
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Rebuild offset, time and transaction indexes from the .log files.
 
@@ -50,14 +45,11 @@ def command(
         interval = int(settings[_INTERVAL]) if settings else None
     except ValueError:
         raise click.BadParameter(f"{settings[_INTERVAL]!r} is not a number", param_hint="-X") from None
-    spark_options.need_paths(paths)
-    with spark_options.session(master, conf, "reindex", quiet=quiet, verbose=verbose) as (spark, tell):
+    with spark_options.session("reindex", paths) as (spark, tell):
         from kafkalog.spark.jobs.reindex import reindex
 
         report = reindex(
             spark, paths, apply=not dry_run, only_wrong=only_wrong, index_interval_bytes=interval,
             backup_dir=backup_dir, tell=tell,
         )  # fmt: skip
-    for line in report.json_lines() if as_json else report.lines():
-        print(line)
-    return 0 if report.ok else 1
+    return common.print_report(report, as_json=as_json)

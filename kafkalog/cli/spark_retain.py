@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from kafkalog.cli import common, spark_options
+from kafkalog.cli import spark_options
 from kafkalog.cli.retain_cmd import retention_of, retention_options
 
 if TYPE_CHECKING:
@@ -16,14 +16,9 @@ if TYPE_CHECKING:
 @click.command("retain")
 @retention_options
 @spark_options.session_options
-@common.quiet_options
 def command(
     paths: tuple[str, ...],
     as_json: bool,
-    master: str | None,
-    conf: dict[str, str],
-    quiet: bool,
-    verbose: int,
     **given: Unpack[RetentionOptions],
 ) -> None:
     """Delete segments that exceed retention from many data directories or partition directories.
@@ -39,8 +34,7 @@ def command(
     Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
     """
     options = retention_of(given)
-    spark_options.need_paths(paths)
-    with spark_options.session(master, conf, "retain", quiet=quiet, verbose=verbose) as (spark, tell):
+    with spark_options.session("retain", paths) as (spark, tell):
         from kafkalog.spark.jobs.retain import retain
 
         report = retain(spark, paths, **options, tell=tell)

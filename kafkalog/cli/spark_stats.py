@@ -14,17 +14,12 @@ from kafkalog.cli import common, spark_options
 @click.option("--exact", is_flag=True, help="Decompress every batch for the ratio, not one per megabyte.")
 @common.json_option("Print one JSON object for each hour of a topic, for each topic, and for the report.")
 @spark_options.session_options
-@common.quiet_options
 def command(
     paths: tuple[str, ...],
     topics: tuple[str, ...],
     keys: bool,
     exact: bool,
     as_json: bool,
-    master: str | None,
-    conf: dict[str, str],
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Show records, bytes, rates, compression and keys of many data directories, by topic and hour.
 
@@ -38,11 +33,8 @@ def command(
 
     Exit status: 0 fine, 1 something could not be read, or a named thing is absent, 2 wrong usage.
     """
-    spark_options.need_paths(paths)
-    with spark_options.session(master, conf, "stats", quiet=quiet, verbose=verbose) as (spark, tell):
+    with spark_options.session("stats", paths) as (spark, tell):
         from kafkalog.spark.jobs.stats import stats
 
         report = stats(spark, paths, topics=topics, keys=keys, exact=exact, tell=tell)
-    for line in report.json_lines() if as_json else report.lines():
-        print(line)
-    return 0 if report.ok else 1
+    return common.print_report(report, as_json=as_json)

@@ -12,18 +12,11 @@ from kafkalog.cli.table_options import print_commits, sync_keywords, sync_option
 if TYPE_CHECKING:
     from kafkalog.cli.table_options import SyncGiven
 
-    class _Given(SyncGiven):
-        """Values of the options of `sync`."""
-
-        master: str | None
-        conf: dict[str, str]
-
 
 @click.command("sync")
 @sync_options
 @spark_options.session_options
-@common.quiet_options
-def command(**given: Unpack[_Given]) -> int:
+def command(**given: Unpack[SyncGiven]) -> int:
     """Write the committed records of a topic that TABLE does not have yet to it, as `kafkalog table sync` does.
 
     Tasks write the data files, and the driver commits them with the positions: each record is in the table once,
@@ -37,9 +30,7 @@ def command(**given: Unpack[_Given]) -> int:
     skipped: list[Any] = []
     options = sync_keywords(given, skipped)
     dirs = common.need_dirs(given["dirs"])
-    with spark_options.session(
-        given["master"], given["conf"], "sync", quiet=given["quiet"], verbose=given["verbose"]
-    ) as (spark, tell):
+    with spark_options.session("sync") as (spark, tell):
         from kafkalog.spark.jobs.sync import sync
 
         commits = sync(spark, dirs, given["topic"], given["target"], tell=tell, **options)

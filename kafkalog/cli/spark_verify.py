@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from kafkalog.cli import common, spark_options
-from kafkalog.cli.verify_options import check_options
+
+if TYPE_CHECKING:
+    from kafkalog.tools.verify.report import Report
+
+check_options = common.options(
+    common.paths_argument("(DIR | PARTITION | FILE)..."),
+    click.option("--deep", is_flag=True, help="Also decode every record, of every format and codec."),
+    click.option("--indexes", is_flag=True, help="Only compare indexes with batch headers; verify no checksums."),
+    common.json_option("Print one JSON object for each finding, and one for the report."),
+)
+"""What to check, how thoroughly, and the output: the options of `verify` on one machine and on Spark."""
 
 
 @click.command("verify")
 @check_options
 @spark_options.session_options
-@common.quiet_options
 def command(
     paths: tuple[str, ...],
     deep: bool,
     indexes: bool,
     as_json: bool,
-    master: str | None,
-    conf: dict[str, str],
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Verify many data directories, partition directories or files; change nothing.
 
@@ -33,26 +40,20 @@ def command(
     """
     if deep and indexes:
         raise click.UsageError("--deep reads records, --indexes skips them: give one of them")
-    return run(paths, master, conf, deep=deep, indexes=indexes, as_json=as_json, quiet=quiet, verbose=verbose)
+    return run(paths, deep=deep, indexes=indexes, as_json=as_json)
 
 
-def run(
-    paths: tuple[str, ...],
-    master: str | None,
-    conf: dict[str, str],
-    *,
-    deep: bool,
-    indexes: bool,
-    as_json: bool,
-    quiet: bool,
-    verbose: int,
-) -> int:
+def run(paths: tuple[str, ...], *, deep: bool, indexes: bool, as_json: bool, master: str | None = None) -> int:
     """Run the job, print its output and return the exit status."""
-    spark_options.need_paths(paths)
-    with spark_options.session(master, conf, "verify", quiet=quiet, verbose=verbose) as (spark, tell):
+    with spark_options.session("verify", paths, master=master) as (spark, tell):
         from kafkalog.spark.jobs.verify import verify
 
         report = verify(spark, paths, deep=deep, indexes_only=indexes, tell=tell)
-    for line in report.json_lines() if as_json else report.lines(with_notes=not quiet):
+    return print_verified(report, as_json=as_json)
+
+
+def print_verified(report: Report, *, as_json: bool) -> int:
+    """Print the report of a verification, without notes after -q, and return the exit status."""
+    for line in report.json_lines() if as_json else report.lines(with_notes=not common.is_quiet()):
         print(line)
     return 0 if report.ok else 1

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
         isolation_level: str | None
         on_damage: str
         tiered: str | None
-        quiet: bool
-        verbose: int
 
 
 PAGE_ROWS: Final = 10_000

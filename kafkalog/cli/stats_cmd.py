@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.tools.directories import PartitionPath
     from kafkalog.util.fileio import FileSystem
 
-_OPTIONS = (
+stats_options = common.options(
     click.argument("paths", nargs=-1, type=click.Path(), metavar="[DIR | PARTITION]..."),
     common.dir_option,
     common.topic_option(),
@@ -35,11 +35,7 @@ _OPTIONS = (
     common.json_option("Print one JSON object for each partition, then with --by one for each topic."),
     common.quiet_options,
 )
-
-
-def stats_options(command: common.Command) -> common.Command:
-    """Add the options that select partitions and figures."""
-    return common.with_options(_OPTIONS, command)
+"""Options that select partitions and figures."""
 
 
 @click.command("stats")
@@ -56,8 +52,6 @@ def command(
     exact: bool,
     tiered: str | None,
     as_json: bool,
-    quiet: bool,
-    verbose: int,
     **by: Unpack[ByGiven],
 ) -> int:
     """Show records, batches, bytes, rates and compression of partitions.
@@ -77,9 +71,9 @@ def command(
     counting = parse_counting(by)
     fs, where = _located(paths, dirs, tiered)
     found = _select_partitions(*where, topic, partitions, fs)
-    noise = quiet or (as_json and sys.stdout.isatty())
-    sampled = _collect_stats(found, fs, sizes=sizes, keys=by_key, exact=exact, quiet=noise)
-    counted = () if counting is None else count_topics(found, counting, quiet=noise, fs=fs)
+    is_bare = as_json and sys.stdout.isatty()
+    sampled = _collect_stats(found, fs, sizes=sizes, keys=by_key, exact=exact, quiet=is_bare)
+    counted = () if counting is None else count_topics(found, counting, quiet=is_bare, fs=fs)
     is_sound = True
     if as_json:
         for stats in sampled:
@@ -94,12 +88,12 @@ def command(
     for number, table in enumerate(tables):
         print(("\n" if number else "") + table.text())
     if all_stats:
-        common.note(f"checksums: {checked(all_stats)}", quiet=quiet)
+        common.note(f"checksums: {checked(all_stats)}")
     for stats in all_stats:
-        if stats.sampled() and not quiet:
+        if stats.sampled():
             common.note(f"{stats.name}: {stats.sampled()}")
         for problem in stats.problems:
-            common.note(f"{stats.name}: problem: {problem}")
+            common.note(f"{stats.name}: problem: {problem}", always=True)
     is_damaged = any(stats.problems for stats in all_stats) or any(one.damage for one in all_counts)
     return 1 if is_damaged else 0
 
@@ -132,7 +126,7 @@ def _collect_stats(
 
     most = None if exact else SAMPLE_BYTES
     lengths = [segment_bytes(one.path, fs) for one in found] if sys.stderr.isatty() else [0] * len(found)
-    with Meter("stats", sum(lengths), quiet=quiet) as meter:
+    with Meter("stats", sum(lengths)) as meter:
         for one, length in zip(found, lengths, strict=True):
             progress = report_share(meter.add, length)
             with common.view_log(one.path, fs) as log:

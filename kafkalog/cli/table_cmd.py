@@ -75,7 +75,7 @@ def sync(**given: Unpack[_Given]) -> int:
 @common.json_option("Print one JSON object for each commit.")
 @common.quiet_options
 def compact(
-    target: str, target_file_bytes: str, settings: dict[str, str], as_json: bool, quiet: bool, verbose: int
+    target: str, target_file_bytes: str, settings: dict[str, str], as_json: bool
 ) -> int:
     """Write the small files of TABLE, which a sync made, again as fewer ones with the same rows.
 
@@ -100,5 +100,5 @@ def compact(
                 f"{common.plural(commit.files, 'file')} of {commit.bytes:,}; snapshot {commit.snapshot}"
             )
     if not commits:
-        common.note("kafkalog: the table has no small files to put together", quiet=quiet)
+        common.note("kafkalog: the table has no small files to put together")
     return 0

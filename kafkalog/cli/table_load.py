@@ -45,7 +45,7 @@ __all__ = ["load"]
 def load(
     source: str, dirs: tuple[str, ...], topic: str, columns: dict[str, str], value_format: str, partitions: int,
     serdes: tuple[str, ...], schema: str | None, schemas: str | None, framing: str | None, compression: str | None,
-    settings: dict[str, str], as_json: bool, quiet: bool, verbose: int,
+    settings: dict[str, str], as_json: bool,
 ) -> int:  # fmt: skip
     """Append the rows of TABLE that the topic does not have yet to it: all at first, then those of later snapshots.
 
@@ -79,5 +79,5 @@ def load(
             what = f"{common.plural(one.records, 'record')} of {common.plural(one.files, 'file')}"
             print(f"{what}; snapshot {one.snapshot}{'' if one.is_whole else ', in part'}", flush=True)
     if has_all_rows:
-        common.note("kafkalog: the topic has all rows", quiet=quiet)
+        common.note("kafkalog: the topic has all rows")
     return 0

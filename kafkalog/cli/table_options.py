@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -33,11 +33,9 @@ class SyncGiven(TypedDict):
     settings: dict[str, str]
     on_damage: str
     as_json: bool
-    quiet: bool
-    verbose: int
 
 
-_OPTIONS: Final = (
+sync_options = common.options(
     click.argument("target", metavar="TABLE"),
     common.dir_option,
     common.topic_option(required=True),
@@ -65,13 +63,7 @@ _OPTIONS: Final = (
     common.on_damage_option,
     common.json_option("Print one JSON object for each commit."),
 )
-
-
-def sync_options(command: common.Command) -> common.Command:
-    """Add TABLE, and the options of what is written to it."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""TABLE, and the options of what is written to it."""
 
 
 def sync_keywords(given: SyncGiven, skipped: list[Skipped]) -> dict[str, Any]:
@@ -105,7 +97,7 @@ def print_commits(commits: Sequence[SyncCommit], given: SyncGiven) -> None:
     for commit in commits:
         print_commit(commit, as_json=given["as_json"])
     if not commits:
-        common.note("kafkalog: the table has all records", quiet=given["quiet"])
+        common.note("kafkalog: the table has all records")
 
 
 def print_commit(commit: SyncCommit, *, as_json: bool) -> None:

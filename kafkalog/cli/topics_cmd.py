@@ -23,7 +23,7 @@ def command() -> None:
 @common.dir_option
 @common.json_option("Print one JSON object for each topic.")
 @common.quiet_options
-def list_topics(dirs: tuple[str, ...], as_json: bool, quiet: bool, verbose: int) -> None:
+def list_topics(dirs: tuple[str, ...], as_json: bool) -> None:
     """Print the names of all topics; -v adds the number of partitions and the size in bytes.
 
     Example: kafkalog topics list -d data
@@ -33,7 +33,7 @@ def list_topics(dirs: tuple[str, ...], as_json: bool, quiet: bool, verbose: int)
     for topic in topics(common.need_dirs(dirs)):
         if as_json:
             print(json.dumps({"topic": topic.name, "partitions": len(topic.partitions), "bytes": topic.size}))
-        elif verbose:
+        elif common.verbosity():
             print(f"{topic.name}\t{len(topic.partitions)}\t{topic.size}")
         else:
             print(topic.name)
@@ -44,7 +44,7 @@ def list_topics(dirs: tuple[str, ...], as_json: bool, quiet: bool, verbose: int)
 @common.topics_option
 @common.json_option("Print one JSON object for each topic.")
 @common.quiet_options
-def describe(dirs: tuple[str, ...], topics: tuple[str, ...], as_json: bool, quiet: bool, verbose: int) -> None:
+def describe(dirs: tuple[str, ...], topics: tuple[str, ...], as_json: bool) -> None:
     """Print the id, settings and partitions of topics.
 
     Each partition is shown with its directory, offsets, segments and size in bytes.
@@ -90,8 +90,6 @@ def create(
     settings: dict[str, str],
     replication_factor: int,
     if_not_exists: bool,
-    quiet: bool,
-    verbose: int,
 ) -> None:
     """Create a topic: its entry in the topics file, and an empty log for each partition.
 
@@ -113,9 +111,9 @@ def create(
     except TopicExists:
         if not if_not_exists:
             raise
-        common.note(f"topic {topic} exists", quiet=quiet)
+        common.note(f"topic {topic} exists")
         return
-    common.note(f"created topic {topic} with {common.plural(partitions, 'partition')} in {where[0]}", quiet=quiet)
+    common.note(f"created topic {topic} with {common.plural(partitions, 'partition')} in {where[0]}")
 
 
 @command.command("alter")
@@ -131,8 +129,6 @@ def alter(
     settings: dict[str, str],
     deleted: tuple[str, ...],
     partitions: int | None,
-    quiet: bool,
-    verbose: int,
 ) -> None:
     """Change settings of a topic, or add partitions.
 
@@ -152,10 +148,10 @@ def alter(
     where = common.need_dirs(dirs)
     if settings or deleted:
         entry = alter_topic(where, topic, {**settings, **dict.fromkeys(deleted)})
-        common.note(f"{topic}: " + (common.settings_text(entry.settings) or "no settings of its own"), quiet=quiet)
+        common.note(f"{topic}: " + (common.settings_text(entry.settings) or "no settings of its own"))
     if partitions is not None:
         added = add_partitions(where, topic, partitions)
-        common.note(f"{topic}: added {common.plural(added, 'partition')}, it now has {partitions}", quiet=quiet)
+        common.note(f"{topic}: added {common.plural(added, 'partition')}, it now has {partitions}")
 
 
 @command.command("delete")
@@ -164,7 +160,7 @@ def alter(
 @click.option("--if-exists", is_flag=True, help="Succeed if the topic is missing.")
 @common.apply_option
 @common.quiet_options
-def delete(dirs: tuple[str, ...], topic: str, if_exists: bool, dry_run: bool, quiet: bool, verbose: int) -> None:
+def delete(dirs: tuple[str, ...], topic: str, if_exists: bool, dry_run: bool) -> None:
     """Delete a topic with all its records, permanently.
 
     Dry run by default; --apply deletes. The directories must not be in use then.
@@ -180,14 +176,14 @@ def delete(dirs: tuple[str, ...], topic: str, if_exists: bool, dry_run: bool, qu
     except UnknownTopicOrPartition:
         if not if_exists:
             raise
-        common.note(f"there is no topic {topic}", quiet=quiet)
+        common.note(f"there is no topic {topic}")
         return
     what = f"topic {topic} with {common.plural(len(partitions), 'partition')}"
     if dry_run:
         for _, path in partitions:
             print(f"delete {path}")
-        common.note(f"{what} to delete, nothing was changed: give --apply", quiet=quiet)
+        common.note(f"{what} to delete, nothing was changed: give --apply")
         return
-    common.note(f"deleted {what}", quiet=quiet)
+    common.note(f"deleted {what}")
     if is_in_broker_metadata(where, topic):
-        common.note(f"the broker's metadata still has {topic}: a broker recreates it, empty", quiet=quiet)
+        common.note(f"the broker's metadata still has {topic}: a broker recreates it, empty")

@@ -20,8 +20,6 @@ def command(
     topic: str | None,
     partitions: tuple[int, ...],
     as_json: bool,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """List open transactions: their producers, start offsets and transactional ids.
 
@@ -45,7 +43,7 @@ def command(
     elif open_ones:
         print(transactions_table(open_ones).text())
     else:
-        common.note("no transaction is open", quiet=quiet)
+        common.note("no transaction is open")
     for problem in problems:
-        common.note(f"kafkalog: {problem}")
+        common.note(f"kafkalog: {problem}", always=True)
     return 1 if problems else 0

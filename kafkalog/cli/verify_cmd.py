@@ -7,12 +7,12 @@ from threading import Lock
 
 import click
 
-from kafkalog.cli import common, spark_verify, verify_options
+from kafkalog.cli import common, spark_verify
 from kafkalog.cli.progress import Meter
 
 
 @click.command("verify")
-@verify_options.check_options
+@spark_verify.check_options
 @click.option("-j", "--threads", type=click.IntRange(1, 256), metavar="N", help="Threads. Default: one for each core.")
 @common.tiered_option
 @click.option("--spark", "master", metavar="MASTER", help="Check with Spark tasks; see `kafkalog spark verify`.")
@@ -25,8 +25,6 @@ def command(
     tiered: str | None,
     master: str | None,
     as_json: bool,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Verify data directories, partition directories or single files, or URLs of these; change nothing.
 
@@ -49,11 +47,9 @@ def command(
             raise click.UsageError("--tiered is not supported with --spark: verify in this process")
         if threads is not None:
             raise click.UsageError("-j applies to this process; with --spark, the master decides the number of cores")
-        return spark_verify.run(
-            paths, master, {}, deep=deep, indexes=indexes, as_json=as_json, quiet=quiet, verbose=verbose
-        )
+        return spark_verify.run(paths, deep=deep, indexes=indexes, as_json=as_json, master=master)
     lock = Lock()
-    with Meter("verify", total_bytes(paths, tiered=tiered) if sys.stderr.isatty() else None, quiet=quiet) as meter:
+    with Meter("verify", total_bytes(paths, tiered=tiered) if sys.stderr.isatty() else None) as meter:
 
         def add(count: int) -> None:
             with lock:
@@ -63,6 +59,4 @@ def command(
             paths, deep=deep, indexes_only=indexes, threads=threads, progress=add if meter.shown else None,
             tiered=tiered,
         )  # fmt: skip
-    for line in report.json_lines() if as_json else report.lines(with_notes=not quiet):
-        print(line)
-    return 0 if report.ok else 1
+    return spark_verify.print_verified(report, as_json=as_json)
