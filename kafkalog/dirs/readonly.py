@@ -19,7 +19,7 @@ from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.storage.names import NOT_PARTITIONS, parse_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.tools.directories import is_directory, partitions
+from kafkalog.tools.directories import partitions
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.fileio import OS, FileSystem
@@ -103,7 +103,7 @@ class DirsView:
     def _path_of(self, key: TopicPartition) -> str | None:
         """Return the path of a partition, or None; raise NotAPartition if it is in two directories."""
         places = (os.path.join(one, str(key)) for one in self._paths)
-        found = [path for path in places if is_directory(path, self._fs)]
+        found = [path for path in places if self._fs.is_directory(path)]
         if len(found) > 1 or (found and not self._is_partition(key)):
             return self._list_partitions().get(key)
         return found[0] if found else None

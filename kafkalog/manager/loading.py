@@ -50,11 +50,6 @@ class LoadProgress(NamedTuple):
     bytes_done: int = 0
     bytes: int = 0
 
-    @property
-    def logs_remaining(self) -> int:
-        """Number of the directory's logs that are not open yet."""
-        return self.logs - self.logs_done
-
 
 class LoadRules(NamedTuple):
     """Rules and resources common to all logs of a manager."""

@@ -20,7 +20,6 @@ from kafkalog.records.format import (
     CompressionType,
     TimestampType,
 )
-from kafkalog.records.ratio import MARGIN
 
 _MAX_INT = 2**31 - 1
 Headers = Iterable[tuple[str, bytes | None]]
@@ -34,12 +33,10 @@ class BuilderInfo(NamedTuple):
 
 
 class RecordsBuilder:
-    """Builder of one v2 batch that starts at `base_offset` and aims at no more than `write_limit` bytes.
+    """Builder of one v2 batch that starts at `base_offset`.
 
     Offsets must strictly increase (REC-24); a timestamp is ms or -1 (REC-25); flags must be consistent (REC-26,
-    REC-30). `has_room_for` estimates as the reference does (REC-47): a closed or aborted builder never has room, an
-    empty one always has. `level` is the codec's level, None for its default. `compression_ratio` is the expected
-    compressed size as a fraction of the uncompressed size. LegacyBuilder builds formats v0 and v1.
+    REC-30). `level` is the codec's level, None for its default. LegacyBuilder builds formats v0 and v1.
     """
 
     def __init__(
@@ -49,7 +46,6 @@ class RecordsBuilder:
         magic: int = MAGIC_V2,
         compression: CompressionType = CompressionType.NONE,
         level: int | None = None,
-        compression_ratio: float = 1.0,
         timestamp_type: TimestampType = TimestampType.CREATE_TIME,
         log_append_time: int = NO_TIMESTAMP,
         producer_id: int = NO_PRODUCER_ID,
@@ -58,14 +54,12 @@ class RecordsBuilder:
         is_transactional: bool = False,
         is_control: bool = False,
         leader_epoch: int = -1,
-        write_limit: int = _MAX_INT,
         delete_horizon_ms: int | None = None,
     ) -> None:
         if magic != MAGIC_V2:
             raise IllegalArgument(f"batches have format v2, not v{magic}", hint="LegacyBuilder builds v0 and v1")
         self._compression = check_codec(compression)
         self._level = level
-        self._ratio = compression_ratio * MARGIN
         self._check_flags(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
         if timestamp_type == TimestampType.NO_TIMESTAMP_TYPE:
             raise IllegalArgument("format v2 needs CreateTime or LogAppendTime")
@@ -73,7 +67,6 @@ class RecordsBuilder:
             raise IllegalArgument(f"LogAppendTime needs the append time, not {log_append_time}")
         self.base_offset = base_offset
         self.is_control = is_control
-        self.write_limit = write_limit
         self._append_time = log_append_time if timestamp_type == TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         self._header = {
             "base_offset": base_offset,
@@ -161,26 +154,6 @@ class RecordsBuilder:
             raise RecordBatchTooLarge(f"a batch has at most {_MAX_INT} bytes, and this record exceeds that")
         self._last_offset = at
         return at
-
-    @property
-    def estimated_size(self) -> int:
-        """Estimated bytes of the batch: those of the records times the expected ratio and a margin of 1.05."""
-        records = self._inner.size - BATCH_OVERHEAD_BYTES
-        return BATCH_OVERHEAD_BYTES + (int(records * self._ratio) if records else 0)
-
-    @property
-    def is_full(self) -> bool:
-        """True when the estimate has reached the limit; never for an empty builder, always for a closed one."""
-        if self._aborted or self.is_closed:
-            return True
-        return self.count > 0 and self.write_limit <= self.estimated_size
-
-    def has_room_for(self, key: bytes | None, value: bytes | None) -> bool:
-        """Return True if a record with this key and value still fits by the estimate."""
-        if self.is_full:
-            return False
-        upper = 21 + len(key or b"") + len(value or b"")
-        return self.count == 0 or self.write_limit >= self.estimated_size + upper
 
     def build(self) -> bytearray:
         """Return the batch; 0 bytes if no record was appended (REC-28). Later calls return the same bytes."""

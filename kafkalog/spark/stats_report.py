@@ -1,4 +1,4 @@
-"""Report of the job `stats`: tables for people, JSON lines for programs, rows for a DataFrame."""
+"""Report of the job `stats`: tables for people, JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kafkalog.spark.header_survey import HOUR_MS, NO_HOUR, Counts, Group, sums
-
-ROW_SCHEMA: Final = (
-    "topic string, partition int, hour timestamp, codec string, batches bigint, records bigint, bytes bigint, "
-    "packed_bytes bigint, plain_bytes bigint, first timestamp, last timestamp"
-)
-"""One row for each topic, partition, hour and codec: see `StatsReport.rows`."""
 
 
 class KeyStats(NamedTuple):
@@ -54,16 +48,6 @@ class StatsReport:
     def codecs(self, topic: str) -> dict[str, Counts]:
         """Return the sums of a topic by codec."""
         return sums((group.codec, counts) for group, counts in self.groups.items() if group.topic == topic)
-
-    def rows(self) -> list[tuple[str | int | datetime | None, ...]]:
-        """Return a row for each group, by ROW_SCHEMA; times are UTC."""
-        return [
-            (
-                group.topic, group.partition, _utc(group.hour_ms), group.codec, counts.batches, counts.records,
-                counts.bytes, counts.packed_bytes, counts.plain_bytes, _utc(counts.first_ms), _utc(counts.last_ms),
-            )
-            for group, counts in self.groups.items()
-        ]  # fmt: skip
 
     def lines(self) -> Iterator[str]:
         """Yield a table of topics, one of their hours, problems, and a summary line."""

@@ -343,13 +343,6 @@ class LogSegment(SegmentFiles):
         first = self._first_timestamp() if self.tail is NOT_READ else self.tail.rolling_timestamp
         return first if first >= 0 else NO_TIMESTAMP_YET
 
-    def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
-        """Return the segment's age in ms, by its first batch's time if it has one, else by the clock (SEG-16)."""
-        tail = self._ready_tail()
-        if tail.size and tail.rolling_timestamp >= 0:
-            return message_timestamp - tail.rolling_timestamp
-        return now_ms - self.created_ms
-
     def find_offset_by_timestamp(
         self, timestamp: int, start_offset: int, bound: int | None = None
     ) -> OffsetAndTimestamp | None:

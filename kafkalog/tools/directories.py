@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -64,7 +63,7 @@ def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
     paths = []
     for name in names:
         path = os.path.join(directory, name)
-        if name in NOT_PARTITIONS or "-" not in name or not is_directory(path, fs):
+        if name in NOT_PARTITIONS or "-" not in name or not fs.is_directory(path):
             continue
         try:
             topic_partition, kind = parse_dir(name)
@@ -73,14 +72,6 @@ def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
         if not kind:
             paths.append(PartitionPath(topic_partition, path))
     return paths
-
-
-def is_directory(path: str, fs: FileSystem) -> bool:
-    """Return True for a directory, links followed; False also if that cannot be determined."""
-    try:
-        return stat.S_ISDIR(fs.stat(path).st_mode)
-    except (OSError, ValueError):
-        return False
 
 
 def partitions_of(directory: str, topic: str, fs: FileSystem = OS) -> list[PartitionPath]:

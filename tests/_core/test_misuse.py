@@ -316,7 +316,6 @@ def test_a_long_record_walks_over_many_full_lanes() -> None:
     for number in range(400_000):
         encoder.add(b"v" * 60, b"%d" % number, 0)
     taken = encoder.add(b"v" * 140, None, 0)
-    assert encoder.sticky_partition == taken
     assert encoder.records(taken) >= 1
 
 

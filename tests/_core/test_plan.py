@@ -89,7 +89,6 @@ def test_limits_of_64_bits_do_not_overflow() -> None:
 def test_values_are_immutable_and_compare() -> None:
     assert SegmentTail(5, offset_slots=1) == SegmentTail(5, offset_slots=1) != SegmentTail(6)
     assert hash(EMPTY) == hash(SegmentTail(offset_slots=10, time_slots=9))
-    assert SegmentTail(time_slots=1).index_full and not EMPTY.index_full
     for value, name in ((EMPTY, "size"), (RULES, "max_size"), (planned(run(0, 1)), "last_offset")):
         with pytest.raises(AttributeError):
             setattr(value, name, 5)

@@ -170,48 +170,6 @@ def test_a_log_may_stamp_the_first_moment_of_1970(codec: CompressionType) -> Non
     assert [record.timestamp for record in batch] == [0] and tuple(builder.info()) == (0, 10)
 
 
-@pytest.mark.parametrize(("key", "value"), [(b"key", b"v" * 50), (None, b"v"), (b"k", None)])
-def test_a_record_has_room_up_to_the_last_byte_of_the_limit(key: bytes | None, value: bytes | None) -> None:
-    """REC-47: 21 bytes beside key and value are counted at most."""
-
-    def with_limit(limit: int) -> RecordsBuilder:
-        builder = RecordsBuilder(write_limit=limit)
-        builder.append(T, None, b"x" * 60)
-        return builder
-
-    assert RecordsBuilder().estimated_size == 61
-    size = with_limit(10_000).estimated_size
-    needed = size + 21 + len(key or b"") + len(value or b"")
-    assert [with_limit(needed - less).has_room_for(key, value) for less in (0, 1)] == [True, False]
-    assert [with_limit(size + more).is_full for more in (0, 1)] == [True, False]
-
-
-def test_room() -> None:
-    """REC-47: the estimate decides, the first record always fits, a closed builder has no room."""
-    builder = RecordsBuilder(write_limit=200)
-    assert builder.has_room_for(None, b"x" * 1000)
-    builder.append(T, None, b"x" * 60)
-    assert builder.has_room_for(None, b"x")
-    assert not builder.has_room_for(None, b"x" * 100)
-    builder.append(T, None, b"x" * 60)
-    assert builder.is_full
-    builder.build()
-    assert not builder.has_room_for(None, b"")
-
-
-def test_room_of_a_compressed_batch() -> None:
-    """REC-47: the expected ratio counts."""
-    plain, packed = (
-        RecordsBuilder(write_limit=200, compression=CompressionType.GZIP, compression_ratio=ratio)
-        for ratio in (1.0, 0.25)
-    )
-    for builder in (plain, packed):
-        builder.append(T, None, b"x" * 200)
-    assert (plain.is_full, packed.is_full) == (True, False)
-    records = len(batch([R(b"x" * 200, timestamp=T)])) - 61
-    assert packed.estimated_size == 61 + int(records * 0.25 * 1.05)
-
-
 def test_bytes_are_those_of_the_plain_encoder() -> None:
     builder = RecordsBuilder(7, leader_epoch=3)
     builder.append(T, b"k", b"v")

@@ -10,7 +10,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import JobFailed, NotAPartition, PartitionNotFound, UnknownTopicOrPartition
 from kafkalog.spark.header_survey import HOUR_MS, Counts, Group
-from kafkalog.spark.jobs.stats import _keys, stats, stats_frame
+from kafkalog.spark.jobs.stats import _keys, stats
 from kafkalog.spark.stats_report import KeyStats, StatsReport
 from kafkalog.tools.directories import PartitionPath
 from kafkalog.types import TopicPartition
@@ -51,14 +51,6 @@ def test_counts_rates_and_keys(spark: "SparkSession", tree: Path) -> None:
     assert report.hours()["a", T0].records == 200
     only = stats(spark, tree / "1", topics=["b"], keys=False)
     assert list(only.topics()) == ["b"] and only.keys is None and only.partitions == 1
-
-
-def test_a_dataframe_of_it_can_be_asked(spark: "SparkSession", tree: Path) -> None:
-    frame = stats_frame(spark, stats(spark, [tree / "1", tree / "2"], keys=False))
-    assert frame.columns[:5] == ["topic", "partition", "hour", "codec", "batches"]
-    summed = frame.groupBy("topic").agg({"records": "sum"}).collect()
-    sums = {row["topic"]: row["sum(records)"] for row in summed}
-    assert sums == {"a": 300, "b": 10}
 
 
 def test_damage_is_a_problem_that_is_told(spark: "SparkSession", tree: Path) -> None:

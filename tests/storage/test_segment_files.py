@@ -52,12 +52,12 @@ def test_truncate_to_nothing_starts_anew_in_time(tmp_path: Path) -> None:
     clock = MockClock(NOW)
     seg = segment(tmp_path, clock=clock, index_interval_bytes=1)
     seg.append(run(0, 4, timestamp=50))
-    assert seg.time_waited_for_roll(NOW, 1050) == 1000
+    assert seg.tail.rolling_timestamp == 50
     seg.on_become_inactive()
     clock.advance(777)
     assert seg.truncate_to(0) == 400
-    assert seg.time_waited_for_roll(clock.milliseconds(), 1050) == 0
-    assert not seg.tail.index_full
+    assert seg.tail.rolling_timestamp == -1 and seg.created_ms == clock.milliseconds()
+    assert seg.tail.offset_slots > 0 and seg.tail.time_slots > 0
     assert files(tmp_path)[f"{NAME}.index"] == 1000 and files(tmp_path)[f"{NAME}.timeindex"] == 996
     seg.append(run(0, 3, timestamp=7000))
     assert offset_entries(seg) == [(1, 100), (2, 200)]

@@ -29,8 +29,6 @@ class SegmentTail:
         time_slots: int = 0,
         last_time_entry: int = -1,
     ) -> None: ...
-    @property
-    def index_full(self) -> bool: ...
 
 @final
 class RollRules:

@@ -66,11 +66,6 @@ cdef class SegmentTail:
             self.bytes_since_index_entry, self.offset_slots, self.time_slots, self.last_time_entry,
         )
 
-    @property
-    def index_full(self) -> bool:
-        """True when one of the indexes takes no further entry."""
-        return self.offset_slots <= 0 or self.time_slots <= 0
-
     def __eq__(self, other):
         if not isinstance(other, SegmentTail):
             return NotImplemented

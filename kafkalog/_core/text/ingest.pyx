@@ -118,11 +118,6 @@ cdef class LineEncoder:
             raise RuntimeError("this encoder is at work in another thread: it belongs to one at a time")
         return 0
 
-    @property
-    def sticky_partition(self) -> int:
-        """The partition that takes the next record without a key."""
-        return self.sticky
-
     cdef int64_t _first_capacity(self, int64_t need) noexcept:
         cdef int64_t usual = self.chunk if self.lane_count == 1 else min(self.limit * 4, self.chunk)
         return max(usual, need)

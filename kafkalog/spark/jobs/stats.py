@@ -13,7 +13,7 @@ from kafkalog.spark.failures import failed
 from kafkalog.spark.header_survey import Counts, Group, merged, survey_segment
 from kafkalog.spark.packing import packed
 from kafkalog.spark.progress import Tell, watched
-from kafkalog.spark.stats_report import ROW_SCHEMA, KeyStats, StatsReport
+from kafkalog.spark.stats_report import KeyStats, StatsReport
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.names import is_log_file
 from kafkalog.tools.directories import PartitionPath, partitions_below, path_list
@@ -21,7 +21,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Path = str | os.PathLike[str]
 KEYS_ERROR: Final = 0.02
@@ -77,11 +77,6 @@ def stats(
             problems.append("keys were not counted: " + str(error).partition(". Hint: ")[0])  # of a reader's options
     groups = merged(rows for rows, _ in done)
     return StatsReport(groups, counted, tuple(problems), len(found), len(segments))
-
-
-def stats_frame(spark: SparkSession, report: StatsReport) -> DataFrame:
-    """Return the report as a DataFrame: one row for each topic, partition, hour and codec (`ROW_SCHEMA`)."""
-    return spark.createDataFrame(report.rows(), ROW_SCHEMA)
 
 
 def _segments(partition: PartitionPath) -> list[Segment]:
