@@ -33,11 +33,10 @@ from kafkalog.browse.search import find_key, find_match, parse_search, predicate
 from kafkalog.browse.tree import FieldLevel, Node
 from kafkalog.errors import KafkalogError, LogClosed
 from kafkalog.inspect.segment import Segment
-from kafkalog.inspect.values import plural
 from kafkalog.inspect.width import cut, escape_text
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import FileSystem
-from kafkalog.util.text import human_size
+from kafkalog.util.text import human_size, plural
 
 if TYPE_CHECKING:
     from textual.binding import BindingType

@@ -14,11 +14,10 @@ from kafkalog.browse.decoding import DecodedRecords, serdes_for
 from kafkalog.browse.levels import Level, Row, record_columns
 from kafkalog.browse.search import SEARCH_BYTES, key_offsets, matching_offsets, predicate_for
 from kafkalog.errors import KafkalogError
-from kafkalog.inspect.values import plural
 from kafkalog.reading.chunks import batch_chunks, visible_chunks
 from kafkalog.records.tables import record_tables
 from kafkalog.storage.damage import Skipped, note_skipped
-from kafkalog.util.text import human_size
+from kafkalog.util.text import human_size, plural
 
 if TYPE_CHECKING:
     from kafkalog.browse.search import Select

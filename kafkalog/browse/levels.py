@@ -16,11 +16,10 @@ from kafkalog.browse.decoding import DecodedRecords, serdes_for, value_bytes
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.rows import Column
 from kafkalog.inspect.segment import SEGMENT_COLUMNS, Segment
-from kafkalog.inspect.values import plural
 from kafkalog.records.tables import batch_table
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import PartitionPath
-from kafkalog.util.text import human_size
+from kafkalog.util.text import human_size, plural
 
 if TYPE_CHECKING:
     from kafkalog._core.batch.decode import RecordTable

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.browse.decoding import Failed, Part, Typed, decode_record, serdes_for
 from kafkalog.browse.levels import ListLevel
 from kafkalog.inspect.rows import Column
-from kafkalog.inspect.values import moment, plural
+from kafkalog.inspect.values import moment
 from kafkalog.inspect.width import cut, escape_text
+from kafkalog.util.text import plural
 
 if TYPE_CHECKING:
     from kafkalog._core.batch.record import Record

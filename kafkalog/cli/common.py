@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import click
 
 from kafkalog.util.text import one_message
+from kafkalog.util.text import plural as plural
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -355,8 +356,3 @@ def show_server_log() -> None:
 def settings_text(settings: Mapping[str, str]) -> str:
     """Return settings as `a=1,b=2`, sorted by name."""
     return ",".join(f"{name}={value}" for name, value in sorted(settings.items()))
-
-
-def plural(count: int, noun: str) -> str:
-    """Return `1 partition`, `2 partitions`."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

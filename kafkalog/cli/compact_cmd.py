@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
         map_bytes: int | None
         now_text: str | None
         settings: dict[str, str]
-
-    class CompactArguments(TypedDict):
-        """Arguments of `compact`."""
-
-        apply: bool
-        topics: tuple[str, ...]
-        settings: dict[str, str]
-        store: dict[str, str]
-        from_start: bool
-        roll: bool
-        now_ms: int | None
-        map_bytes: NotRequired[int]
 
 compaction_options = common.options(
     common.paths_argument(),
@@ -59,7 +47,7 @@ compaction_options = common.options(
 """What to clean, and by which rules; `compaction_of` converts the options."""
 
 
-def compaction_of(given: CompactionOptions) -> CompactArguments:
+def compaction_of(given: CompactionOptions) -> dict[str, Any]:
     """Return the options as arguments of `compact`; a usage error for an invalid time."""
     settings = {
         "delete.retention.ms": given["delete_retention_ms"],
@@ -67,7 +55,7 @@ def compaction_of(given: CompactionOptions) -> CompactArguments:
         "cleanup.policy": given["cleanup_policy"],
     }
     now_text, map_bytes = given["now_text"], given["map_bytes"]
-    arguments: CompactArguments = {
+    arguments = {
         "apply": not given["dry_run"],
         "topics": given["topics"],
         "settings": {name: value for name, value in settings.items() if value is not None},
@@ -82,9 +70,7 @@ def compaction_of(given: CompactionOptions) -> CompactArguments:
 @click.command("compact")
 @compaction_options
 @common.quiet_options
-def command(
-    paths: tuple[str, ...], as_json: bool, **given: Unpack[CompactionOptions]
-) -> None:
+def command(paths: tuple[str, ...], as_json: bool, **given: Unpack[CompactionOptions]) -> None:
     """Clean compacted topics: keep the last record of each key, and remove deleted keys in time.
 
     Each topic's own settings apply. They come from the topics file if kafkalog created the topic, or from the broker's
@@ -104,7 +90,7 @@ def command(
     arguments = compaction_of(given)
     meter = Meter("compact", None)
     if meter.shown and sys.stderr.isatty():
-        plan: dict[str, Any] = {name: value for name, value in arguments.items() if name != "apply"}
+        plan = {name: value for name, value in arguments.items() if name != "apply"}
         meter = Meter("compact", plan_compact(paths, **plan).total_bytes())
     with meter:
         report = compact(paths, **arguments, progress=meter.add if meter.shown else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
         now_text: str | None
         settings: dict[str, str]
 
-    class RetainArguments(TypedDict):
-        """Arguments of `retain`."""
-
-        apply: bool
-        topics: tuple[str, ...]
-        settings: dict[str, str]
-        store: dict[str, str]
-        now_ms: int | None
-
 retention_options = common.options(
     common.paths_argument(),
     common.apply_option,
@@ -41,7 +32,7 @@ retention_options = common.options(
 """What to delete, and the retention; `retention_of` converts the options."""
 
 
-def retention_of(given: RetentionOptions) -> RetainArguments:
+def retention_of(given: RetentionOptions) -> dict[str, Any]:
     """Return the options as arguments of `retain`; a usage error for an invalid time."""
     settings = {"retention.ms": given["retention_ms"], "retention.bytes": given["retention_bytes"]}
     now_text = given["now_text"]
@@ -57,9 +48,7 @@ def retention_of(given: RetentionOptions) -> RetainArguments:
 @click.command("retain")
 @retention_options
 @common.quiet_options
-def command(
-    paths: tuple[str, ...], as_json: bool, **given: Unpack[RetentionOptions]
-) -> None:
+def command(paths: tuple[str, ...], as_json: bool, **given: Unpack[RetentionOptions]) -> None:
     """Delete segments that exceed retention.
 
     These are segments below the log start, beyond retention.bytes, or older than retention.ms. Each topic's own

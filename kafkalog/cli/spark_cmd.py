@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
-from kafkalog.cli import (
-    spark_archive,
-    spark_compact,
-    spark_export,
-    spark_import,
-    spark_index,
-    spark_ingest,
-    spark_reindex,
-    spark_retain,
-    spark_stats,
-    spark_sync,
-    spark_verify,
-)
-
 JOBS = (
-    spark_archive,
-    spark_compact,
-    spark_export,
-    spark_import,
-    spark_index,
-    spark_ingest,
-    spark_reindex,
-    spark_retain,
-    spark_stats,
-    spark_sync,
-    spark_verify,
-)
-"""Modules of the jobs and tools; Spark itself is imported when one runs."""
+    "archive", "compact", "export", "import", "index", "ingest", "reindex", "retain", "stats", "sync", "verify",
+)  # fmt: skip
+"""Jobs and tools, each in its module; Spark itself is imported when one runs."""
 
 
 @click.group("spark")
@@ -45,4 +23,4 @@ def command() -> None:
 
 
 for _job in JOBS:
-    command.add_command(_job.command)
+    command.add_command(import_module(f"kafkalog.cli.spark_{_job}").command)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafkalog.util.text import plural
+
 
 class NotKept(NamedTuple):
     """Something that the target does not get: of which topic, partition or group, what, and why."""
@@ -97,15 +99,15 @@ class CopyReport:
         if not self.applied:
             return f"{source}, {f'{one.before} copied before, ' if one.before else ''}{pending} to copy"
         target = f"offsets {one.first} to {one.end}" if one.offsets == "new" else "the same offsets"
-        return f"{source} have {target}; {_count(one.records, 'record')} copied now"
+        return f"{source} have {target}; {plural(one.records, 'record')} copied now"
 
     def summary(self) -> str:
         """Return one line with the totals."""
-        topics = _count(len({one.topic for one in self.partitions}), "topic")
-        scope = f"{topics}, {_count(len(self.partitions), 'partition')}, {_count(self.groups, 'group')}"
+        topics = plural(len({one.topic for one in self.partitions}), "topic")
+        scope = f"{topics}, {plural(len(self.partitions), 'partition')}, {plural(self.groups, 'group')}"
         if not self.applied:
             return f"{scope}: nothing was written, give --apply"
-        return f"copied {_count(self.records, 'record')} in {self.size:,} bytes: {scope}"
+        return f"copied {plural(self.records, 'record')} in {self.size:,} bytes: {scope}"
 
     def json_lines(self) -> Iterator[str]:
         """Yield JSON objects, one a line: each partition, each thing that is not kept, then the totals."""
@@ -115,7 +117,3 @@ class CopyReport:
             yield json.dumps({"type": "not kept", **missing._asdict()})
         totals = {"type": "copy", "applied": self.applied, "source": self.source, "target": self.target}
         yield json.dumps({**totals, "records": self.records, "bytes": self.size, "groups": self.groups})
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

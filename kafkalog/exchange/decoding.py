@@ -58,6 +58,7 @@ def topic_decoders(
     """
     if settings.key is None and settings.value is None:
         return {key.topic: ({}, {}) for key, _ in found}
+    given = {**given, "where": settings.where}
 
     def bounds(log: Log) -> dict[str, Any]:
         done = exported.get(TopicPartition(log.topic, log.partition), OffsetSet())

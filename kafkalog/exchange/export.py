@@ -114,8 +114,7 @@ def export_records(
     found = _partitions(paths, topics, numbers, fs)
     if is_export(os.fspath(target)) and not resume:
         raise IllegalArgument("the directory already has an export", path=target, hint="continue it with --resume")
-    scanning = {**given, "isolation": isolation, "on_damage": on_damage, "where": settings.where}
-    decoders = partial(topic_decoders, found, fs, settings, scanning)
+    decoders = partial(topic_decoders, found, fs, settings, {**given, "isolation": isolation, "on_damage": on_damage})
     fresh = None if is_export(os.fspath(target)) else decoders({}, {})  # before anything is made
     with ExportDirectory(os.fspath(target), settings) as directory, ExitStack() as stack:
         before = sum(one.records for one in directory.ranges)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.inspect.rows import Column, Rows
-from kafkalog.inspect.values import plural
 from kafkalog.inspect.width import escape_bytes
-from kafkalog.util.text import human_size
+from kafkalog.util.text import human_size, plural
 
 if TYPE_CHECKING:
     import pyarrow

@@ -10,9 +10,9 @@ from kafkalog.inspect.details import KeyCount
 from kafkalog.inspect.histogram import Histogram
 from kafkalog.inspect.series import Series, average_runs, axis_end, rates
 from kafkalog.inspect.stats import LogStats
-from kafkalog.inspect.values import moment, plural, rate, text_of
+from kafkalog.inspect.values import moment, rate, text_of
 from kafkalog.inspect.width import cut, escape_bytes
-from kafkalog.util.text import human_size
+from kafkalog.util.text import human_size, plural
 
 if TYPE_CHECKING:
     from kafkalog.inspect.counts import PathCounts

@@ -11,8 +11,8 @@ from kafkalog.inspect.html import table
 from kafkalog.inspect.page_style import STYLE
 from kafkalog.inspect.pictures import count_picture, pictures, rate_pictures
 from kafkalog.inspect.stats import LogStats, checked, partition_rows
-from kafkalog.inspect.values import moment, plural, rate
-from kafkalog.util.text import human_size
+from kafkalog.inspect.values import moment, rate
+from kafkalog.util.text import human_size, plural
 
 if TYPE_CHECKING:
     from kafkalog.inspect.counts import PathCounts

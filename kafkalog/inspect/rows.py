@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, NamedTuple, SupportsIndex, TypeVar, overload
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.inspect.values import Kind, plural
+from kafkalog.inspect.values import Kind
+from kafkalog.util.text import plural
 
 T = TypeVar("T", covariant=True)
 SHOWN_ROWS: Final = 40

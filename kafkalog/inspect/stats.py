@@ -13,9 +13,9 @@ from kafkalog.inspect.parts import IndexSummary
 from kafkalog.inspect.rows import Column, Rows
 from kafkalog.inspect.sample import Sample
 from kafkalog.inspect.tally import Span
-from kafkalog.inspect.values import duration, moment, plural, rate
+from kafkalog.inspect.values import duration, moment, rate
 from kafkalog.types import TopicPartition
-from kafkalog.util.text import human_size
+from kafkalog.util.text import human_size, plural
 
 if TYPE_CHECKING:
     from kafkalog.inspect.details import KeyCount

@@ -70,13 +70,6 @@ def rate(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return the count with its noun: `1 batch`, `2,000 batches`."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count:,} {noun}{'es' if noun.endswith(('ch', 'x')) else 's'}"
-
-
 def text_of(value: Any, kind: Kind, *, ascii_only: bool = False) -> str:
     """Format a cell, safe to display; None is `-`, or `null` in a `key`."""
     if kind == "key":

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kafkalog.spark.header_survey import HOUR_MS, NO_HOUR, Counts, Group, sums
+from kafkalog.util.text import plural
 
 
 class KeyStats(NamedTuple):
@@ -71,10 +72,10 @@ class StatsReport:
         for counts in self.groups.values():
             total.add(counts)
         totals = [
-            _plural(len(self.topics()), "topic"), _plural(self.partitions, "partition"),
-            _plural(self.segments, "segment"), f"{total.bytes:,} bytes", _plural(total.records, "record"),
+            plural(len(self.topics()), "topic"), plural(self.partitions, "partition"),
+            plural(self.segments, "segment"), f"{total.bytes:,} bytes", plural(total.records, "record"),
         ]  # fmt: skip
-        return ", ".join(totals) + (f"; {_plural(len(self.problems), 'problem')}" if self.problems else "")
+        return ", ".join(totals) + (f"; {plural(len(self.problems), 'problem')}" if self.problems else "")
 
     def json_lines(self) -> Iterator[str]:
         """Yield one JSON object a line: hours (`type` "hour"), topics, problems, then the report; times in ms."""
@@ -140,10 +141,6 @@ def _rate(value: float | None) -> str:
 
 def _ratio(counts: Counts) -> str:
     return "-" if counts.ratio is None else f"{counts.ratio:.2f}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:

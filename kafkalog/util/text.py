@@ -20,6 +20,13 @@ def human_size(size: int) -> str:
     raise AssertionError("unreachable")
 
 
+def plural(count: int, noun: str) -> str:
+    """Return the count with its noun: `1 batch`, `2,000 batches`."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith(('ch', 'x')) else 's'}"
+
+
 def shortened(text: str, width: int) -> str:
     """Return `text`, or its start and end joined by "...", in at most `width` characters (at least 5)."""
     width = max(width, 5)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from secrets import token_hex
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.backup.copying import COPY_BYTES, Tell
 from kafkalog.backup.manifest import MAX_BYTES, Manifest, StoredFile, encode_manifest, is_id, is_sum, parse_manifest
@@ -28,6 +28,9 @@ from kafkalog.storage.remote import locate, without_password
 from kafkalog.util.fileio import OS
 from kafkalog.util.remote_files import as_os_error, list_objects, parse_info
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
 MARKER: Final = "kafkalog.objects"
 _CONTENT: Final = b"kafkalog backups of objects, version 1\n"
 _MANIFESTS: Final = "manifests"
@@ -37,15 +40,8 @@ _PARTIAL: Final = ".partial"
 _OTHER_BACKUP: Final = "use another backup: `kafkalog backup list` shows them"
 
 
-class Sink(Protocol):
-    """Receives the bytes of a content."""
-
-    def write(self, data: bytes, /) -> int:
-        """Write the bytes and return their number."""
-
-
 class Discarded:
-    """A sink that drops what is written."""
+    """Drops what is written to it."""
 
     def write(self, data: bytes, /) -> int:
         """Return the number of bytes."""
@@ -303,7 +299,7 @@ class StoredObjects:
         self._write_sealed(f"{_MANIFESTS}/{name}", io.BytesIO(content), lambda: None, encrypted)
         return f"{name}{SUFFIX}" if encrypted else name
 
-    def get(self, file: StoredFile, target: Sink, tell: Tell | None) -> None:
+    def get(self, file: StoredFile, target: SupportsWrite[bytes], tell: Tell | None) -> None:
         """Write the content of a file to `target`. CorruptBackup if it is missing or not what was stored."""
         name = self._find(file.sha256)
         writing = _Hashed(_Bounded(target, file.size, self.url_of(name)), tell)

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, InvalidRecord
-from kafkalog.inspect.values import plural
 from kafkalog.keys.manage import KeyIndexInfo, build_index, common_secret
 from kafkalog.keys.place import KeyIndexPlace
 from kafkalog.spark.executors import check_executors
@@ -20,6 +19,7 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import partitions_below, path_list
 from kafkalog.util.fileio import OS
 from kafkalog.util.paths import real_path
+from kafkalog.util.text import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

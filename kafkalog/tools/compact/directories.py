@@ -114,17 +114,9 @@ def compact(
     StorageError. A log that was not closed cleanly is recovered first if it has anything to clean.
     """
     found = plan_compact(
-        paths,
-        topics=topics,
-        settings=settings,
-        store=store,
-        map_bytes=map_bytes,
-        from_start=from_start,
-        roll=roll,
-        now_ms=now_ms,
-        fs=fs,
-        clock=clock,
-    )
+        paths, topics=topics, settings=settings, store=store, map_bytes=map_bytes, from_start=from_start, roll=roll,
+        now_ms=now_ms, fs=fs, clock=clock,
+    )  # fmt: skip
     advance = progress or (lambda size: None)
     if apply:
         done = clean_dirty(found.plans, fs, clock, advance)

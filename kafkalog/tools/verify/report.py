@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from kafkalog.util.text import one_message
+from kafkalog.util.text import one_message, plural
 
 MAX_FINDINGS_A_FILE: Final = 100
 """Maximum number of reported findings of one severity in a file; the rest are counted."""
@@ -153,15 +153,15 @@ class Report:
     def summary(self) -> str:
         """Return one line: the amounts checked, and the verdict."""
         sums = self.sums
-        checked = [_count(sums.partitions, "partition"), _count(sums.segments, "segment"), f"{sums.bytes:,} bytes"]
+        checked = [plural(sums.partitions, "partition"), plural(sums.segments, "segment"), f"{sums.bytes:,} bytes"]
         if sums.batches:
-            checked += [_count(sums.batches, "batch", "batches"), _count(sums.records, "record")]
+            checked += [plural(sums.batches, "batch"), plural(sums.records, "record")]
         words = [(Severity.DAMAGE, "damaged"), (Severity.REPAIRABLE, "repairable"), (Severity.UNREADABLE, "unreadable")]
         found = [f"{self.count(severity):,} {word}" for severity, word in words if self.count(severity)]
         if self.lost_offsets:
-            found.insert(1, f"{_count(self.lost_offsets, 'offset')} in damaged places")
+            found.insert(1, f"{plural(self.lost_offsets, 'offset')} in damaged places")
         verdict = ", ".join(found) or "sound"
-        notes = f" ({_count(len(self.notes), 'note')})" if self.notes else ""
+        notes = f" ({plural(len(self.notes), 'note')})" if self.notes else ""
         return f"{', '.join(checked)}: {verdict}{notes}"
 
     def as_json(self) -> dict[str, Any]:
@@ -253,7 +253,3 @@ class Findings:
         self._findings = [
             one for one in self._findings if one.severity == Severity.NOTE or (one.path, one.kind, one.position) in seen
         ]
-
-
-def _count(count: int, noun: str, many: str | None = None) -> str:
-    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
