@@ -65,8 +65,6 @@ def build(
     partitions: tuple[int, ...],
     store: str | None,
     rebuild: bool,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Build the missing and outdated time ranges.
 
@@ -126,8 +124,6 @@ def drop(
     topic: str | None,
     partitions: tuple[int, ...],
     store: str | None,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Remove the time ranges; queries read the segments then.
 

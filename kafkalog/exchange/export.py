@@ -118,7 +118,6 @@ def export_records(
     with ExportDirectory(os.fspath(target), settings) as directory, ExitStack() as stack:
         before = sum(one.records for one in directory.ranges)
         views = {key: stack.enter_context(LogView(path, fs=fs)) for key, path in found}
-        written: list[ExportedRange] = []
         ids = {key: read_partition_metadata(fs, path) for key, path in found}
         limits, run = bounds or Bounds(), _ExportRun(views, on_damage)
         parts = _plan(dict(found), ids, views, directory, limits, file_bytes, isolation)
@@ -127,17 +126,18 @@ def export_records(
         for part, log_bytes, topic_id in parts:
             run.export(ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, directory.staging, on_damage,
                                   fs, typed[part.topic][0]))  # fmt: skip
-            written += directory.commit_staged()
+            run.written += directory.commit_staged()
             if progress is not None:
                 progress(log_bytes)
         run.check_ends(limits)
-    return run.report(written, before)
+    return run.report(before)
 
 
 class _ExportRun:
-    """The parts of one export, and the damage found in them."""
+    """The parts of one export: what was written of them, and the damage found in them."""
 
     def __init__(self, views: Mapping[TopicPartition, LogView], on_damage: str) -> None:
+        self.written: list[ExportedRange] = []
         self.skipped: list[Skipped] = []
         self.damaged: dict[TopicPartition, CorruptRecord] = {}
         self.undecodable: dict[TopicPartition, InvalidRecord] = {}
@@ -180,11 +180,11 @@ class _ExportRun:
                 except CorruptRecord as error:
                     self.damaged[key] = error
 
-    def report(self, written: Sequence[ExportedRange], before: int) -> ExportReport:
+    def report(self, before: int) -> ExportReport:
         """Return what the run wrote; raise IncompleteExport, with the report, if partitions are damaged."""
-        files = [file for one in written for file in one.files]
+        files = [file for one in self.written for file in one.files]
         found = ExportReport(
-            sum(one.records for one in written), len(files), sum(file.bytes for file in files), before,
+            sum(one.records for one in self.written), len(files), sum(file.bytes for file in files), before,
             tuple(self.skipped), tuple(self.damaged.values()), tuple(self.undecodable.values()),
         )  # fmt: skip
         if self.damaged:
