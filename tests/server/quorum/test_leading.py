@@ -20,7 +20,7 @@ from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import Closed, call, connection_for, node_for
 from tests.server.quorum.sets import T0, Set, fetch, set_of, wait_until
-from tests.server.replica.partitions import make_batch
+from tests.server.replica.partitions import make_batch, make_producer_batch
 
 TOPIC_ID = UUID(int=7)
 
@@ -29,6 +29,13 @@ async def append(node: Node, acks: int = 1, *, timeout_ms: int = 10_000) -> Appe
     results = await node.replicas.append({T0: bytearray(make_batch())}, AppendParams(acks, timeout_ms))
     found: AppendResult = results[T0]
     return found
+
+
+async def append_in_transaction(node: Node) -> AppendResult:
+    """As from a client whose transaction begins with this batch."""
+    data = bytearray(make_producer_batch(7, 0, transactional=True))
+    found = await node.replicas.append({T0: data}, AppendParams(-1, 10_000, transactional_id="x", produce_version=9))
+    return found[T0]
 
 
 async def with_topic(nodes: Set, *numbers: int) -> None:
@@ -88,6 +95,15 @@ async def test_a_leader_takes_no_writes_once_another_node_leads(tmp_path: Path) 
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (await append(nodes[2])).error_code == 0
         assert nodes[1].replicas.find(T0).log.high_watermark == 0
+
+
+@in_loop
+async def test_a_transaction_is_sent_to_the_leader_and_not_kept_at_a_node_without_coordinators(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        await nodes.promote(1)
+        await nodes.quorum(2).promote()
+        assert (await append_in_transaction(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @in_loop
