@@ -9,6 +9,7 @@ import functools
 import gzip
 import json
 import os
+import re
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
@@ -90,6 +91,14 @@ def manifest() -> dict[str, Any]:
         raise FileNotFoundError(f"{path}: KAFKALOG_GOLDEN must name a directory that holds manifest.json")
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document
+
+
+@functools.cache
+def version() -> tuple[int, int]:
+    """The release of Kafka that made the capture: a test follows that one's rule where releases differ."""
+    found = re.match(r"Apache Kafka (\d+)\.(\d+)\.", manifest()["made_by"])
+    assert found is not None, "the manifest names no release"
+    return int(found[1]), int(found[2])
 
 
 @functools.cache

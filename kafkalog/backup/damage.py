@@ -10,7 +10,8 @@ from typing import Final
 from kafkalog.backup.in_progress import BackupInProgress
 from kafkalog.backup.manifest import Manifest, StoredFile
 from kafkalog.errors import CorruptRecord, StorageError
-from kafkalog.storage.names import is_log_file, parse_base_offset
+from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, is_log_file, parse_base_offset
+from kafkalog.tools.verify.index import read_index
 from kafkalog.tools.verify.report import Finding, Findings, Severity
 from kafkalog.tools.verify.segment import SegmentPass
 from kafkalog.util.fileio import FileSystem
@@ -37,7 +38,8 @@ def damage_of(
     """Return the damage in the segments `logs` of a backup's directory `name` that were copied for it.
 
     Findings have the paths of the originals, in `source`. Segments that an earlier backup has are not read again. In a
-    data directory that was closed cleanly (`is_clean`) anything after the last sound batch is damage. StorageError.
+    data directory that was closed cleanly (`is_clean`) anything after the last sound batch is damage, except reserved
+    space that the close did not cut off. StorageError.
     """
     found: list[Finding] = []
     for log, following in zip(logs, [*logs[1:], None], strict=False):
@@ -45,11 +47,15 @@ def damage_of(
             continue
         findings = Findings(os.path.join(source, log))
         next_base = None if following is None else parse_base_offset(following)
+        index = f"{name}/{log.removesuffix(LOG_SUFFIX)}{INDEX_SUFFIX}"
         try:
             with fs.open_file(backup.path_of(f"{name}/{log}"), "r") as file:
+                length = file.size()
+                found_index = read_index(backup.path_of(index), fs, length)
                 SegmentPass(
-                    file, parse_base_offset(log) or 0, findings, fs=fs, length=file.size(),
-                    is_last=following is None, is_clean=is_clean, next_base_offset=next_base,
+                    file, parse_base_offset(log) or 0, findings, fs=fs, length=length, is_last=following is None,
+                    is_clean=is_clean, entries=(found_index.entries, b""), has_room=found_index.has_room,
+                    next_base_offset=next_base,
                 ).run()  # fmt: skip
         except OSError as error:
             if isinstance(error, StorageError):
@@ -58,7 +64,8 @@ def damage_of(
         found += [
             one
             for one in findings.all()
-            if one.severity == Severity.DAMAGE or is_clean and one.kind.startswith("tail-")
+            if one.severity == Severity.DAMAGE
+            or is_clean and one.severity == Severity.REPAIRABLE and one.kind.startswith("tail-")
         ]
     return found
 

@@ -415,7 +415,9 @@ class Transactions:
 
         def read() -> list[AbortedTxn]:
             # every entry had a batch in the segment, so the index is the shorter file
-            entries = read_aborted_txns(path, fs=self._fs, limit=max(segment.size, _LEAST_INDEX_BYTES))
+            entries = read_aborted_txns(
+                path, fs=self._fs, limit=max(segment.size, _LEAST_INDEX_BYTES), strict=True
+            )
             check_sanity(entries, segment.base_offset, path)
             check_believable(entries, end_offset, path)
             return entries

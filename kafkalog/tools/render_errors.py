@@ -27,7 +27,7 @@ def stop_error(status: int, at: Renderer, path: str, base_position: int) -> Kafk
     """
     position = base_position + at.position
     if status == BAD_SIZE:
-        zeros = "zeros up to the end: the file was preallocated and not closed cleanly"
+        zeros = "zeros up to the end: the file was preallocated, and no close cut them off"
         return size_error(at.stop_value, path, position, _HINT if at.stop_value else zeros)
     if status in (BAD_MAGIC, BAD_FORMAT):
         return CorruptRecord(f"unknown batch format {at.stop_value}", path=path, position=position, hint=_HINT)

@@ -20,7 +20,7 @@ from kafkalog.util.checkpoint import RECOVERY_POINT_FILE, OffsetCheckpoint
 from kafkalog.util.clock import MockClock
 from tests import golden_cases
 from tests.golden.test_consume import both_levels, check_listed_offsets, expected, is_consumed, shown
-from tests.golden.test_dump_logdir import DEEP, RUNS, runs_of
+from tests.golden.test_dump_logdir import DEEP, RUNS, as_printed, runs_of
 from tests.golden_cases import Case
 
 pytestmark = pytest.mark.golden
@@ -140,7 +140,7 @@ def test_the_dump_tool_prints_the_same_of_them(
             break
         out = io.BytesIO()
         dump_files([run.file], out, run.options, err=io.BytesIO())
-        told, theirs = out.getvalue(), case.expected_path(run.expected).read_bytes()
+        told, theirs = as_printed(out.getvalue()), case.expected_path(run.expected).read_bytes()
         if run.file.endswith(".snapshot"):  # entries of a snapshot have no order
             assert sorted(told.splitlines()) == sorted(theirs.splitlines()), run.expected
         else:

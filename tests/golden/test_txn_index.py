@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.errors import CorruptIndex
+from kafkalog.errors import CorruptIndex, FormatError
 from kafkalog.storage.index.aborted_txns import AbortedTxn, check_sanity, collect_aborted_txns, parse_aborted_txns
 from tests.golden_cases import each_entry
 
@@ -52,8 +52,18 @@ def test_traces(entry: dict[str, Any]) -> None:
 
 @each_entry("txn_index", "sanity")
 def test_sanity(entry: dict[str, Any]) -> None:
-    """TXN-5, TXN-6: a partial entry is not looked at, one that ended before the segment is damage."""
-    entries = parse_aborted_txns(bytes.fromhex(entry["file"]))
+    """TXN-5, TXN-6: a partial entry is not looked at, one that ended before the segment is damage.
+
+    Kafka 4.3 takes an entry whose second version byte it does not know, 4.4 refuses it. Ours refuses it wherever an
+    entry decides what is read, and rebuilds the index: an unknown version may have another layout.
+    """
+    data = bytes.fromhex(entry["file"])
+    outcomes = [told for name, told in entry.items() if name.startswith("result_base_")]
+    if any("Unexpected aborted transaction version" in str(told) for told in outcomes):
+        with pytest.raises(FormatError, match=r"version 1; the highest known is 0"):
+            parse_aborted_txns(data, strict=True)
+        return
+    entries = parse_aborted_txns(data)
     for name, expected in entry.items():
         if not name.startswith("result_base_"):
             continue

@@ -63,6 +63,15 @@ def test_only_the_first_byte_of_the_version_counts() -> None:
     assert (caught.value.path, caught.value.position) == ("f", 34)
 
 
+def test_a_strict_reader_knows_both_bytes_of_the_version() -> None:
+    """As Kafka 4.4: an entry of an unknown version may have another layout."""
+    assert parse_aborted_txns(entry(), strict=True) == parse_aborted_txns(entry())
+    for version in (1, 255, 256, -1):
+        with pytest.raises(FormatError, match="the highest known is 0") as caught:
+            parse_aborted_txns(entry() + entry(version), "f", strict=True)
+        assert (caught.value.path, caught.value.position) == ("f", 34)
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="transaction index"):
         read_aborted_txns(tmp_path / "0.txnindex")

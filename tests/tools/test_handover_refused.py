@@ -19,6 +19,7 @@ from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TOPICS_FILE, TopicStore
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
 from kafkalog.tools.handover.directories import HandoverOptions, handover, undo_handover
+from kafkalog.tools.repair.directories import repair
 from kafkalog.util.fileio import OS
 from tests.broker_directory import (
     write_meta_properties,
@@ -132,6 +133,18 @@ def test_partitions_of_two_topics_under_one_name(broker_dir: Path) -> None:
 def test_a_damaged_epoch_file(broker_dir: Path) -> None:
     (broker_dir / "orders-0" / "leader-epoch-checkpoint").write_text("nonsense")
     assert "leader-epoch-checkpoint" in refusal(broker_dir)
+
+
+def test_reserved_space_that_no_close_cut_off(broker_dir: Path) -> None:
+    """Kafka 4.4 takes a directory offline for that; after a repair it is handed over."""
+    index, log = (max((broker_dir / "orders-0").glob(f"*{suffix}")) for suffix in (".index", ".log"))
+    index.write_bytes(index.read_bytes() + bytes(800))
+    content_before = log.read_bytes()
+    log.write_bytes(content_before + bytes(5000))
+    assert "reserved space follows the last batch" in refusal(broker_dir)
+    repair(broker_dir, apply=True)
+    assert log.read_bytes() == content_before
+    assert apply(broker_dir).applied
 
 
 def test_a_damaged_topic_id(broker_dir: Path) -> None:

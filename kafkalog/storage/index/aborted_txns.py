@@ -15,7 +15,7 @@ ENTRY_BYTES: Final = 34
 MAX_TXN_INDEX_BYTES: Final = 1 << 31
 LAST_OFFSET_AT: Final = 18
 _WRITTEN: Final = struct.Struct(">hqqqq")
-_READ: Final = struct.Struct(">bxqqqq")  # the reference reads only the first byte of the version
+_READ: Final = struct.Struct(">bxqqqq")  # Kafka before 4.4 reads only the first byte of the version
 _HINT: Final = "the log has the same transactions; recovery rebuilds the index from it"
 
 
@@ -41,9 +41,9 @@ class CollectedTxns(NamedTuple):
 
 
 def read_aborted_txns(
-    path: str | os.PathLike[str], *, fs: FileSystem = OS, limit: int = MAX_TXN_INDEX_BYTES
+    path: str | os.PathLike[str], *, fs: FileSystem = OS, limit: int = MAX_TXN_INDEX_BYTES, strict: bool = False
 ) -> list[AbortedTxn]:
-    """Return the entries of a `.txnindex` file, in order; FormatError for an unknown version.
+    """Return the entries of a `.txnindex` file, in order; FormatError for an unknown version, as `parse_aborted_txns`.
 
     StorageError from the system, and (EFBIG) for a file of more than `limit` bytes.
     """
@@ -51,18 +51,23 @@ def read_aborted_txns(
         data = fs.read_file(path, limit)
     except OSError as error:
         raise StorageError.from_os(error, "read the transaction index", path=path) from error
-    return parse_aborted_txns(data, os.fspath(path))
+    return parse_aborted_txns(data, os.fspath(path), strict=strict)
 
 
-def parse_aborted_txns(data: bytes, path: str | None = None, first: int = 0) -> list[AbortedTxn]:
+def parse_aborted_txns(
+    data: bytes, path: str | None = None, first: int = 0, *, strict: bool = False
+) -> list[AbortedTxn]:
     """Return the entries in the bytes of a transaction index; ignore a partial one at the end (TXN-6, TXN-7).
 
-    `first` is the number of the first entry, for error messages.
+    `first` is the number of the first entry, for error messages. FormatError for an unknown version: of both its
+    bytes with `strict`, as in Kafka 4.4, else of the first, as before. A reader that decides by the entries is strict,
+    since another version may have another layout, and the log has the same transactions.
     """
     whole = len(data) - len(data) % ENTRY_BYTES
-    found = [AbortedTxn(*fields) for fields in _READ.iter_unpack(memoryview(data)[:whole])]
+    entry_struct = _WRITTEN if strict else _READ
+    found = [AbortedTxn(*fields) for fields in entry_struct.iter_unpack(memoryview(data)[:whole])]
     for number, entry in enumerate(found, first):
-        if entry.version > VERSION:
+        if entry.version > VERSION or strict and entry.version != VERSION:
             raise FormatError(
                 f"entry {number} has version {entry.version}; the highest known is {VERSION}",
                 path=path,

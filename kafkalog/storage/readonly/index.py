@@ -28,18 +28,20 @@ class IndexView(SegmentIndex[P]):
     An index that this process writes (`AbstractIndex`) is also searched in a copy. There the copy is right, and a
     file that differs is rewritten; here the file is right, and `refresh` updates the copy.
 
+    `has_room` says that free space follows the entries: the file was not trimmed, as by a roll or a close.
     `problem` is None or the CorruptIndex that describes the damage. A file that is missing, unreadable or of an
     impossible length has no entries. Opening and refreshing raise nothing. Threads: look-ups at any time; `refresh`
     by one thread at a time.
     """
 
-    __slots__ = ("_content", "_fs", "path", "problem")
+    __slots__ = ("_content", "_fs", "has_room", "path", "problem")
 
     def __init__(self, path: str | os.PathLike[str], base_offset: int, *, fs: FileSystem = OS) -> None:
         """Read the index at `path`."""
         super().__init__(base_offset)
         self.path = os.fspath(path)
         self.problem: CorruptIndex | None = None
+        self.has_room = False
         self._fs = fs
         self._content = b""  # the entries that count; whole entries, growing
         self.refresh()
@@ -58,6 +60,7 @@ class IndexView(SegmentIndex[P]):
 
         After a truncation of the log an old entry may still match: create a new view then.
         """
+        self.has_room = False
         try:
             with self._fs.open_file(self.path, "r") as file:
                 self.problem = self._read(file)
@@ -96,6 +99,7 @@ class IndexView(SegmentIndex[P]):
             if count < _CHUNK_ENTRIES:
                 break
         self._content = b"".join(parts)
+        self.has_room = end < length and not any(file.pread(size, length - size))
         return None
 
     def __repr__(self) -> str:
@@ -132,3 +136,12 @@ class TimeIndexView(TimeKind, IndexView[TimestampOffset]):
     def last_entry(self) -> TimestampOffset:
         """The last entry; (-1, base offset) if there is none."""
         return self.lookup(2**63 - 1)
+
+
+def is_untrimmed(index: OffsetIndexView, end: int) -> bool:
+    """Return True if the index has free space, and no entry names a batch at or after byte `end` of its segment.
+
+    Zeros after `end` are then free space too: a trimmed index, or an entry for a batch there, would contradict that.
+    """
+    count = index.entries
+    return index.has_room and (not count or index.entry(count - 1).position < end)

@@ -21,12 +21,14 @@ from kafkalog.errors import (
     LogClosed,
     StorageError,
 )
+from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import MisplacedBatch, damage_at
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_counters import LOGS, LogCounters
 from kafkalog.storage.lookup import bounded, first_at
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.read import out_of_range
+from kafkalog.storage.readonly.index import is_untrimmed
 from kafkalog.storage.readonly.listing import partition_of
 from kafkalog.storage.readonly.read import cut_at, extent_of, largest_timestamp, read_state
 from kafkalog.storage.readonly.segment import ViewSegment
@@ -170,10 +172,16 @@ class LogView:
         return self._state.end.problem
 
     @property
+    def has_reserved_space(self) -> bool:
+        """True if only zeros follow the log end: space that the owner reserved and has not cut off."""
+        return self._state.end.problem is None and self._state.length > self._state.end_position
+
+    @property
     def tail_damage(self) -> CorruptRecord | None:
         """Damage at the log end other than a torn write: missing records, or a complete batch at wrong offsets.
 
-        In a data directory that was closed cleanly, an incomplete write counts too.
+        In a data directory that was closed cleanly, an incomplete write counts too, and so do zeros in a segment that
+        was trimmed. Kafka 4.4 may close a log without trimming it: its indexes then have free space too.
         """
         state = self._state
         problem, before = state.end.problem, state.end.damage
@@ -183,8 +191,18 @@ class LogView:
             return problem
         if not self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)):
             return None
+        if self._is_untrimmed(state):
+            return None
         where = state.active.path, state.log_end_offset, state.end_position
         return problem or damage_at("zeros follow the last batch", *where)
+
+    @staticmethod
+    def _is_untrimmed(state: ViewState) -> bool:
+        """Return True if what follows the log end is space that the owner reserved, by the index and by its bytes."""
+        active = state.active
+        return is_untrimmed(active.offset_index, state.end_position) and (
+            state.end.problem is None or only_zeros(active.file, state.end_position, state.length)
+        )
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:

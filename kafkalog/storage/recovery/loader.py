@@ -210,7 +210,7 @@ class LogLoader:
                 self._unindexed.append(segment)
         elif self._clean and not (has_times and (following is not None or self._ends_well(segment))):
             if segment.size:
-                _LOG.warning("rebuilding the indexes of %s, which are missing or damaged", segment.path)
+                _LOG.warning("rebuilding the indexes of %s: they, or its end, are not as a close leaves them", segment.path)
             self._rebuild(segment, following)
 
     @staticmethod

@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import MisplacedBatch, bad_row
 from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
@@ -119,7 +120,7 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
                 before = last
             end = table.position(len(table) - 1) + table.size(len(table) - 1)
     except CorruptRecord:
-        if any(segment.records.read(end, segment.size - end)):
+        if not only_zeros(segment.records.slice(0, 0).file, end, segment.size):
             raise unsound_end(segment, end) from None
         return False
     return end == segment.size

@@ -79,7 +79,7 @@ def _open_checked(
 def _offsets_fit(index: OffsetIndex, data: SegmentData, offsets: int) -> bool:
     """Return True if the entries rise and point into the data, judging by the first and last one.
 
-    False for a tail of zeros: such a file was not closed cleanly, or is new.
+    False for a tail of zeros: such a file is new, or was not trimmed when it was closed.
     """
     count, base = index.entries, data.base_offset
     if not count:
@@ -101,7 +101,7 @@ def _rebuild(index: X, data: SegmentData) -> X:
     """Rebuild the index with the entries that appends would write, up to the first damage, and sync it."""
     try:
         if data.records.size:
-            _LOG.warning("rebuilding %s, which is missing or damaged", index.path)
+            _LOG.warning("rebuilding %s, which is missing, damaged or was not trimmed", index.path)
         found = scan_segment(data).found
         index.refill(found.offset_index if isinstance(index, OffsetIndex) else found.time_index)
         index.flush()

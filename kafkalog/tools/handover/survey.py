@@ -13,6 +13,7 @@ from kafkalog.records.schemas.transactions import KEYS, VALUES
 from kafkalog.records.tables import batch_table
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_walk import log_chunks
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.storage.readonly.view import LogView
@@ -37,7 +38,8 @@ class PartitionSurvey(NamedTuple):
 
     topic_id: of partition.metadata, None without that file. leader_epoch: the highest in any batch or the epoch file,
     -1 for none. largest_producer_id: -1 for none. open_transactions: the first offset of each, by producer id. torn:
-    error of the bytes after the last complete batch, None for none. epochs_problem: error of an unreadable epoch file.
+    error of the bytes after the last complete batch, None for none. is_untrimmed: closed cleanly, but reserved space
+    follows that batch. epochs_problem: error of an unreadable epoch file.
     ends: transactions that a coordinator ends when it loads this partition of `__transaction_state`.
     """
 
@@ -50,6 +52,7 @@ class PartitionSurvey(NamedTuple):
     largest_producer_id: int
     open_transactions: dict[int, int]
     torn: str | None
+    is_untrimmed: bool
     epochs_problem: str | None
     ends: frozenset[Open] = frozenset()
 
@@ -82,6 +85,7 @@ def survey(topic_partition: TopicPartition, path: str, fs: FileSystem) -> Partit
             _largest_producer_id(view, path, fs),
             view.open_transactions,
             None if damage is None else str(damage.message),
+            view.has_reserved_space and fs.exists(os.path.join(os.path.dirname(path), CLEAN_SHUTDOWN_FILE)),
             epochs_problem,
             frozenset(_transactions_to_end(view)) if topic_partition.topic == TRANSACTION_STATE else frozenset(),
         )

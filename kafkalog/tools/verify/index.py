@@ -43,6 +43,11 @@ class IndexBytes(NamedTuple):
         """Number of ascending entries."""
         return len(self.entries) // self.entry_size
 
+    @property
+    def has_room(self) -> bool:
+        """True if the file ends in free space."""
+        return self.rest in ("zeros", "old")
+
 
 def read_index(path: str, fs: FileSystem, log_size: int) -> IndexBytes:
     """Read an index file's ascending entries; StorageError, except for a missing file.
@@ -115,7 +120,7 @@ def check_index(
         add(Severity.REPAIRABLE, "index-size", f"{index.size} bytes are not a whole number of entries", whole)
     if index.rest == "zeros" and not is_open:
         room = index.size - len(index.entries)
-        what = f"{room} bytes of free space follow {index.entry_count} entries: it was not closed cleanly"
+        what = f"{room} bytes of free space follow {index.entry_count} entries: no close cut it off"
         add(Severity.NOTE, "index-room", what)
     elif index.rest in ("old", "other"):
         total = index.size // index.entry_size

@@ -183,8 +183,9 @@ def _pass(
             hint="it is not a Kafka segment: Kafka refuses to open it",
         )  # fmt: skip
     entries = [b"" if index is None else index.entries for index in indexes] or [b"", b""]
+    has_room = bool(indexes) and indexes[0] is not None and indexes[0].has_room
     return SegmentPass(
         file, job.base_offset, findings, fs=fs, length=length, is_last=job.is_last, is_live=job.state.is_live,
         is_clean=job.state.is_clean, check_crc=check_crc, log_start_offset=job.state.log_start_offset,
-        entries=(entries[0], entries[1]), next_base_offset=job.next_base_offset, progress=progress,
+        entries=(entries[0], entries[1]), has_room=has_room, next_base_offset=job.next_base_offset, progress=progress,
     ).run()  # fmt: skip

@@ -37,6 +37,7 @@ _RESTORE: Final = (
     "removes the damaged bytes from the segment and saves them"
 )
 _CUT: Final = "recovery cuts it off, and so does `kafkalog repair --truncate-tail --apply`; no complete batch is lost"
+_TRIM: Final = "a broker of Kafka 4.4 refuses the log until `kafkalog repair --truncate-tail --apply` cuts it off"
 _CUT_DAMAGE: Final = f"{_REPLICA}; `kafkalog repair --truncate-tail --apply` cuts them off and saves them"
 
 Progress = Callable[[int], None]
@@ -124,7 +125,7 @@ class SegmentPass:
     """One pass over an open `.log` file of `length` bytes; `run` returns the facts, findings go to `findings`.
 
     `is_live`: the directory is in use, so an end that is no batch may become one. `is_clean`: it was closed cleanly, so
-    such an end is no torn write. No one reads offsets below `log_start_offset`. `next_base_offset` is that of the next
+    such an end is no torn write. `has_room`: its offset index ends in free space. No one reads offsets below `log_start_offset`. `next_base_offset` is that of the next
     segment: batches end below it. StorageError if the system fails. A file that is truncated or grows meanwhile ends at
     its present end.
     """
@@ -143,6 +144,7 @@ class SegmentPass:
         check_crc: bool = True,
         log_start_offset: int = 0,
         entries: tuple[bytes, bytes] = (b"", b""),
+        has_room: bool = False,
         next_base_offset: int | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -151,6 +153,8 @@ class SegmentPass:
         self._is_last = is_last
         self._is_live = is_live
         self._is_clean = is_clean
+        self._has_room = has_room
+        self._last_indexed = int.from_bytes(entries[0][-4:], "big")
         self._progress = progress
         self._advice = ScanAdvice(file, length, fs)
         self._check = BatchCheck(base_offset, length, check_crc=check_crc, log_start_offset=log_start_offset)
@@ -305,6 +309,9 @@ class SegmentPass:
             what += f"; the segment ends with these {size} bytes, and another segment follows"
         elif self._is_live and zeros:
             severity, hint = None, None  # room that the owner reserved
+        elif self._is_clean and zeros and self._has_room and self._last_indexed < max(position, 1):
+            severity, hint = Severity.NOTE, None
+            what = f"{size} bytes of reserved space follow the last batch, which no close cut off; {_TRIM}"
         elif self._is_live:
             severity, hint = Severity.NOTE, None
             what += "; the directory is in use, so a write may be in progress"

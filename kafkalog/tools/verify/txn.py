@@ -46,7 +46,7 @@ class TxnCheck:
         if whole != len(data) and not is_live:
             self._add("txn-size", f"{len(data) - whole} bytes after the last complete entry", whole)
         try:
-            entries = parse_aborted_txns(data, self._path)
+            entries = parse_aborted_txns(data, self._path, strict=True)
         except FormatError as error:
             self._add("txn-version", error.message, error.position)
             return exists
