@@ -90,11 +90,13 @@ def build(
 @_topic
 @_partitions
 @_store
-@common.json_option("Print one JSON object for each closed segment.")
+@common.json_option("Print one JSON object for each segment.")
 def ls(
     dirs: tuple[str, ...], topic: str | None, partitions: tuple[int, ...], store: str | None, as_json: bool
 ) -> int:
     """List the closed segments with the state of their time ranges: ok, missing, stale or damaged.
+
+    The last segment is listed if it has time ranges.
 
     Example: kafkalog times ls -d data -t orders --store times
 

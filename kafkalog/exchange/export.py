@@ -32,6 +32,7 @@ from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.reading.chunks import check_tail
 from kafkalog.reading.source import end_of, isolation_of, skipped_of
 from kafkalog.storage.damage import Skipped
+from kafkalog.storage.data_directory import refuse_data_directory
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.remote import refuse_urls
@@ -107,6 +108,7 @@ def export_records(
     """
     refuse_urls(target)
     fs, paths = located(path_list(dirs), tiered)
+    refuse_data_directory(target, "an export", [os.path.realpath(path) for path in paths])
     codec = _checked_codec(format, columns, by_date, compression, file_bytes)
     given = checked_decoding(decoding)
     settings = _settings(format, columns, isolation, by_date, where, given)
