@@ -140,6 +140,7 @@ def test_what_does_not_fit_appends_nothing(lake: Lake, tmp_path: Path) -> None:
         ({"value": "avro", "framing": "none"}, "unknown framing 'none'"),
         ({"value": "json", "schema": GIVEN}, "are for Avro values"),
         ({"value": "protobuf"}, "value_format is 'protobuf'"),
+        ({"value": "avro", "value_format": "json"}, "give one of them"),
         ({"value": "avro", "columns": {"value": "data"}}, "value is no part"),
     ):
         with pytest.raises(IllegalArgument, match=match):
