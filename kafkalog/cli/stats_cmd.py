@@ -139,7 +139,7 @@ def _collect_stats(
 
     most = None if exact else SAMPLE_BYTES
     lengths = [segment_bytes(one.path, fs) for one in found] if sys.stderr.isatty() else [0] * len(found)
-    with Meter("stats", sum(lengths)) as meter:
+    with Meter("stats", sum(lengths), quiet=quiet) as meter:
         for one, length in zip(found, lengths, strict=True):
             progress = report_share(meter.add, length)
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, Kafka
 from kafkalog.exchange.decoding import checked_decoding, topic_decoders
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings, is_export
-from kafkalog.exchange.parts import export_part, write_before
+from kafkalog.exchange.parts import export_part
 from kafkalog.exchange.planning import (
     CODECS,
     FILE_BYTES,
@@ -156,8 +157,9 @@ class _ExportRun:
         except InvalidRecord as error:
             if error.offset is None:
                 raise
-            write_before(task, error, self._skip_list)
-            self.undecodable[key] = self._with_position(key, error, error.offset)
+            if task.range.start < error.offset < task.range.stop:  # another column may not decode before
+                self.export(replace(task, range=replace(task.range, stop=error.offset)))
+            self.undecodable.setdefault(key, self._with_position(key, error, error.offset))
             return
         if damage is not None:
             self.damaged[key] = damage
