@@ -16,10 +16,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from typing import Final, NoReturn
 
-from kafkalog.server.node.parts import PARTS
+from kafkalog.server.node.parts import import_parts
 from kafkalog.server.running import loop_factory
 from kafkalog.server.workers.child import main
 from kafkalog.server.workers.layout import MAIN
@@ -70,8 +69,7 @@ def forked_workers(count: int, log_metrics: Callable[[], str]) -> Iterator[dict[
     try:
         if count > 1 and threading.active_count() == 1 and sys.platform != "darwin":  # whose libraries have threads
             loop_factory()
-            for name in PARTS.values():
-                import_module(name)
+            import_parts()
             gc.freeze()  # the collector then leaves the pages of what is shared alone
             for number in range(MAIN + 1, count):
                 found[number] = _fork([one.sock for one in found.values()], log_metrics)
