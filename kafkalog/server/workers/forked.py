@@ -40,7 +40,10 @@ class ForkedWorker:
     def _reap(self) -> bool:
         with self._lock:
             if not self._is_reaped:
-                self._is_reaped = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+                try:
+                    self._is_reaped = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+                except ChildProcessError:  # the kernel did it: what started this process ignores SIGCHLD
+                    self._is_reaped = True
             return self._is_reaped
 
     def wait(self, timeout: float | None = None) -> None:
@@ -56,7 +59,8 @@ class ForkedWorker:
         """End the process at once; nothing if it has ended."""
         with self._lock:
             if not self._is_reaped:  # until then no other process gets its id
-                os.kill(self._pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
 
 
 @contextmanager
