@@ -76,7 +76,8 @@ def wrap(queue: WorkQueue) -> AsyncWorkQueue:
 class AsyncWorkQueue:
     """A `WorkQueue` whose calls are coroutines; arguments, results and errors are those of `WorkQueue`.
 
-    An `acquire` that is cancelled leaves nothing acquired: what comes for it is released. Threads: belongs to one event
+    An `acquire` that is cancelled leaves nothing acquired: what comes for it is released. An `ack`, `release` or
+    `reject` that is cancelled goes on to its end, and its items count as finished. Threads: belongs to one event
     loop, whose tasks may all call. A forked child cannot use it.
 
     >>> topic = dirs.create_topic("tasks")
@@ -149,7 +150,12 @@ class AsyncWorkQueue:
         # a cancelled call would not say which items are finished: the acknowledgement goes on to its end
         waiting = asyncio.wrap_future(future)
         waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
-        end_finish(kind, given, finished, await asyncio.shield(waiting))
+        try:
+            end_finish(kind, given, finished, await asyncio.shield(waiting))
+        except asyncio.CancelledError:
+            for one in given:  # the end of a block must not acknowledge them again: that fails, and hides this error
+                one.is_finished = one.is_finished or kind != RENEW
+            raise
 
     async def close(self) -> None:
         """Release the items that are not finished, and leave the group. A second call does nothing."""

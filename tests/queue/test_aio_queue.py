@@ -82,6 +82,27 @@ def test_a_cancelled_acquire_leaves_nothing_acquired(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("way", ["ack", "reject", "release"])
+def test_a_cancelled_end_of_an_item_stays_a_cancellation(tmp_path: Path, way: str) -> None:
+    async def work(item: Any) -> None:
+        async with item:
+            await getattr(item, way)()
+
+    async def scenario(dirs: Any) -> None:
+        async with wrap(dirs["tasks"].queue("workers")) as queue:
+            for item in reversed(await queue.acquire()):  # else each ack would complete all offsets before the next
+                working = asyncio.create_task(work(item))
+                await asyncio.sleep(0)
+                working.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await working
+                assert item.is_finished
+        async with wrap(dirs["tasks"].queue("workers")) as queue:  # what was begun went on to its end
+            assert len(await queue.acquire()) == (5 if way == "release" else 0)
+
+    run(tmp_path, scenario, *[b"a"] * 5)
+
+
 def test_several_tasks_wait_without_a_thread_each(tmp_path: Path) -> None:
     async def scenario(dirs: Any) -> None:
         async with wrap(dirs["tasks"].queue("workers")) as queue:
