@@ -204,7 +204,7 @@ class Telemetry:
 def _subscription_id(id: UUID, wanted: Wanted) -> int:
     """Return the number that every node computes for a client that is asked for the same."""
     folded = (id.int >> 64) ^ id.int
-    number = crc32c(f"{', '.join(wanted.metrics)}{wanted.interval_ms}".encode()) ^ (folded >> 32 ^ folded) & _HALF
+    number = crc32c(f"[{', '.join(wanted.metrics)}]{wanted.interval_ms}".encode()) ^ (folded >> 32 ^ folded) & _HALF
     return int.from_bytes(number.to_bytes(4, "big"), "big", signed=True)
 
 
