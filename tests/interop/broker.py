@@ -43,7 +43,7 @@ class Broker:
     and the broker's own log (`broker.log`) go; data: the directory of partitions; settings: over those that all
     brokers here have; options: the JVM's; ports: of clients and of the controller, where it has to come back on the
     same ones; others: more data directories; version: of the broker, "4.3" or "4.4"; has_voters: its voters are in its
-    metadata (`--standalone`), not in its settings.
+    metadata (`--standalone`), not in its settings; plug_in: a jar of classes that the settings name.
     """
 
     def __init__(
@@ -58,7 +58,9 @@ class Broker:
         others: Sequence[Path] = (),
         version: str = "4.3",
         has_voters: bool = False,
+        plug_in: Path | None = None,
     ) -> None:
+        self._plug_in = plug_in
         self._reference = reference
         self._version, self._has_voters = version, has_voters
         self._ports = None if ports is None else tuple(ports)
@@ -86,7 +88,9 @@ class Broker:
         options = (*self._options, "-Dinterop.level=info")
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                toolchain.broker_command(self._version, "kafka.Kafka", str(properties), options=options),
+                toolchain.broker_command(
+                    self._version, "kafka.Kafka", str(properties), options=options, plug_in=self._plug_in
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -178,10 +178,13 @@ def clients_command(version: str) -> list[str]:
     return [require("java"), *quick_start(), log_settings, "-cp", f"{own}:{path}/*", "clients.Main"]
 
 
-def broker_command(version: str, *main_and_arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-    """A command line that runs a class of the broker of "4.3" or "4.4"."""
+def broker_command(
+    version: str, *main_and_arguments: str, options: tuple[str, ...] = (), plug_in: Path | None = None
+) -> list[str]:
+    """A command line that runs a class of the broker of "4.3" or "4.4", with a jar of more classes."""
+    path = broker_classes(version) + (f":{plug_in}" if plug_in else "")
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
-    return [require("java"), *options, log_settings, "-cp", broker_classes(version), *main_and_arguments]
+    return [require("java"), *options, log_settings, "-cp", path, *main_and_arguments]
 
 
 def broker_classes(version: str) -> str:
