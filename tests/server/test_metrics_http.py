@@ -94,7 +94,7 @@ def test_a_page_is_made_once_for_all_who_ask_meanwhile_and_then_rests() -> None:
         page = SharedPage(make, lambda: clock[0])
         asked = [asyncio.create_task(page.get()) for _ in range(50)]
         await asyncio.sleep(0)
-        asked[0].cancel()  # who goes away takes it from nobody
+        asked[0].cancel()  # a client that disconnects takes nothing from the others
         goes_on.set()
         assert [one.body for one in await asyncio.gather(*asked[1:])] == ["1\n"] * 49
         clock[0] += 10 * 2 - 0.5
@@ -104,7 +104,7 @@ def test_a_page_is_made_once_for_all_who_ask_meanwhile_and_then_rests() -> None:
         clock[0] += 20
         with pytest.raises(RuntimeError, match="on purpose"):
             await page.get()
-        assert (await page.get()).body == "4\n"  # an error is shown to nobody twice
+        assert (await page.get()).body == "4\n"  # an error is shown only once
         goes_on.clear()
         clock[0] += 20
         last = asyncio.create_task(page.get())

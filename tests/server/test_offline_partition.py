@@ -1,4 +1,4 @@
-"""A partition that cannot be opened leaves the others served: it is offline, and everybody who asks is told why."""
+"""A partition that cannot be opened is offline: requests for it get the reason, the other partitions are served."""
 
 import asyncio
 import logging

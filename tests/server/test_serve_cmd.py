@@ -1,4 +1,4 @@
-"""`kafkalog serve` as a process: ready file, signals, directories that are taken, memory that is given back."""
+"""`kafkalog serve` as a process: ready file, signals, directories in use, released memory."""
 
 import os
 import signal

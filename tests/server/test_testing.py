@@ -21,7 +21,7 @@ from tests.trees import PACKAGE
 
 
 def is_answering(server: KafkaServer) -> bool:
-    """Whether an ApiVersions request is answered."""
+    """Return True if an ApiVersions request is answered."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
         link.sendall(b"\0\0\0\x0a" + b"\0\x12\0\0\0\0\0\x07\xff\xff")
         return link.recv(8)[4:8] == b"\0\0\0\x07"

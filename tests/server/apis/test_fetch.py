@@ -147,7 +147,7 @@ def test_the_id_of_another_topic_of_that_name_is_told(tmp_path: Path) -> None:
 
 
 def test_a_session_by_ids_does_not_go_on_with_the_next_topic_of_that_name(tmp_path: Path) -> None:
-    """FLOW-18: an id that nobody knows any more."""
+    """FLOW-18: a topic id that no longer exists is rejected."""
 
     async def body(node: Node) -> None:
         node.replicas.append_now(T0, make_batch(3), "client")

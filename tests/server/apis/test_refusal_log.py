@@ -1,5 +1,5 @@
-"""What is not served, or refused, is told once in the log, by the client's software and the call; bytes behind the end
-of a request are ignored, as a broker of 4.3.1 and one of 4.4.0 ignore them."""
+"""Unsupported and refused requests are logged once per client software and call. Bytes after the end
+of a request are ignored, as brokers of 4.3.1 and 4.4.0 ignore them."""
 
 import asyncio
 import logging

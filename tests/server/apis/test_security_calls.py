@@ -240,7 +240,7 @@ def test_who_has_the_password_is_let_in_and_nobody_else(tmp_path: Path, mechanis
 
 
 def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first one of each kind is a warning; all are counted, and told where details are wanted."""
+    """The first failure of each kind is a warning; all are counted, and logged at debug level."""
     add_user(tmp_path, "u", "secret")
 
     async def use(node: Node) -> None:

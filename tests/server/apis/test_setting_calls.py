@@ -306,7 +306,7 @@ def test_settings_are_shown_and_changed_by_whoever_may(tmp_path: Path) -> None:
 
 
 def test_topics_of_a_broker_keep_their_ids_and_settings(tmp_path: Path) -> None:
-    """What its metadata says counts until a client changes it; then the topics file has all of it."""
+    """The metadata's settings apply until a client changes one; from then on the topics file has all of them."""
     write_metadata(tmp_path, topic_values("t", {"retention.ms": "5"}))
     with LogManager.open([tmp_path]) as manager:
         manager.get_or_create(TopicPartition("t", 0), topic_id=ID)

@@ -1,4 +1,4 @@
-"""Quotas on bytes: what a producer and a consumer above their limits are told, and what they get."""
+"""Byte quotas: the answers that a producer and a consumer above their limits get, and the data."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ def test_directories_tell_what_lies_in_them(tmp_path: Path, version: int) -> Non
 
 
 def test_partitions_come_page_by_page(tmp_path: Path) -> None:
-    """KIP-966: the cursor names the first partition that is not told yet."""
+    """KIP-966: the cursor names the first partition that the answer omits."""
 
     async def use(node: Node) -> None:
         await create(node, {"name": "a", "num_partitions": 3}, {"name": "b", "num_partitions": 2}, {"name": "c"})

@@ -22,7 +22,7 @@ _TOLD: Final = ("error_code", "error_message", "group_state", "committed_offset"
 
 
 class Who(NamedTuple):
-    """Who calls: an id, and by how much the epoch that it names is above the member's; None without an epoch."""
+    """A caller: its id, and its epoch relative to the member's; None without an epoch."""
 
     member_id: str
     beside: int | None
@@ -130,7 +130,7 @@ _TREES: Final = {
 
 
 def share_records(group_id: str, *members: str) -> list[Record]:
-    """What a broker writes of a share group with these members."""
+    """Return the records that a broker writes for a share group with these members."""
     member = {"rackId": None, "clientId": "test", "clientHost": "/127.0.0.1", "subscribedTopicNames": ["t"]}
     return [
         *(records.record(records.SHARE_MEMBER, (group_id, one), member) for one in members),
@@ -143,7 +143,7 @@ def share_records(group_id: str, *members: str) -> list[Record]:
 def streams_records(
     group_id: str, *members: str, epoch: int = EPOCH["streams"], target: int = 0, state: int = 1, validated: int = 0
 ) -> list[Record]:
-    """What a broker writes of a streams group with these members, and an offset that it has committed."""
+    """Return the records that a broker writes for a streams group with these members and a committed offset."""
     member = {
         "instanceId": None, "rackId": None, "clientId": "test", "clientHost": "/127.0.0.1", "rebalanceTimeoutMs": 1,
         "topologyEpoch": 0, "processId": "p", "userEndpoint": None, "clientTags": [],

@@ -1,4 +1,4 @@
-"""Who may lead: the rules as tables, and against any order of messages."""
+"""Election rules as tables, and against any order of messages."""
 
 from __future__ import annotations
 

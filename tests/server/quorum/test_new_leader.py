@@ -1,4 +1,4 @@
-"""A node that does not lead tells clients who does, with the error itself (KIP-951): they need not ask first."""
+"""A node that does not lead names the leader in the error itself (KIP-951), so that clients need not ask first."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_a_produce_elsewhere_is_told_of_the_leader(tmp_path: Path, version
         answer = await call(nodes[3], "produce", version, produce())
         [row] = answer.responses[0].partition_responses
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert not getattr(answer, "node_endpoints", ())  # nobody leads
+        assert not getattr(answer, "node_endpoints", ())  # no leader
         await nodes.promote(2)
         await wait_until(lambda: nodes.quorum(3).leader == 2)
         answer = await call(nodes[3], "produce", version, produce())
@@ -76,7 +76,7 @@ async def test_a_fetch_elsewhere_is_told_of_the_leader(tmp_path: Path) -> None:
 
 @in_loop
 async def test_each_leader_that_a_fetch_is_told_of_has_an_endpoint(tmp_path: Path) -> None:
-    """A partition without a leader tells none: librdkafka 2.16 counts a leader of -1 beside others, and then reads
+    """A partition without a leader names none: librdkafka 2.16 counts a leader of -1 beside others, and then reads
     memory that it has not set (confluentinc/librdkafka#5280)."""
     async with set_of(tmp_path) as nodes:
         for number in (1, 2, 3):
@@ -137,4 +137,4 @@ async def test_who_may_lead_no_more_tells_nobody_that_he_is_beyond_the_end(tmp_p
         assert told[1].current_leader.leader_id == -1
         for tree in asked.values():
             tree["topics"][0]["partitions"][0]["fetch_offset"] = -1
-        assert [one.error_code for one in await answers()] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2  # whoever leads
+        assert [one.error_code for one in await answers()] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2  # any leader

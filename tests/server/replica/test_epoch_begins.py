@@ -18,7 +18,7 @@ from tests.server.replica.partitions import NODE, T0, Replicas, consumer_params,
 def test_an_epoch_that_begins_where_a_log_is_cut_was_begun_all_the_same(
     tmp_path: Path, plan: Any, epochs: list[tuple[int, int]]
 ) -> None:
-    """EPOCH-5: what was acknowledged in it lies before the cut; where nobody says that it is the same, it goes."""
+    """EPOCH-5: the epoch's acknowledged records lie before the cut; unconfirmed ones are removed."""
     async def body(replicas: Replicas) -> None:
         for _ in range(2):
             await replicas.produce(T0, acks=1)

@@ -28,8 +28,8 @@ CRASHED = "crashed by "
 
 
 class Apart(Client):
-    """The client of this kind, begun anew when its process ends, whatever ended it: what a crashed one had sent and was
-    not told of stays unknown. What libraries say goes to a file in the directory."""
+    """A client of this kind, restarted when its process ends for any reason. The outcome of a crashed client's
+    unanswered records stays unknown. Output of the libraries goes to a file in the directory."""
 
     def __init__(
         self, kind: type[Client], name: str, bootstrap: str, topics: Mapping[str, int], history: list[Operation],
@@ -88,7 +88,7 @@ class Lines(list[Operation]):
 
 
 def main(order: dict[str, Any]) -> None:
-    """One round of a client, until stdin ends or it has to begin anew."""
+    """Run one round of a client, until stdin ends or it has to restart."""
     threading.Thread(target=end_with, args=(order["parent"],), daemon=True).start()
     logging.disable(logging.CRITICAL)  # what clients say of each failure
     resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)

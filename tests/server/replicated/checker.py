@@ -1,8 +1,8 @@
-"""What is wrong in a history of appends and reads: pure functions, in the manner of Jepsen's Kafka tests.
+"""Find contradictions in a history of appends and reads: pure functions, after Jepsen's Kafka tests.
 
-A history is what clients saw, with times of one clock: each append with what became of it, each poll with what it
-gave. `Logs` is what lies on the replicas when all is over. `check` gives every contradiction between them; which of
-them a promise allows is for the caller to say, by `Fault.acks` and the settings of the topic.
+A history is what clients saw, with times of one clock: each append with its outcome, each poll with its
+records. `Logs` is what the replicas hold at the end. `check` returns every contradiction between them; the
+caller decides which of them a promise allows, by `Fault.acks` and the settings of the topic.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ OK, FAILED, UNKNOWN = "ok", "failed", "unknown"
 
 
 class Append(NamedTuple):
-    """One record that a producer sent. `number` grows with each that it sends to the partition; `outcome` is FAILED
-    where it was surely not written, UNKNOWN where nobody can tell; `offset` is -1 where it was not told. What is
-    told of one more than once is unknown only if nothing else is said."""
+    """One record that a producer sent. `number` grows with each record that it sends to the partition; `outcome` is
+    FAILED if it was surely not written, UNKNOWN if that is open; `offset` is -1 if it was not reported. A record
+    reported more than once is unknown only if there is no other report."""
 
     process: str
     key: Key
@@ -37,7 +37,7 @@ class Append(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What a reader was given of a partition at once, (offset, value) each. It goes on where its last poll ended, but
+    """One poll of a partition: (offset, value) each. It continues where the reader's last poll ended, except
     for the first one after `is_from_anew`, where it chose a position."""
 
     process: str
@@ -49,7 +49,7 @@ class Poll(NamedTuple):
 
 
 class Position(NamedTuple):
-    """What a group was told to keep (`is_commit`), or said that it keeps. A commit is told of once as unknown, and
+    """A group's committed offset (`is_commit`), or a fetched one. A commit appears once as unknown, and
     again with its end when it was answered."""
 
     process: str
@@ -132,7 +132,7 @@ def lost(appends: Iterable[Append], log: Copy) -> Iterator[Fault]:
 
 
 def unwritten(key: Key, appends: Iterable[Append], polls: Iterable[Poll], log: Copy) -> Iterator[Fault]:
-    """Read, and nobody wrote it, or who wrote it was told that it failed."""
+    """Find records that were read, but never written, or whose producer got an error."""
     outcomes = {one.value: one.outcome for one in appends}
     for offset, value in sorted({*log.records, *(row for poll in polls for row in poll.records)}):
         if value not in outcomes:
@@ -208,7 +208,7 @@ def overtaken(key: Key, appends: Iterable[Append]) -> Iterator[Fault]:
 
 
 def unsteady(key: Key, polls: Iterable[Poll], log: Copy) -> Iterator[Fault]:
-    """A reader that goes back, or leaves records out, without being told to."""
+    """Find readers that go back or skip records without a seek."""
     by_reader: dict[str, list[Poll]] = defaultdict(list)
     for poll in polls:
         by_reader[poll.process].append(poll)

@@ -26,7 +26,7 @@ OUT_OF_RANGE: Final = {1, -140, -139}
 
 
 class Client(threading.Thread):
-    """Runs until `is_over`; `history` is shared by all. `told` counts what is worth a line at the end."""
+    """Runs until `is_over`; all clients share `history`. `outcomes` counts the outcomes for the final report."""
 
     is_writer = False
     is_told = True  # what became of what it writes
@@ -51,7 +51,7 @@ class Client(threading.Thread):
             round_ += 1
 
     def work(self, process: str) -> None:
-        """Until it is over, or has to begin anew, under another name."""
+        """Run until it ends, or has to restart under another name."""
         raise NotImplementedError
 
     def take(self, one: Append, outcome: str, offset: int, end: float) -> None:
@@ -187,7 +187,7 @@ class AioKafkaWriter(Client):
 
 
 class LibrdkafkaReader(Client):
-    """Reads all partitions from their beginning on, and begins anew where its position is refused."""
+    """Reads all partitions from their beginning, and restarts where its position is refused."""
 
     def work(self, process: str) -> None:
         import confluent_kafka as ck

@@ -75,14 +75,14 @@ class Soak:
         self._begin = time.monotonic()
 
     def run(self, seconds: float) -> None:
-        """Rounds until the time is over, the last one whole, or until `end`, which gives up the one that runs."""
+        """Run rounds until the time is up, the last one whole, or until `end`, which aborts the current round."""
         self._keep.mkdir(parents=True, exist_ok=True)
         while time.monotonic() < self._begin + seconds and not self.is_ended:
             with suppress(KeyboardInterrupt):
                 self._round()
 
     def end(self, *_: object) -> None:
-        """A signal's handler: no round begins any more."""
+        """Handle a signal: start no further round."""
         self.is_ended = True
         if self._is_trying:
             self._is_trying = False  # what ends it is not interrupted
@@ -138,7 +138,7 @@ class Soak:
 
 
 def crashes(counts: Counter[str]) -> int:
-    """How many clients' processes were ended by signals."""
+    """Return the number of client processes that signals ended."""
     return sum(count for what, count in counts.items() if CRASHED in what)
 
 

@@ -96,7 +96,7 @@ def test_each_planted_fault_is_found(kinds: tuple[str, ...], history: list[Opera
 
 
 def commit(offset: int, begin: float, end: float = 0.0) -> list[Position]:
-    """What is told of one commit; without an end it was not answered."""
+    """Return the history of one commit; without an end it was not answered."""
     asked = Position("g", KEY, begin, 1e18, offset, UNKNOWN, True)
     return [asked, asked._replace(end=end, outcome=OK)] if end else [asked]
 

@@ -1,5 +1,5 @@
-"""Clients that others wrote go on when another node leads, by what answers tell them: their metadata stays fresh for
-five minutes here, and nobody waits for that."""
+"""Third-party clients follow a change of leader through the errors in answers: their metadata stays fresh for
+five minutes here, and the tests do not wait for that."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def wait_until(holds: Callable[[], bool], clients: list[Client]) -> None:
 
 
 def until_all_go_on(clients: list[Client]) -> None:
-    """Return once each was told of more, in each partition that it has to do with."""
+    """Return once each client has more acknowledgements in each of its partitions."""
 
     def counts() -> list[int]:
         return [len(rows) for one in clients for index, rows in one.seen.items() if one.partition in (None, index)]

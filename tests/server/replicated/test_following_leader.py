@@ -1,4 +1,4 @@
-"""Three nodes with their sockets: topics, settings and records of whoever leads come to the others."""
+"""Three nodes with their sockets: followers copy the leader's topics, settings and records."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def write_by_new_clients(cluster: Cluster, name: str, nodes: Collection[int]) ->
 
 
 def write_unacknowledged(cluster: Cluster, name: str, leader: int = 1) -> set[str]:
-    """Twenty values that nobody acknowledges, in the leader's log."""
+    """Write twenty unacknowledged values to the leader's log."""
     sent = write(cluster, name, 0)
     assert len(sent) == COUNT
 

@@ -1,4 +1,4 @@
-"""The proxy passes what comes, in order, and cuts exactly the links that it is told to."""
+"""The proxy forwards bytes in order, and cuts exactly the requested links."""
 
 from __future__ import annotations
 

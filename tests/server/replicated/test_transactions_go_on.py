@@ -77,7 +77,7 @@ def read(consumer: Any, count: int) -> list[bytes]:
 
 
 def position_of(group: Any) -> int:
-    """What the group has committed; who is asked first may be who led, and says so."""
+    """Return the group's committed offset; the former leader, asked first, reports that it does not lead."""
     while True:
         try:
             [position] = group.committed([ck.TopicPartition("from", 1)], WAIT_S)

@@ -56,7 +56,7 @@ def test_a_soak_that_is_ended_tells_what_was_done_and_leaves_nothing(tmp_path: P
 
 
 class Dies(Client):
-    """Is told of one record, and crashes behind it; the second time it goes on."""
+    """Reports one record and crashes after it; the second time it continues."""
 
     is_writer = True
 

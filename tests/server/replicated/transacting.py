@@ -66,8 +66,8 @@ class TransactionalWriter(Client):
             self.told[f"fatal: {error}"] += 1
 
     def _called(self, call: Any) -> bool:
-        """Whether the call was answered, asked again while it may be; not where the transaction is to be aborted, or
-        the producer is done for."""
+        """Return True if the call was answered; retry while it may be. Return False if the transaction must be
+        aborted or the producer is fatally failed."""
         import confluent_kafka as ck
 
         patience = NEVER

@@ -49,7 +49,7 @@ HISTORY: Final = "history.jsonl"
 
 
 class Result(NamedTuple):
-    """What came of a trial: `findings` are what no promise allows, `counts` how often what happened, `slowest_s` the
+    """The result of a trial: `findings` are what no promise allows, `counts` the events, `slowest_s` the
     longest time that it took after a heal until all writers went on."""
 
     seed: int
@@ -64,11 +64,11 @@ class Result(NamedTuple):
 
 
 def is_allowed(fault: Fault, *, is_forced: bool) -> bool:
-    """Whether docs/replication.md allows it.
+    """Return True if docs/replication.md allows the fault.
 
-    Where nobody is forced to lead, nothing is lost but what acks=1 told, and nothing that was read vanishes, whatever
-    `min.insync.replicas` is. Replicas never differ in the end, and nobody ever reads what nobody wrote. Who is forced
-    to lead may lack the end of a transaction, which the next one's then is.
+    Without forced leaders, only records acknowledged with acks=1 may be lost, and no record that was read
+    vanishes, whatever `min.insync.replicas` is. Replicas never differ at the end, and no read returns an
+    unwritten record. A forced leader may lack the end of a transaction, which is then the next one's.
     """
     if fault.kind in ("divergent", "never written"):
         return False
@@ -379,7 +379,7 @@ class Trial:
 
 
 class Stuck(AssertionError):
-    """What was waited for does not come."""
+    """An awaited condition did not come true."""
 
 
 STEPS: Final[list[tuple[Callable[[Trial], Any], int]]] = [
@@ -389,7 +389,7 @@ STEPS: Final[list[tuple[Callable[[Trial], Any], int]]] = [
 
 
 def copies_in(directory: Path) -> Mapping[Key, Any]:
-    """What the nodes of a trial left."""
+    """Return the logs that the nodes of a trial left."""
     return copies_of({node: directory / f"data-{node}" for node in NODES}, TOPICS)
 
 

@@ -112,7 +112,7 @@ def test_a_user_that_a_client_made_can_log_in_until_it_is_deleted(tmp_path: Path
 
 
 def test_a_client_that_authenticates_again_notices_nothing(tmp_path: Path) -> None:
-    """KIP-368: librdkafka does so once nine tenths of the lifetime are over."""
+    """KIP-368: librdkafka does so after nine tenths of the lifetime."""
     with secured_server(tmp_path, connections_max_reauth_ms=1500) as server:
         producer = confluent_kafka.Producer(login_settings(server, "user"))
         told: list[Any] = []
