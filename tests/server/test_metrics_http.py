@@ -243,8 +243,8 @@ def test_a_group_and_its_lag_are_on_the_page() -> None:
 
 def test_the_document_names_every_metric_of_a_server() -> None:
     text = (SOURCES / "docs" / "server.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| `(kafkalog_server_\w+)` \| (\w+) \|", text, re.MULTILINE))
-    assert told == {family.name: family.kind for family in families(ServerMetrics())}
+    shown = dict(re.findall(r"^\| `(kafkalog_server_\w+)` \| (\w+) \|", text, re.MULTILINE))
+    assert shown == {family.name: family.kind for family in families(ServerMetrics())}
 
 
 def test_times_are_told_in_seconds_with_their_sum_and_their_buckets() -> None:
@@ -253,14 +253,14 @@ def test_times_are_told_in_seconds_with_their_sum_and_their_buckets() -> None:
         metrics.requests.done(APIS[0], took_ms, worked_ms, code)
     text = [line for family in families(metrics) for line in lines(family)]
     found = [line for line in text if line.startswith("kafkalog_server_request_") and 'api="produce"' in line]
-    told = dict(line.rstrip().rsplit(" ", 1) for line in found)
+    shown = dict(line.rstrip().rsplit(" ", 1) for line in found)
     name, of_produce = "kafkalog_server_request_seconds", '{api="produce"}'
-    assert float(told[f"{name}_sum{of_produce}"]) == 62.001 and told[f"{name}_count{of_produce}"] == "3"
-    buckets = {float(re.findall(r'le="(.*?)"', line)[0]): int(told[line]) for line in told if "_bucket" in line}
+    assert float(shown[f"{name}_sum{of_produce}"]) == 62.001 and shown[f"{name}_count{of_produce}"] == "3"
+    buckets = {float(re.findall(r'le="(.*?)"', line)[0]): int(shown[line]) for line in shown if "_bucket" in line}
     assert buckets == {bound: (bound >= 0.001) + (bound >= 2.5) + (bound == float("inf")) for bound in buckets}
     assert sorted(buckets) == [*(bound / 1000 for bound in BOUNDS_MS), float("inf")]
-    assert float(told[f"kafkalog_server_request_work_seconds_total{of_produce}"]) == 0.002
-    assert told['kafkalog_server_request_errors_total{api="produce",error_code="3"}'] == "1"
+    assert float(shown[f"kafkalog_server_request_work_seconds_total{of_produce}"]) == 0.002
+    assert shown['kafkalog_server_request_errors_total{api="produce",error_code="3"}'] == "1"
 
 
 @pytest.mark.parametrize("turns", range(5))

@@ -55,12 +55,12 @@ def test_settings_of_a_topic_are_told_with_where_they_come_from(tmp_path: Path, 
         assert (by_name["max.message.bytes"].value, by_name["max.message.bytes"].config_source) == ("777777", 4)
         assert by_name["cleanup.policy"].config_source == 5
 
-        def told(name: str) -> list[tuple[str, str, int]]:
+        def listed(name: str) -> list[tuple[str, str, int]]:
             return [(one.name, one.value, one.source) for one in by_name[name].synonyms]
 
-        assert told("retention.ms") == [("retention.ms", "5", 1), ("log.retention.hours", "3", 4)]
-        assert told("max.message.bytes") == [("message.max.bytes", "777777", 4), ("message.max.bytes", "1048588", 5)]
-        assert told("segment.ms") == [] and told("preallocate") == [("log.preallocate", "false", 5)]
+        assert listed("retention.ms") == [("retention.ms", "5", 1), ("log.retention.hours", "3", 4)]
+        assert listed("max.message.bytes") == [("message.max.bytes", "777777", 4), ("message.max.bytes", "1048588", 5)]
+        assert listed("segment.ms") == [] and listed("preallocate") == [("log.preallocate", "false", 5)]
         if version >= 3:
             kinds = {"preallocate": 1, "compression.type": 2, "segment.bytes": 3, "retention.ms": 5,
                      "min.cleanable.dirty.ratio": 6, "cleanup.policy": 7}  # fmt: skip

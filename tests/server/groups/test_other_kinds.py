@@ -26,8 +26,8 @@ from tests.server.groups.other_kinds import (
     OLD,
     STRANGER,
     WITHOUT_EPOCH,
+    ComparedFields,
     Row,
-    Told,
     answer,
     share_records,
     streams_records,
@@ -43,11 +43,11 @@ class Taken(NamedTuple):
     `here` is None where this server does the same, which the tests of share groups show.
     """
 
-    broker: Told
-    here: Told | None
+    broker: ComparedFields
+    here: ComparedFields | None
 
 
-Cell = Told | Taken
+Cell = ComparedFields | Taken
 GROUPS: Final = {"share": True, "share-empty": False, "streams": True, "streams-empty": False}
 """The groups of the table's columns, and whether they have a member."""
 NOT_CONSUMER: Final = (69, "Group G is not a consumer group.")

@@ -62,13 +62,13 @@ def test_each_client_is_told_the_address_of_its_own_listener(tmp_path: Path) -> 
 
     async def run() -> None:
         async with serving([str(tmp_path)], config) as server:
-            told = {}
+            reported = {}
             for name in ("INSIDE", "OUTSIDE"):
                 connection = connection_for()
                 connection.listener = name
                 broker = (await call(server.node, "metadata", 1, {"topics": ()}, connection=connection)).brokers[0]
-                told[name] = (broker.host, broker.port)
-            assert told == {
+                reported[name] = (broker.host, broker.port)
+            assert reported == {
                 "INSIDE": ("127.0.0.1", server.ports["INSIDE"]), "OUTSIDE": ("kafka.example.com", 19092)
             }  # fmt: skip
 

@@ -225,10 +225,10 @@ class Model:
         if not self.rules.keeps_begun_epochs:
             last = part.epochs.latest_epoch
         if last >= 0:
-            told = there.epochs.end_offset_for(last, len(there.log))
-            if told.epoch < last or told.start_offset < offset:
-                own = part.epochs.end_offset_for(told.epoch, offset)
-                at = truncation_offset(told.start_offset, offset, None if own.start_offset < 0 else own)
+            reported = there.epochs.end_offset_for(last, len(there.log))
+            if reported.epoch < last or reported.start_offset < offset:
+                own = part.epochs.end_offset_for(reported.epoch, offset)
+                at = truncation_offset(reported.start_offset, offset, None if own.start_offset < 0 else own)
                 part.truncate(at, self.rules.keeps_begins_at_cuts)
                 return None
         if self.rules.followers_begin_epochs and there.epochs.entries:
@@ -374,10 +374,10 @@ class Model:
     def tell(self) -> None:
         """A node learns what another one knows."""
         if len(self.alive()) > 1:
-            told, source = self.random.sample(self.alive(), 2)
-            told.take(after_report(told.state, source.state.term, source.state.leader, self.replicas))
-            if told.state.leader == told.number and not told.leads:
-                told.state = told.state._replace(leader=NO_NODE)
+            reported, source = self.random.sample(self.alive(), 2)
+            reported.take(after_report(reported.state, source.state.term, source.state.leader, self.replicas))
+            if reported.state.leader == reported.number and not reported.leads:
+                reported.state = reported.state._replace(leader=NO_NODE)
 
     def stop(self) -> None:
         """A node stops, or starts again with the log that it has."""

@@ -370,10 +370,10 @@ async def test_a_follower_that_was_told_nothing_finds_the_leader_and_its_changes
         nodes.cut.clear()
         await wait_until(lambda: nodes.quorum(3).leader == 1)
         await wait_until(lambda: nodes.quorum(3).leaders_changes == nodes.quorum(1).metadata.changes)
-        told: list[int] = []
-        nodes.quorum(3).on_leaders_change = lambda: told.append(nodes.quorum(3).leaders_changes)
+        reported: list[int] = []
+        nodes.quorum(3).on_leaders_change = lambda: reported.append(nodes.quorum(3).leaders_changes)
         await nodes[1].topics.create("t", 1)
-        await wait_until(lambda: told == [nodes.quorum(1).metadata.changes])
+        await wait_until(lambda: reported == [nodes.quorum(1).metadata.changes])
 
 
 @in_loop

@@ -94,8 +94,8 @@ async def test_each_leader_that_a_fetch_is_told_of_has_an_endpoint(tmp_path: Pat
         tree["topics"][0]["topic_id"] = nodes[3].topics.get("t").id
         pieces = await dispatch(nodes[3], connection_for(), request_bytes("fetch", 16, tree))
         data = joined(pieces)
-        told = [data.count(struct.pack(">BBii", 1, 9, leader, term)) for leader in (2, -1, 1)]
-        assert told == [1, 0, 1]
+        answered = [data.count(struct.pack(">BBii", 1, 9, leader, term)) for leader in (2, -1, 1)]
+        assert answered == [1, 0, 1]
         answer = await call(nodes[3], "fetch", 16, tree)
         assert {one.error_code for one in answer.responses[0].partitions} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
         assert [one.node_id for one in answer.node_endpoints] == [1, 2]
@@ -123,8 +123,8 @@ async def test_who_may_lead_no_more_tells_nobody_that_he_is_beyond_the_end(tmp_p
         asked[16]["topics"][0]["topic_id"] = nodes[1].topics.get("t").id
 
         async def answers() -> list[Any]:
-            told = [await call(nodes[1], "fetch", version, tree) for version, tree in asked.items()]
-            return [row for one in told for topic in one.responses for row in topic.partitions]
+            answered = [await call(nodes[1], "fetch", version, tree) for version, tree in asked.items()]
+            return [row for one in answered for topic in one.responses for row in topic.partitions]
 
         assert [one.error_code for one in await answers()] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2
         nodes.cut.add(3)
@@ -132,9 +132,9 @@ async def test_who_may_lead_no_more_tells_nobody_that_he_is_beyond_the_end(tmp_p
         nodes.cut.symmetric_difference_update({1, 3})
         await nodes.promote(2)
         assert nodes.quorum(1).leads  # it has not heard of it
-        told = await answers()
-        assert [one.error_code for one in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
-        assert told[1].current_leader.leader_id == -1
+        answered = await answers()
+        assert [one.error_code for one in answered] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+        assert answered[1].current_leader.leader_id == -1
         for tree in asked.values():
             tree["topics"][0]["partitions"][0]["fetch_offset"] = -1
         assert [one.error_code for one in await answers()] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2  # any leader

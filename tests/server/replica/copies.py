@@ -94,12 +94,12 @@ class Pair:
         )
 
 
-async def until(holds: Callable[[], bool], told: Callable[[], object] = lambda: None) -> None:
+async def until(holds: Callable[[], bool], describe: Callable[[], object] = lambda: None) -> None:
     """Return once it holds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _DEADLINE_S
     while not holds():
-        assert loop.time() < end, told()
+        assert loop.time() < end, describe()
         await asyncio.sleep(0.002)
 
 

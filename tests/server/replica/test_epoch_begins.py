@@ -45,8 +45,8 @@ def test_who_has_not_begun_the_leaders_epoch_counts_for_nothing(tmp_path: Path) 
         result = FetchResult(log_end_offset=1, place=place)
         assert not partition.follower_fetched(2, result, 0, 0) and partition.high_watermark == 0
         asked = request_at(T0, 1, last_fetched_epoch=0)
-        told = partition.read(consumer_params(replica_id=2, isolation="log_end"), asked, 1000, True)
-        assert told.diverging_epoch == (5, 1)  # at once: it has to begin it
+        answer = partition.read(consumer_params(replica_id=2, isolation="log_end"), asked, 1000, True)
+        assert answer.diverging_epoch == (5, 1)  # at once: it has to begin it
         assert partition.follower_fetched(2, result, 0, 5) and partition.high_watermark == 1
 
     run(tmp_path, body)

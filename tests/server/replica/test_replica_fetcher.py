@@ -221,14 +221,14 @@ async def test_an_unknown_topic_harms_no_other_and_is_logged_once(
         assert [message for message in warned if "cannot follow" in message] == [words]
 
 
-@pytest.mark.parametrize(("code", "told"), [
+@pytest.mark.parametrize(("code", "reported"), [
     (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR),
     (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE),  # its log has grown up to ours meanwhile
 ])  # fmt: skip
 @in_loop
 async def test_a_leader_that_cannot_say_where_its_log_is_is_asked_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: ErrorCode, told: ErrorCode
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: ErrorCode, reported: ErrorCode
 ) -> None:
     async with pair_in(tmp_path) as pair:
         for index in range(3):
@@ -252,8 +252,8 @@ async def test_a_leader_that_cannot_say_where_its_log_is_is_asked_again(
         pair.fetcher.start()
         await until(lambda: pair.logs(T0)[1].log_start_offset == 3)
         assert asked == [{T0: 0}] * 2
-        assert f"cannot follow the leader of t-0 now: the leader reports error {int(told)}" in caplog.messages
-        assert pair.leader_errors == ([(T0, told)] if code == ErrorCode.NOT_LEADER_OR_FOLLOWER else [])
+        assert f"cannot follow the leader of t-0 now: the leader reports error {int(reported)}" in caplog.messages
+        assert pair.leader_errors == ([(T0, reported)] if code == ErrorCode.NOT_LEADER_OR_FOLLOWER else [])
 
 
 @in_loop
@@ -379,8 +379,8 @@ async def test_a_fetch_that_is_refused_as_a_whole_is_tried_again_over_the_connec
         pair.fetcher.start()
         await pair.until_same(T0)
         assert pair.connections == 1 and asked[:3] == [0, 0, 0]
-        told = [message for message in caplog.messages if f"answered a fetch with error {int(code)}" in message]
-        assert len(told) == (2 if is_logged else 0)
+        reported = [message for message in caplog.messages if f"answered a fetch with error {int(code)}" in message]
+        assert len(reported) == (2 if is_logged else 0)
 
 
 @in_loop

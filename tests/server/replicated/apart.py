@@ -37,7 +37,7 @@ class Apart(Client):
     ) -> None:  # fmt: skip
         super().__init__(name, bootstrap, topics, history)
         self.is_writer = kind.is_writer
-        self.is_told = options.get("acks") != 0
+        self.reports_outcome = options.get("acks") != 0
         self._said = directory.absolute() / f"client-{name}.log"
         self._order = {"kind": [kind.__module__, kind.__name__], "name": name, "bootstrap": bootstrap,
                        "topics": dict(topics), "options": options}  # fmt: skip
@@ -64,13 +64,13 @@ class Apart(Client):
                 for line in lines:
                     self._heard(line.decode())
         if child.returncode < 0:
-            self.told[CRASHED + signal.Signals(-child.returncode).name] += 1
+            self.outcomes[CRASHED + signal.Signals(-child.returncode).name] += 1
         elif child.returncode:
             raise RuntimeError(f"status {child.returncode}, see {self._said}")
 
     def _heard(self, line: str) -> None:
         if line.startswith("{"):
-            self.told.update(json.loads(line))
+            self.outcomes.update(json.loads(line))
             return
         operation = from_line(line)
         self.history.append(operation)
@@ -102,7 +102,7 @@ def main(order: dict[str, Any]) -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     client.work(order["process"])
-    os.write(1, json.dumps(client.told).encode() + b"\n")
+    os.write(1, json.dumps(client.outcomes).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -72,13 +72,13 @@ class Cluster:
 
     def bootstrap_of(self, nodes: Collection[int] | None) -> str:
         """Return these nodes (None: all) as clients see them."""
-        return ",".join(self.told(node) for node in NODES if nodes is None or node in nodes)
+        return ",".join(self.advertised_address(node) for node in NODES if nodes is None or node in nodes)
 
     def address(self, node: int) -> tuple[str, int]:
         """Return the address that a node listens on."""
         return HOST, self.ports[node]
 
-    def told(self, node: int) -> str:
+    def advertised_address(self, node: int) -> str:
         """Return HOST:PORT of a node as the other nodes and clients see it."""
         return f"{HOST}:{self.proxy.ports[node]}"
 
@@ -102,8 +102,8 @@ class Cluster:
             return
         settings = {
             **self._settings, "node.id": node,
-            "kafkalog.replicas": ",".join(f"{one}@{self.told(one)}" for one in NODES),
-            "advertised.listeners": f"PLAINTEXT://{self.told(node)}",
+            "kafkalog.replicas": ",".join(f"{one}@{self.advertised_address(one)}" for one in NODES),
+            "advertised.listeners": f"PLAINTEXT://{self.advertised_address(node)}",
         }  # fmt: skip
         words = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
         host, port = self.address(node)

@@ -29,7 +29,7 @@ from tests.server.replicated.apart import CRASHED
 from tests.server.replicated.trial import Result, Trial, checked_again, is_allowed
 
 MOST_KEPT: Final = 10
-TOLD: Final = {
+COUNT_LABELS: Final = {
     "records sent": "records sent", "records acknowledged": "acknowledged", "records read": "read and checked",
     "kills": "kills", "links cut": "links cut", "delay": "times delayed", "pause": "nodes paused",
     "slow_disk": "slow disks", "promotions": "promotions", "promotions refused": "refused",
@@ -127,11 +127,11 @@ class Soak:
     def summary(self) -> str:
         """A paragraph about all whole rounds."""
         total = self._total
-        told = ", ".join(f"{total[what]} {words}" for what, words in TOLD.items())
+        totals = ", ".join(f"{total[what]} {words}" for what, words in COUNT_LABELS.items())
         seeds = f"seeds {self._first} to {self._seed - 1}" if total["rounds"] else f"seed {self._first}"
         return (
             f"soak of {time.monotonic() - self._begin:.0f} s, {seeds}: {total['rounds']} rounds, {total['forced']} of "
-            f"them with nodes forced to lead; {told}; writers went on at most "
+            f"them with nodes forced to lead; {totals}; writers went on at most "
             f"{self._slowest_s:.1f} s after a heal; clients that crashed: {crashes(total)}; "
             f"rounds with findings: {len(self.failed)}{f', seeds {self.failed}' if self.failed else ''}"
         )

@@ -90,8 +90,8 @@ class AioKafkaWriter(Client):
             while not self.is_over.is_set():
                 values = [self.next_value for _ in range(AT_ONCE)]
                 sent = [await producer.send("t", value, partition=self.partition) for value in values]
-                for value, told in zip(values, await asyncio.gather(*sent), strict=True):
-                    self.seen[told.partition].append((told.offset, value))
+                for value, acked in zip(values, await asyncio.gather(*sent), strict=True):
+                    self.seen[acked.partition].append((acked.offset, value))
         finally:
             await producer.stop()
 
@@ -187,8 +187,8 @@ def test_no_record_is_lost_or_doubled_by_a_promotion(tmp_path: Path) -> None:
         assert [one.failure for one in clients] == [None] * len(clients)
         for writer in writers:
             assert writer.partition is not None
-            told = writer.seen[writer.partition]
+            acked = writer.seen[writer.partition]
             expected = [(offset, b"%d" % offset) for offset in range(writer.sent)]
-            assert sorted(told) == expected  # a record's number is its offset: none is missing, none is there twice
+            assert sorted(acked) == expected  # a record's number is its offset: none is missing, none is there twice
             for one in readers:
                 assert one.seen[writer.partition] == expected

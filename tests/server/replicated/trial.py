@@ -58,9 +58,9 @@ class Result(NamedTuple):
     slowest_s: float = 0
 
     def __str__(self) -> str:
-        told = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
+        outcomes = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
         slowest = f"whole again in {self.slowest_s:.1f} s at most"
-        return f"seed {self.seed}: {told}; {slowest}; findings: {self.findings or 'none'}"
+        return f"seed {self.seed}: {outcomes}; {slowest}; findings: {self.findings or 'none'}"
 
 
 def is_allowed(fault: Fault, *, is_forced: bool) -> bool:
@@ -164,10 +164,10 @@ class Trial:
         for client in self._clients:
             if client.failure is not None:
                 self.findings.append(f"{client.name} failed: {client.failure!r}")
-            for what, count in client.told.items():
+            for what, count in client.outcomes.items():
                 self.counts[f"{client.name} {what}"] += count
-            if not self.is_forced and any("refused" in what or "fatal" in what for what in client.told):
-                self.findings.append(f"{client.name} was told {dict(client.told)}")
+            if not self.is_forced and any("refused" in what or "fatal" in what for what in client.outcomes):
+                self.findings.append(f"{client.name} got {dict(client.outcomes)}")
 
     # What befalls the set
 
@@ -310,7 +310,7 @@ class Trial:
         """All is whole, and all writers go on."""
         self._note("heal")
         self._cluster.heal()
-        writers = [one for one in self._clients if one.is_writer and one.is_told]
+        writers = [one for one in self._clients if one.is_writer and one.reports_outcome]
         goals = {one.name: one.acknowledged.total() + PROGRESS for one in writers}
         begin = time.monotonic()
         patience = begin + 5
