@@ -1,4 +1,4 @@
-"""What franz-go does with a broker: `go/main.go`, compiled once, with an operation a run."""
+"""franz-go against a broker: `go/main.go`, compiled once, one operation per run."""
 
 import functools
 import os

@@ -82,7 +82,7 @@ CLIENTS: Final = (*PYTHON_CLIENTS, *(f"Java {version}" for version in CLIENT_VER
 
 
 def has(client: str, operation: str) -> bool:
-    """Whether the client has the operation; those of Java and Go have all."""
+    """Return True if the client has the operation; those of Java and Go have all."""
     kind = _KINDS.get(client)
     return kind is None or hasattr(kind, "has_all") or hasattr(kind, _method(operation)[0])
 

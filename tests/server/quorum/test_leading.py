@@ -84,7 +84,7 @@ async def test_a_node_that_is_behind_is_not_promoted_and_nothing_has_changed(tmp
 
 @in_loop
 async def test_a_leader_takes_no_writes_once_another_node_leads(tmp_path: Path) -> None:
-    """FLOW-4: who waits for replicas is told that this node does not lead."""
+    """FLOW-4: requests that wait for replicas fail with the error that this node does not lead."""
     async with set_of(tmp_path) as nodes:
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)
@@ -249,7 +249,7 @@ async def test_groups_and_topics_are_the_leaders_business(tmp_path: Path) -> Non
         assert (await call(nodes[2], "create_topics", 7, make)).topics[0].error_code == ErrorCode.NOT_CONTROLLER
         assert (await call(nodes[1], "heartbeat", 4, beat)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         made = await call(nodes[1], "create_topics", 7, {**make, "timeout": 100})
-        assert made.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # nobody has a copy of it
+        assert made.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # no replica has a copy of it
         assert nodes[1].topics.get("n") is not None
         await nodes.promote(2, is_forced=True)
         assert (await call(nodes[1], "heartbeat", 4, beat)).error_code == ErrorCode.NOT_COORDINATOR
@@ -370,10 +370,10 @@ async def test_a_follower_that_was_told_nothing_finds_the_leader_and_its_changes
         nodes.cut.clear()
         await wait_until(lambda: nodes.quorum(3).leader == 1)
         await wait_until(lambda: nodes.quorum(3).leaders_changes == nodes.quorum(1).metadata.changes)
-        told: list[int] = []
-        nodes.quorum(3).on_leaders_change = lambda: told.append(nodes.quorum(3).leaders_changes)
+        reported: list[int] = []
+        nodes.quorum(3).on_leaders_change = lambda: reported.append(nodes.quorum(3).leaders_changes)
         await nodes[1].topics.create("t", 1)
-        await wait_until(lambda: told == [nodes.quorum(1).metadata.changes])
+        await wait_until(lambda: reported == [nodes.quorum(1).metadata.changes])
 
 
 @in_loop
@@ -453,7 +453,7 @@ async def test_a_term_that_nobody_won_ends_no_leadership(tmp_path: Path, monkeyp
 
 @in_loop
 async def test_who_votes_tells_an_earlier_leader_nothing_more(tmp_path: Path) -> None:
-    """It follows nobody from before its log is compared, and goes on where the vote is refused."""
+    """The node follows no leader until its log is compared, and continues where the vote is refused."""
     async with set_of(tmp_path) as nodes:
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)
