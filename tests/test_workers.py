@@ -58,3 +58,16 @@ def test_a_test_that_fails_anywhere_fails_the_run(tmp_path: Path, arguments: tup
     done = run_pytest(tmp_path, *arguments)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "FAILED test_b.py::test_b" in done.stdout and "1 failed, 2 passed" in done.stdout
+
+
+@pytest.mark.parametrize("crashing", ["first", "last"])
+def test_a_test_that_ends_its_process_fails_once_and_the_others_run(tmp_path: Path, crashing: str) -> None:
+    """A process that gets one test alone waits for another one, or for the end: the run would hang."""
+    tests = "".join(
+        f"def test_{name}():\n    {'os._exit(0)' if name == crashing else 'pass'}\n" for name in ("first", "last")
+    )
+    (tmp_path / "test_crash.py").write_text(f"import os\n{tests}")
+    done = run_pytest(tmp_path, "-n", "2", "--dist", "loadfile", "--deselect", "test_b.py")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"crashed while running 'test_crash.py::test_{crashing}'" in done.stdout
+    assert "1 failed, 3 passed" in done.stdout, done.stdout

@@ -58,7 +58,10 @@ class Collected(list[str]):
 
 
 class Shares(LoadScopeScheduling):
-    """Gives each process a share at a time: those of `FIRST` in their order, then the one with the most tests."""
+    """Gives each process a share at a time: those of `FIRST` in their order, then the one with the most tests.
+
+    After the crash of a process the others run what it had left. The test that crashed it fails, and is not run again.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return share_of(nodeid)
@@ -66,6 +69,25 @@ class Shares(LoadScopeScheduling):
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(min(self.workqueue, key=rank_of), last=False)
         super()._assign_work_unit(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        super()._reschedule(node)
+        # a process keeps its last test until it gets another one or the end: with a single one it would wait for ever
+        while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            self._assign_work_unit(node)
+        if not (self.workqueue or node.shutting_down):
+            node.shutdown()
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        shares = self.assigned_work[node]
+        crashed = next((test for share in shares.values() for test, is_done in share.items() if not is_done), None)
+        if crashed is not None:
+            share = share_of(crashed)
+            shares[share][crashed] = True
+            if all(shares[share].values()):
+                del shares[share]
+        super().remove_node(node)
+        return crashed
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
         super().add_node_collection(node, collection)
