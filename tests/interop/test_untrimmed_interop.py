@@ -21,6 +21,12 @@ def run_4_4(partition: Path, count: int, *, preallocate: bool) -> "subprocess.Co
     return done
 
 
+def end_after(partition: Path, count: int, *, preallocate: bool) -> int:
+    done = run_4_4(partition, count, preallocate=preallocate)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return int(done.stdout)
+
+
 def values(partition: Path) -> list[bytes | None]:
     with kafkalog.open(partition) as log:
         return [record.value for record in log.records()]
@@ -34,7 +40,7 @@ def expected(count: int) -> list[bytes | None]:
 @pytest.mark.parametrize("preallocate", [False, True])
 def test_a_log_that_4_4_closed_without_trimming(tmp_path: Path, preallocate: bool, how: str) -> None:
     partition = tmp_path / "t-0"
-    assert run_4_4(partition, 300, preallocate=preallocate).stdout.strip() == "300"
+    assert end_after(partition, 300, preallocate=preallocate) == 300
     assert values(partition) == expected(300)
     assert verify(tmp_path).ok
     if preallocate:
@@ -46,5 +52,5 @@ def test_a_log_that_4_4_closed_without_trimming(tmp_path: Path, preallocate: boo
             log.append([b"value 300"])
     count = 301 if how == "append" else 300
     assert values(partition) == expected(count)
-    assert run_4_4(partition, 5, preallocate=preallocate).stdout.strip() == str(count + 5)
+    assert end_after(partition, 5, preallocate=preallocate) == count + 5
     assert values(partition) == expected(count + 5)

@@ -2,12 +2,11 @@ import java.io.File;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.Optional;
-import java.util.concurrent.ScheduledFuture;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.SimpleRecord;
 import org.apache.kafka.common.utils.Time;
-import org.apache.kafka.server.util.Scheduler;
+import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
@@ -19,21 +18,14 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  * Prints the end offset, and closes without the step that trims.
  */
 public class Untrimmed {
-    private static final class NoTasks implements Scheduler {
-        public void startup() { }
-        public void shutdown() { }
-        public void resizeThreadPool(int size) { }
-        public ScheduledFuture<?> schedule(String name, Runnable task, long delayMs, long periodMs) {
-            return null;
-        }
-    }
-
     public static void main(String[] args) throws Exception {
         File dir = new File(args[0]);
         dir.mkdirs();
         Map<String, String> settings = Map.of("preallocate", args[2], "internal.segment.bytes", "20000", "segment.index.bytes", "1000",
             "index.interval.bytes", "200", "retention.ms", "-1");
-        UnifiedLog log = UnifiedLog.create(dir, new LogConfig(settings), 0, Long.MAX_VALUE, new NoTasks(), new BrokerTopicStats(), Time.SYSTEM,
+        KafkaScheduler scheduler = new KafkaScheduler(1, true);
+        scheduler.startup();
+        UnifiedLog log = UnifiedLog.create(dir, new LogConfig(settings), 0, Long.MAX_VALUE, scheduler, new BrokerTopicStats(), Time.SYSTEM,
             900_000, new ProducerStateManagerConfig(86_400_000, false), 86_400_000, new LogDirFailureChannel(1), true, Optional.empty());
         for (int number = 0; number < Integer.parseInt(args[1]); number++) {
             byte[] value = ("value " + log.logEndOffset()).getBytes(StandardCharsets.UTF_8);
@@ -41,5 +33,6 @@ public class Untrimmed {
         }
         System.out.println(log.logEndOffset());
         log.close();
+        scheduler.shutdown();
     }
 }
