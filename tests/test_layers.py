@@ -124,7 +124,7 @@ def slow_imports(path: Path) -> set[str]:
         return set()
     if {PACKAGE / "server", PACKAGE / "copy", PACKAGE / "sharing", PACKAGE / "testing" / "inside"} & {*path.parents}:
         names -= {"asyncio"}  # its loop is what a server is, and a copy or a queue asks servers
-    late = set() if path in (PACKAGE / "aio/log.py", PACKAGE / "aio/cursor.py") else LATE
+    late = set() if path.parent == PACKAGE / "aio" and path.name != "__init__.py" else LATE
     return names & (late | SPARK)
 
 

@@ -26,6 +26,7 @@ from kafkalog.util.times import Time
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kafkalog.aio.queue import AsyncWorkQueue
     from kafkalog.cursors.cursor import CursorInfo
     from kafkalog.cursors.place import Reset
     from kafkalog.log.append import OneRecord
@@ -182,6 +183,12 @@ class AsyncLog:
     >>> asyncio.run(look_after())
     users-0 2 1 False
     <AsyncCursor billing of users-0 at 1 committed 1> 1 True
+    >>> topic = dirs.create_topic("tasks")
+    >>> async def work():
+    ...     async with wrap(dirs["tasks", 0]) as alog, await alog.queue("workers") as queue:
+    ...         return await queue.acquire()
+    >>> asyncio.run(work())
+    []
     """
 
     def __init__(self, log: Log) -> None:
@@ -264,6 +271,12 @@ class AsyncLog:
     async def verify(self, *, deep: bool = False, threads: int | None = None) -> Report:
         """Check the partition's files as `Log.verify` does; return its report."""
         return await self._run(self.log.verify, deep=deep, threads=threads)
+
+    async def queue(self, name: str, **options: Any) -> AsyncWorkQueue:
+        """Open the queue called `name` on this partition, as `Log.queue` does."""
+        from kafkalog.aio.queue import open_with  # few readers need it
+
+        return await open_with(partial(self.log.queue, name, **options))
 
     async def flush(self) -> None:
         """Sync everything appended so far to disk."""

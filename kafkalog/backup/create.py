@@ -130,8 +130,8 @@ def _create(
         for one in store.ids()[:-keep] if keep is not None else ():
             store.delete(one)
         store.sweep()
-    for one in paths:
-        remove_mirror(one + DOWNLOADS, fs)  # the restore of this directory was killed at its end
+    for number in sorted({one.directory for one in manifest.partitions}):  # without any, a restore may be going on
+        remove_mirror(paths[number] + DOWNLOADS, fs)  # the restore of this directory was killed at its end
     path = os.path.join(store.path, backup.id)
     return BackupReport(manifest, path, backup.linked, backup.copier.cloned, backup.copier.copied)
 

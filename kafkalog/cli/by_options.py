@@ -97,7 +97,7 @@ def count_topic(
 
     fs = fs or OS
     lengths = [segment_bytes(one.path, fs) for one in found] if sys.stderr.isatty() else [0] * len(found)
-    with ExitStack() as stack, Meter("count", sum(lengths)) as meter:
+    with ExitStack() as stack, Meter("count", sum(lengths), quiet=quiet) as meter:
         logs = [stack.enter_context(common.view_log(one.path, fs)) for one in found]
         shares = {id(log): report_share(meter.add, length) for log, length in zip(logs, lengths, strict=True)}
         try:

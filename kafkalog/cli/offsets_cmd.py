@@ -47,22 +47,33 @@ def get(
     as_json: bool,
     isolation_level: str | None,
     settings: dict[str, str],
-) -> None:
+) -> int:
     """Print TOPIC:PARTITION:OFFSET for each partition of a topic, or of all topics without -t.
 
     The offset is empty if no record is that recent, as with Kafka's own tool. With another isolation level, the latest
     offset is the end for that level, and records at or after it are not found.
 
+    A partition that cannot be read is reported, and the others follow.
+
     Example: kafkalog offsets get -d data -t orders --time 2026-01-31T12:00:00Z
+
+    Exit status: 0 fine, 1 a partition cannot be read, or a named item is missing, 2 wrong usage.
     """
+    from kafkalog.errors import CorruptCheckpoint, CorruptRecord, NotAPartition
     from kafkalog.reading.source import isolation_of
     from kafkalog.storage.readonly.view import LogView
 
     time = _time_or_code(time_text)
     isolation = isolation_of(common.isolation_level(isolation_level, settings))
+    status = 0
     for topic_partition, path in common.find_partitions(dirs, topic, partitions):
-        with LogView(path) as view:
-            found = view.offset_for_time(time, isolation)
+        try:
+            with LogView(path) as view:
+                found = view.offset_for_time(time, isolation)
+        except (CorruptCheckpoint, CorruptRecord, NotAPartition) as error:
+            common.note(f"kafkalog: {error}", always=True)
+            status = 1
+            continue
         if as_json:
             fields = {"offset": None, "timestamp": None, "leader_epoch": None} if found is None else found._asdict()
             print(json.dumps({**topic_partition._asdict(), **fields}))
@@ -70,6 +81,7 @@ def get(
         offset = "" if found is None else str(found.offset)
         when = f":{found.timestamp}" if common.verbosity() and found is not None and found.timestamp >= 0 else ""
         print(f"{topic_partition.topic}:{topic_partition.partition}:{offset}{when}")
+    return status
 
 
 def _time_or_code(text: str) -> int:

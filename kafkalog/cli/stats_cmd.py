@@ -15,6 +15,7 @@ from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
     from kafkalog.cli.by_options import ByGiven
+    from kafkalog.errors import KafkalogError
     from kafkalog.inspect.rows import Rows
     from kafkalog.inspect.stats import LogStats
     from kafkalog.tools.directories import PartitionPath
@@ -72,7 +73,8 @@ def command(
     fs, where = _located(paths, dirs, tiered)
     found = _select_partitions(*where, topic, partitions, fs)
     is_bare = as_json and sys.stdout.isatty()
-    sampled = _collect_stats(found, fs, sizes=sizes, keys=by_key, exact=exact, quiet=is_bare)
+    unreadable: list[KafkalogError] = []
+    sampled = _collect_stats(found, fs, unreadable, sizes=sizes, keys=by_key, exact=exact, quiet=is_bare)
     counted = () if counting is None else count_topics(found, counting, quiet=is_bare, fs=fs)
     is_sound = True
     if as_json:
@@ -82,7 +84,7 @@ def command(
         for counts in counted:
             print(json.dumps(counts.as_dict()), flush=True)
             is_sound = is_sound and not counts.damage
-        return 0 if is_sound else 1
+        return 0 if is_sound and not unreadable else 1
     all_stats, all_counts = list(sampled), list(counted)
     tables = [*_tables(all_stats, batches=batches, segments=segments), *(one.rows for one in all_counts)]
     for number, table in enumerate(tables):
@@ -94,7 +96,7 @@ def command(
             common.note(f"{stats.name}: {stats.sampled()}")
         for problem in stats.problems:
             common.note(f"{stats.name}: problem: {problem}", always=True)
-    is_damaged = any(stats.problems for stats in all_stats) or any(one.damage for one in all_counts)
+    is_damaged = bool(unreadable) or any(stats.problems for stats in all_stats) or any(one.damage for one in all_counts)
     return 1 if is_damaged else 0
 
 
@@ -118,18 +120,35 @@ def _select_partitions(
 
 
 def _collect_stats(
-    found: Sequence[PartitionPath], fs: FileSystem, *, sizes: bool, keys: bool, exact: bool, quiet: bool
+    found: Sequence[PartitionPath],
+    fs: FileSystem,
+    unreadable: list[KafkalogError],
+    *,
+    sizes: bool,
+    keys: bool,
+    exact: bool,
+    quiet: bool,
 ) -> Iterator[LogStats]:
-    """Yield the figures of each partition; on a terminal, a bar counts the bytes of the logs, sampled or not."""
+    """Yield the figures of each partition; on a terminal, a bar counts the bytes of the logs, sampled or not.
+
+    Partitions that cannot be opened are reported, and their errors are added to `unreadable`.
+    """
+    from kafkalog.errors import CorruptCheckpoint, NotAPartition
     from kafkalog.inspect.sample import SAMPLE_BYTES
     from kafkalog.tools.report import report_share, segment_bytes
 
     most = None if exact else SAMPLE_BYTES
     lengths = [segment_bytes(one.path, fs) for one in found] if sys.stderr.isatty() else [0] * len(found)
-    with Meter("stats", sum(lengths)) as meter:
+    with Meter("stats", sum(lengths), quiet=quiet) as meter:
         for one, length in zip(found, lengths, strict=True):
             progress = report_share(meter.add, length)
-            with common.view_log(one.path, fs) as log:
+            try:
+                log = common.view_log(one.path, fs)
+            except (CorruptCheckpoint, NotAPartition) as error:
+                common.note(f"kafkalog: {error}", always=True)
+                unreadable.append(error)
+                continue
+            with log:
                 stats = log.stats(sizes=sizes, keys=keys, sample_bytes=most, progress=progress)
             progress(1.0)
             yield stats

@@ -65,8 +65,6 @@ def build(
     partitions: tuple[int, ...],
     store: str | None,
     rebuild: bool,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Build the missing and outdated time ranges.
 
@@ -92,11 +90,13 @@ def build(
 @_topic
 @_partitions
 @_store
-@common.json_option("Print one JSON object for each closed segment.")
+@common.json_option("Print one JSON object for each segment.")
 def ls(
     dirs: tuple[str, ...], topic: str | None, partitions: tuple[int, ...], store: str | None, as_json: bool
 ) -> int:
     """List the closed segments with the state of their time ranges: ok, missing, stale or damaged.
+
+    The last segment is listed if it has time ranges.
 
     Example: kafkalog times ls -d data -t orders --store times
 
@@ -126,8 +126,6 @@ def drop(
     topic: str | None,
     partitions: tuple[int, ...],
     store: str | None,
-    quiet: bool,
-    verbose: int,
 ) -> int:
     """Remove the time ranges; queries read the segments then.
 

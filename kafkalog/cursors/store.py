@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, CursorInUse, IllegalArgument, IllegalState, NotAPartition, StorageError
-from kafkalog.storage.names import META_PROPERTIES, parse_topic_partition_dir
+from kafkalog.storage.data_directory import refuse_data_directory
+from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.types import TopicPartition
-from kafkalog.util.checkpoint import RECOVERY_POINT_FILE
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
 from kafkalog.util.os_errors import os_errors, read_if_present
@@ -101,7 +101,7 @@ class CursorStore:
         inside a data directory; StorageError.
         """
         check_cursor_name(name)
-        self._refuse_data_directory(partition)
+        refuse_data_directory(self.root, "cursors", [os.path.dirname(os.path.realpath(partition))])
         folder = self._folder(partition)
         try:
             make_directories(self._fs, folder)
@@ -136,23 +136,6 @@ class CursorStore:
     def _folder(self, partition: str) -> str:
         real = os.path.realpath(partition)
         return os.path.join(self._key(os.path.dirname(real)), os.path.basename(real))
-
-    def _refuse_data_directory(self, partition: str) -> None:
-        data = os.path.dirname(os.path.realpath(partition))
-        directory = self.root
-        while True:
-            markers = (META_PROPERTIES, RECOVERY_POINT_FILE)
-            if directory == data or any(os.path.exists(os.path.join(directory, marker)) for marker in markers):
-                raise IllegalArgument(
-                    f"cursors cannot be stored in the data directory {directory}",
-                    path=self.root,
-                    hint="it belongs to its writer, and a broker does not start with a directory in it that it "
-                    "does not know: name another directory",
-                )
-            parent = os.path.dirname(directory)
-            if parent == directory:
-                return
-            directory = parent
 
     def __repr__(self) -> str:
         return f"<CursorStore {self.root}>"

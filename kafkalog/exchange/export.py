@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, Kafka
 from kafkalog.exchange.decoding import checked_decoding, topic_decoders
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings, is_export
-from kafkalog.exchange.parts import export_part, write_before
+from kafkalog.exchange.parts import export_part
 from kafkalog.exchange.planning import (
     CODECS,
     FILE_BYTES,
@@ -32,6 +33,7 @@ from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.reading.chunks import check_tail
 from kafkalog.reading.source import end_of, isolation_of, skipped_of
 from kafkalog.storage.damage import Skipped
+from kafkalog.storage.data_directory import refuse_data_directory
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.remote import refuse_urls
@@ -107,6 +109,7 @@ def export_records(
     """
     refuse_urls(target)
     fs, paths = located(path_list(dirs), tiered)
+    refuse_data_directory(target, "an export", [os.path.realpath(path) for path in paths])
     codec = _checked_codec(format, columns, by_date, compression, file_bytes)
     given = checked_decoding(decoding)
     settings = _settings(format, columns, isolation, by_date, where, given)
@@ -118,7 +121,6 @@ def export_records(
     with ExportDirectory(os.fspath(target), settings) as directory, ExitStack() as stack:
         before = sum(one.records for one in directory.ranges)
         views = {key: stack.enter_context(LogView(path, fs=fs)) for key, path in found}
-        written: list[ExportedRange] = []
         ids = {key: read_partition_metadata(fs, path) for key, path in found}
         limits, run = bounds or Bounds(), _ExportRun(views, on_damage)
         parts = _plan(dict(found), ids, views, directory, limits, file_bytes, isolation)
@@ -127,17 +129,18 @@ def export_records(
         for part, log_bytes, topic_id in parts:
             run.export(ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, directory.staging, on_damage,
                                   fs, typed[part.topic][0]))  # fmt: skip
-            written += directory.commit_staged()
+            run.written += directory.commit_staged()
             if progress is not None:
                 progress(log_bytes)
         run.check_ends(limits)
-    return run.report(written, before)
+    return run.report(before)
 
 
 class _ExportRun:
-    """The parts of one export, and the damage found in them."""
+    """The parts of one export: what was written of them, and the damage found in them."""
 
     def __init__(self, views: Mapping[TopicPartition, LogView], on_damage: str) -> None:
+        self.written: list[ExportedRange] = []
         self.skipped: list[Skipped] = []
         self.damaged: dict[TopicPartition, CorruptRecord] = {}
         self.undecodable: dict[TopicPartition, InvalidRecord] = {}
@@ -154,8 +157,9 @@ class _ExportRun:
         except InvalidRecord as error:
             if error.offset is None:
                 raise
-            write_before(task, error, self._skip_list)
-            self.undecodable[key] = self._with_position(key, error, error.offset)
+            if task.range.start < error.offset < task.range.stop:  # another column may not decode before
+                self.export(replace(task, range=replace(task.range, stop=error.offset)))
+            self.undecodable.setdefault(key, self._with_position(key, error, error.offset))
             return
         if damage is not None:
             self.damaged[key] = damage
@@ -180,11 +184,11 @@ class _ExportRun:
                 except CorruptRecord as error:
                     self.damaged[key] = error
 
-    def report(self, written: Sequence[ExportedRange], before: int) -> ExportReport:
+    def report(self, before: int) -> ExportReport:
         """Return what the run wrote; raise IncompleteExport, with the report, if partitions are damaged."""
-        files = [file for one in written for file in one.files]
+        files = [file for one in self.written for file in one.files]
         found = ExportReport(
-            sum(one.records for one in written), len(files), sum(file.bytes for file in files), before,
+            sum(one.records for one in self.written), len(files), sum(file.bytes for file in files), before,
             tuple(self.skipped), tuple(self.damaged.values()), tuple(self.undecodable.values()),
         )  # fmt: skip
         if self.damaged:

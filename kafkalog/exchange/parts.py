@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, MissingPackage
+from kafkalog.errors import CorruptRecord, InvalidRecord, MissingPackage
 from kafkalog.exchange.jsonl_files import export_lines
 
 if TYPE_CHECKING:
@@ -34,13 +34,12 @@ def export_part(task: ExportTask, skipped: list[Skipped] | None) -> CorruptRecor
             error.hint = _UNDECODABLE_HINT  # an export has one such setting
         raise
     except CorruptRecord as error:
-        write_before(task, error, skipped)
+        _write_before(task, error, skipped)
         return error
     return None
 
 
-def write_before(task: ExportTask, damage: KafkalogError, skipped: list[Skipped] | None) -> None:
-    """Write the records of a part before the offset of an error."""
+def _write_before(task: ExportTask, damage: CorruptRecord, skipped: list[Skipped] | None) -> None:
     end = damage.offset if damage.offset is not None else task.range.start
     if task.range.start < end < task.range.stop:
         _write(replace(task, range=replace(task.range, stop=end)), skipped)

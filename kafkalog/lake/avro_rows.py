@@ -17,7 +17,7 @@ from kafkalog.values.avro_leaves import Plan, joined, longs, scalar
 from kafkalog.values.avro_schema import AvroType, parse_avro
 from kafkalog.values.avro_text import schema_text
 from kafkalog.values.schemas.choose import schema_source
-from kafkalog.values.schemas.directory import SchemaDirectory
+from kafkalog.values.schemas.directory import MOST_ID, SchemaDirectory
 from kafkalog.values.schemas.source import SchemaSource
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def _stored(schema: AvroType, source: SchemaSource | None) -> int:
 def _head(framing: str, schema: AvroType, number: int | None) -> bytes:
     """Return the bytes that all values begin with."""
     if framing == "registry":
-        assert number is not None
+        if number is None or not 0 <= number <= MOST_ID:
+            raise IllegalArgument(f"a value cannot name schema {number}", hint=f"ids go up to {MOST_ID}")
         return b"\0" + number.to_bytes(_ID_BYTES, "big")
     return _MARK + fingerprint(schema).to_bytes(8, "little", signed=True) if framing == "single-object" else b""

@@ -19,9 +19,10 @@ from kafkalog.lake.positions import PartitionState, Positions, plan_ranges
 from kafkalog.lake.renames import plan_renames
 from kafkalog.lake.rows import TopicRows, check_projection, fitted
 from kafkalog.lake.table import CommitConflict, LakeTable, LiveFile
-from kafkalog.lake.targets import open_table, parse_target
+from kafkalog.lake.targets import DeltaTarget, open_table, parse_target
 from kafkalog.lake.upserts import Latest, check_identity, rewrite_files
 from kafkalog.reading.source import refresh
+from kafkalog.storage.data_directory import refuse_data_directory
 from kafkalog.util.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def sync_topic(
     []
     """
     settings = _settings(typed, partition_by, upsert, target_file_bytes, on_damage)
-    table = open_table(parse_target(target, options or {}), topic)
+    table = _table(target, options or {}, topic)
     with _opened(dirs) as logs:
         return [*_Sync(logs, topic, table, settings, skipped).commits()]
 
@@ -123,7 +124,7 @@ def sync_with(
 ) -> list[SyncCommit]:
     """Return the commits of a sync whose files `source` writes; as `sync_topic` otherwise, but without upserts."""
     settings = _settings(typed, partition_by, False, target_file_bytes, on_damage)
-    table = open_table(parse_target(target, options or {}), topic)
+    table = _table(target, options or {}, topic)
     with _opened(dirs) as logs:
         return [*_Sync(logs, topic, table, settings, skipped, source).commits()]
 
@@ -157,7 +158,7 @@ def follow_topic(
     if not commit_every_s > 0:
         raise IllegalArgument(f"commit_every_s is {commit_every_s}", hint="give seconds, such as 60")
     settings = _settings(typed, partition_by, upsert, target_file_bytes, on_damage)
-    table = open_table(parse_target(target, options or {}), topic)
+    table = _table(target, options or {}, topic)
     clock = SYSTEM_CLOCK
     with _opened(dirs) as logs:
         while not is_stopped():
@@ -165,6 +166,15 @@ def follow_topic(
             yield from _Sync(logs, topic, table, settings, skipped).commits()
             while not is_stopped() and (left_ms := due_ms - clock.monotonic_ms()) > 0:
                 clock.sleep(min(left_ms, _POLL_MS))
+
+
+def _table(text: str, options: Mapping[str, str], topic: str) -> LakeTable:
+    """Return the table that `text` names; raise IllegalArgument if it would lie in a data directory."""
+    target = parse_target(text, options)
+    local = target.url if isinstance(target, DeltaTarget) else target.warehouse
+    if local is not None and "://" not in local:
+        refuse_data_directory(local, "a table")
+    return open_table(target, topic)
 
 
 def _renamed(numbers: Mapping[str, int], renames: Mapping[str, str]) -> dict[str, int]:

@@ -14,7 +14,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.dirs.create import make_data_directory
-from kafkalog.errors import DirectoryLocked, IllegalState, InconsistentTopicId, PartitionNotFound, StorageError
+from kafkalog.errors import (
+    DirectoryLocked,
+    IllegalArgument,
+    IllegalState,
+    InconsistentTopicId,
+    PartitionNotFound,
+    StorageError,
+)
 from kafkalog.lake.avro_rows import RowSchema
 from kafkalog.lake.load_state import LoadBatch, read_state, write_state
 from kafkalog.lake.records import RecordColumns
@@ -101,6 +108,8 @@ def load_table(
     >>> [*load_table("delta:orders-table", "restored", "orders")]
     []
     """
+    if value is not None and value_format not in ("column", value):
+        raise IllegalArgument(f"value is {value!r}, and value_format {value_format!r}", hint="give one of them")
     destination = _LoadTarget.of(os.fspath(data), topic, partitions, compression)
     table = open_table(parse_target(source, options or {}), topic)
     if not table.load():

@@ -93,9 +93,10 @@ class Selection:
     @property
     def keys(self) -> frozenset[bytes] | None:
         """The only keys of records that pass; None for any."""
+        if self.expression is None:
+            return None
         decoder = self._decoders.get("key")
-        is_plain = decoder is None or getattr(decoder, "name", None) in ("bytes", "string", "text")
-        return keys_of(self.expression.node) if self.expression is not None and is_plain else None
+        return keys_of(self.expression.node) if decoder is None or _keeps_bytes(decoder) else None
 
     @property
     def schema(self) -> pyarrow.Schema:
@@ -166,12 +167,12 @@ class Selection:
             found = decode(raw, *keys) if root == "value" else decode(raw)
             if found.failed:
                 self.undecodable += found.failed
-                if not self._is_lenient:
-                    raise _undecodable(batch, root, found.errors)
                 errors[root] = found.errors
             batch = batch.set_column(at, root, found.values)
             if _SIZES[root] not in batch.schema.names:
                 batch = batch.append_column(_SIZES[root], pc.binary_length(raw))
+        if errors and not self._is_lenient:
+            raise _undecodable(batch, errors)
         return batch, errors
 
     def _selected(self, batch: pyarrow.RecordBatch, errors: dict[str, Any]) -> pyarrow.RecordBatch:
@@ -191,6 +192,13 @@ class Selection:
                 found = errors.get(root)
                 arrays.append(pyarrow.nulls(batch.num_rows, pyarrow.string()) if found is None else found)
         return pyarrow.RecordBatch.from_arrays(arrays, names)
+
+
+def _keeps_bytes(decoder: ColumnDecoder) -> bool:
+    """Return True if a decoded value equals a constant only where its bytes are those of the constant."""
+    from kafkalog.values.plain import BytesDecoder, PlainDecoder
+
+    return type(decoder) is BytesDecoder or (type(decoder) is PlainDecoder and decoder.name in ("string", "text"))
 
 
 class _Capsule:
@@ -215,13 +223,14 @@ def _with_errors(
     return batch.filter(mask), {root: one.filter(mask) for root, one in errors.items()}
 
 
-def _undecodable(batch: pyarrow.RecordBatch, root: str, errors: pyarrow.StringArray) -> InvalidRecord:
+def _undecodable(batch: pyarrow.RecordBatch, errors: dict[str, pyarrow.StringArray]) -> InvalidRecord:
+    """Return the error of the first row that has one."""
     import pyarrow.compute as pc
 
-    row = pc.index(pc.is_valid(errors), True).as_py()
+    row, root = min((pc.index(pc.is_valid(texts), True).as_py(), root) for root, texts in errors.items())
     offset = batch.column(batch.schema.get_field_index("offset"))[row].as_py()
     return InvalidRecord(
-        f"the {root} does not decode: {errors[row].as_py()}", offset=offset,
+        f"the {root} does not decode: {errors[root][row].as_py()}", offset=offset,
         hint="on_undecodable='null' gives null, and the reason in a column of its own",
     )  # fmt: skip
 

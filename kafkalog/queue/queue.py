@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog.errors import IllegalArgument, IllegalState, InvalidRecordState, LogClosed
+from kafkalog.errors import IllegalArgument, IllegalState, InvalidRecordState, KafkalogError, LogClosed
 from kafkalog.queue.item import Item
 from kafkalog.queue.worker import ACCEPT, REJECT, RELEASE, RENEW
 from kafkalog.reading.tail import check_timeout
 
 if TYPE_CHECKING:
-    from kafkalog.queue.worker import Worker
+    from kafkalog.queue.worker import Acquired, Lease, Worker
 
 MAX_RECORDS: Final = 500
 
@@ -63,10 +63,26 @@ class WorkQueue:
         Each has a lock for the time that the group's `share.record.lock.duration.ms` says; then others get it. Raises
         LogClosed, UnknownTopicOrPartition, StorageError, PeerError, and errors of authorization.
         """
+        worker = self._worker_to_acquire(max_records, timeout)
+        acquiring = worker.begin_acquire(max_records, timeout)
+        try:
+            return [self._item_of(one) for one in worker.wait(acquiring)]
+        except BaseException:
+            worker.give_back(acquiring)
+            raise
+        finally:
+            del acquiring  # else it, its error and this frame keep each other alive
+
+    def _worker_to_acquire(self, max_records: int, timeout: float | None) -> Worker:
+        """Return what runs the queue if the arguments of `acquire` are valid. Errors as for `acquire`."""
         check_timeout(timeout)
         if max_records < 1:
             raise IllegalArgument(f"max_records={max_records}", hint="use a number from 1 on")
-        return [Item(one, self._finish) for one in self._open().acquire(max_records, timeout)]
+        return self._open()
+
+    def _item_of(self, acquired: Acquired) -> Item:
+        """Return an acquired record as an item of this queue."""
+        return Item(acquired, self._finish)
 
     def ack(self, items: Iterable[Item]) -> None:
         """Finish items, whose work is done. The states are in the log when this returns.
@@ -91,15 +107,7 @@ class WorkQueue:
     def _finish(self, kind: int, items: Sequence[Item]) -> None:
         worker = self._open()
         finished = [one for one in items if one.is_finished]
-        failures = worker.acknowledge(kind, [one._acquired.lease for one in items if not one.is_finished])
-        for one in items:
-            if kind != RENEW and one._acquired.lease not in failures:
-                one.is_finished = True
-        for error in failures.values():
-            raise error
-        if finished:
-            first = finished[0]
-            raise InvalidRecordState(f"offset {first.offset} of {first.topic_partition} is finished already")
+        end_finish(kind, items, finished, worker.wait(worker.begin_acknowledge(kind, leases_of(items))))
 
     @property
     def closed(self) -> bool:
@@ -121,3 +129,22 @@ class WorkQueue:
 
     def __repr__(self) -> str:
         return f"<WorkQueue {self.name} of topic {self.topic}{' closed' if self.closed else ''}>"
+
+
+def leases_of(items: Iterable[Item]) -> list[Lease]:
+    """Return the leases of the items that are not finished."""
+    return [one._acquired.lease for one in items if not one.is_finished]
+
+
+def end_finish(
+    kind: int, items: Sequence[Item], finished: Sequence[Item], failures: Mapping[Lease, KafkalogError]
+) -> None:
+    """Mark the items that are finished now; raise the first error, also for those that were `finished` before."""
+    for one in items:
+        if kind != RENEW and one._acquired.lease not in failures:
+            one.is_finished = True
+    for error in failures.values():
+        raise error
+    if finished:
+        first = finished[0]
+        raise InvalidRecordState(f"offset {first.offset} of {first.topic_partition} is finished already")

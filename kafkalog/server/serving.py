@@ -57,7 +57,7 @@ class Server:
             config, partial(dispatch, self.node), self.node.metrics.network, self.node.pool, self.node.monotonic_ms
         )
         self.network.takes_connection = self.node.quotas.takes_connection
-        self.network.on_close = lambda connection_id: self.node.shares.disconnected(connection_id)
+        self.network.on_close = lambda connection_id: self.node.disconnected(connection_id)
         self.node.on_config_change.append(self.network.apply_config)
         self.ports: dict[str, int] = {}
         self.http: HttpListener | None = None

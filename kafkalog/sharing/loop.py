@@ -23,28 +23,25 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine on the loop; its future is cancelled if `stop` comes first. LogClosed after `stop`."""
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:  # the loop is closed
+            work.close()
+            raise closed() from None
+        self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        if not self._thread.is_alive():  # it ended before the coroutine began
+            future.cancel()
+        return future
+
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and return its result or raise its error; a Ctrl-C cancels it.
 
         LogClosed if `stop` comes first.
         """
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:  # the loop is closed
-            work.close()
-            raise _closed() from None
-        self._calls.add(future)
-        if not self._thread.is_alive():  # it ended before the coroutine began
-            future.cancel()
-        try:
-            return future.result()
-        except CancelledError:
-            raise _closed() from None
-        except BaseException:
-            future.cancel()
-            raise
-        finally:
-            self._calls.discard(future)
+        return result_of(self.submit(work))
 
     def stop(self) -> None:
         """End the thread; what is left on the loop is cancelled."""
@@ -58,5 +55,19 @@ class LoopThread:
             runner.run(self._stopping.wait())
 
 
-def _closed() -> LogClosed:
+def result_of(future: Future[T]) -> T:
+    """Wait for a call's result; a Ctrl-C cancels the call. LogClosed if the loop ended first."""
+    try:
+        return future.result()
+    except CancelledError:
+        raise closed() from None
+    except BaseException:
+        future.cancel()
+        raise
+    finally:
+        del future  # else it, its error and this frame keep each other alive
+
+
+def closed() -> LogClosed:
+    """Return the error of a call that the end of the loop has overtaken."""
     return LogClosed("the queue was closed meanwhile")

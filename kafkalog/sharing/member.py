@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
@@ -20,7 +20,7 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
     from_code,
 )
-from kafkalog.queue.worker import GAP, REJECT, Acquired, Lease
+from kafkalog.queue.worker import GAP, REJECT, RELEASE, Acquired, Lease
 from kafkalog.server.client.errors import PeerError, PeerUnreachable
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.sharing.fetched import Fetched, Range, ranges_of, read_fetched
@@ -71,6 +71,7 @@ class Member:
         self._sessions: dict[int, NodeSession] = {}
         self._ready: deque[Acquired] = deque()  # acquired beyond the limit, by a broker that does not keep it
         self._first = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # Membership
 
@@ -99,6 +100,7 @@ class Member:
                         await session.close(await self._links.to_node(node_id))
             self._epoch = _LEAVE
             await self._links.ask_coordinator(self._group, self._heartbeat)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _beat_on(self) -> None:
         while True:
@@ -146,7 +148,10 @@ class Member:
     # Acquiring
 
     async def acquire(self, max_records: int, timeout_s: float | None) -> list[Acquired]:
-        """Return at most `max_records` acquired records; wait up to `timeout_s` (None: forever) for the first one."""
+        """Return at most `max_records` acquired records; wait up to `timeout_s` (None: forever) for the first one.
+
+        If the call is cancelled, a fetch in progress goes on to its end, and what it acquires is released.
+        """
         loop = asyncio.get_running_loop()
         end_s = None if timeout_s is None else loop.time() + timeout_s
         while True:
@@ -173,20 +178,52 @@ class Member:
         while self._ready and self._is_lost(self._ready[0].lease):
             self._ready.popleft()
         if not self._ready:
-            if not (self._assigned or self._takes_all):
-                self._has_assignment.clear()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._has_assignment.wait(), wait_s)
-            places = self._by_leader()
-            if not places and (self._assigned or self._takes_all):
-                raise PeerUnreachable(f"no partition of topic {self._name} has a leader now")
-            self._first += 1
-            for index in range(len(places)):
-                node_id, partitions = places[(index + self._first) % len(places)]
-                self._ready += await self._fetch(node_id, partitions, max_records, wait_s / len(places))
-                if self._ready:
-                    break
+            filling = self.begin(self._fill(max_records, wait_s))
+            try:
+                await asyncio.shield(filling)
+            except asyncio.CancelledError:
+                self.begin(self._release_ready(filling))
+                raise
         return [self._ready.popleft() for _ in range(min(max_records, len(self._ready)))]
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a coroutine without its caller; `leave` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._end_task)
+        return task
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # of a fetch for which no one waits any more
+
+    async def _release_ready(self, filling: asyncio.Task[None]) -> None:
+        """Release what a fetch acquires whose caller has gone."""
+        await asyncio.gather(filling, return_exceptions=True)
+        left = [one.lease for one in self._ready]
+        self._ready.clear()
+        await self.acknowledge(RELEASE, left)
+
+    async def give_back(self, acquired: Iterable[Acquired]) -> None:
+        """Release records that did not reach the caller of `acquire`."""
+        await self.acknowledge(RELEASE, [one.lease for one in acquired])
+
+    async def _fill(self, max_records: int, wait_s: float) -> None:
+        """Fetch from the nodes in turn until one has records."""
+        if not (self._assigned or self._takes_all):
+            self._has_assignment.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._has_assignment.wait(), wait_s)
+        places = self._by_leader()
+        if not places and (self._assigned or self._takes_all):
+            raise PeerUnreachable(f"no partition of topic {self._name} has a leader now")
+        self._first += 1
+        for index in range(len(places)):
+            node_id, partitions = places[(index + self._first) % len(places)]
+            self._ready += await self._fetch(node_id, partitions, max_records, wait_s / len(places))
+            if self._ready:
+                break
 
     def _is_lost(self, lease: Lease) -> bool:
         session = self._sessions.get(lease.node_id)

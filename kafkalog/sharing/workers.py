@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog.copy.cluster import ClusterClient
 from kafkalog.copy.places import parse_addresses
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, LogClosed
 from kafkalog.server.client.settings import peer_settings
 from kafkalog.server.packages import check_packages
 from kafkalog.sharing.group_settings import START, apply_settings
-from kafkalog.sharing.loop import LoopThread
+from kafkalog.sharing.loop import LoopThread, result_of
 from kafkalog.sharing.member import Member
 from kafkalog.sharing.remote import RemoteLinks
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.queue.worker import Acquired, Lease
     from kafkalog.sharing.links import Links
 
+T = TypeVar("T")
 _LOCAL_SLICE_S: Final = 0.05
 _REMOTE_SLICE_S: Final = 0.25
 
@@ -49,13 +53,39 @@ class MemberWorker:
         await self._links.ask_any(lambda link: apply_settings(link, group, defaults, settings))
         await self._member.join()
 
-    def acquire(self, max_records: int, timeout_s: float | None) -> list[Acquired]:
-        """Return acquired records; wait up to `timeout_s` (None: forever) for the first one."""
-        return self._loop.call(self._member.acquire(max_records, timeout_s))
+    def begin_acquire(self, max_records: int, timeout_s: float | None) -> Future[list[Acquired]]:
+        """Begin to acquire records; wait up to `timeout_s` (None: forever) for the first one.
 
-    def acknowledge(self, kind: int, leases: Iterable[Lease]) -> Mapping[Lease, KafkalogError]:
-        """Acknowledge acquired records. Return the errors of those for which it failed."""
-        return self._loop.call(self._member.acknowledge(kind, leases))
+        If the call is cancelled, what comes for it is released.
+        """
+        call: list[Future[list[Acquired]]] = []
+
+        async def acquire() -> list[Acquired]:
+            task = asyncio.current_task()
+            assert task is not None
+            task.add_done_callback(partial(self._release_unwanted, call))  # runs once the call's future is set
+            return await self._member.acquire(max_records, timeout_s)
+
+        call.append(self._loop.submit(acquire()))
+        return call[0]
+
+    def _release_unwanted(self, call: list[Future[list[Acquired]]], task: asyncio.Task[list[Acquired]]) -> None:
+        if call and call[0].cancelled() and not task.cancelled() and task.exception() is None:
+            self._member.begin(self._member.give_back(task.result()))
+
+    def wait(self, future: Future[T]) -> T:
+        """Wait for the result of a call that was begun; a Ctrl-C cancels it. LogClosed if the queue is closed first."""
+        return result_of(future)
+
+    def give_back(self, future: Future[list[Acquired]]) -> None:
+        """Release the records of a call whose caller was interrupted after they were acquired."""
+        if future.done() and not future.cancelled() and future.exception() is None:
+            with suppress(LogClosed):
+                self._loop.submit(self._member.give_back(future.result()))
+
+    def begin_acknowledge(self, kind: int, leases: Iterable[Lease]) -> Future[Mapping[Lease, KafkalogError]]:
+        """Begin to acknowledge records. The result has the errors of those for which it failed."""
+        return self._loop.submit(self._member.acknowledge(kind, leases))
 
     def close(self) -> None:
         """Release what is acquired, and leave the group."""

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from kafkalog.errors import IllegalArgument, StorageError
-from kafkalog.storage.names import META_PROPERTIES, base_name, parse_base_offset
-from kafkalog.util.checkpoint import RECOVERY_POINT_FILE
+from kafkalog.errors import StorageError
+from kafkalog.storage.data_directory import refuse_data_directory
+from kafkalog.storage.names import base_name, parse_base_offset
 from kafkalog.util.fileio import FileSystem, atomic_write, make_directories
 from kafkalog.util.paths import real_path
 
@@ -105,24 +105,7 @@ class SidecarPlace:
 
 def _folder(partition: str, store: str, noun: str) -> str:
     data = os.path.dirname(partition)
-    _refuse_data_directory(store, data, noun)
+    refuse_data_directory(store, f"the {noun}", [data])
     readable = _READABLE.sub("_", os.path.basename(data))[:60] or "data"
     digest = hashlib.sha256(os.fsencode(data), usedforsecurity=False).hexdigest()[:16]
     return os.path.join(store, f"{readable}-{digest}", os.path.basename(partition))
-
-
-def _refuse_data_directory(store: str, data: str, noun: str) -> None:
-    """Raise IllegalArgument for a store in a data directory: a broker does not start with it."""
-    directory = store
-    while True:
-        markers = (META_PROPERTIES, RECOVERY_POINT_FILE)
-        if directory == data or any(os.path.exists(os.path.join(directory, marker)) for marker in markers):
-            raise IllegalArgument(
-                f"the {noun} cannot be stored in the data directory {directory}",
-                path=store,
-                hint="a broker does not start with a directory in it that it does not know: name another directory",
-            )
-        parent = os.path.dirname(directory)
-        if parent == directory:
-            return
-        directory = parent

@@ -93,6 +93,7 @@ async def async_kafka_cluster(
     unmatched: Unmatched = "warn",
     seed: object = 0,
     registry: bool = False,
+    telemetry: bool = False,
 ) -> AsyncIterator[AsyncCluster]:
     """Run a cluster for the duration of an `async with` block. Arguments and errors are those of `kafka_cluster`.
 
@@ -104,8 +105,9 @@ async def async_kafka_cluster(
     0
     """
     block = kafka_cluster(
-        nodes, topics=topics, settings=settings, directory=directory, unmatched=unmatched, seed=seed, registry=registry
-    )
+        nodes, topics=topics, settings=settings, directory=directory, unmatched=unmatched, seed=seed, registry=registry,
+        telemetry=telemetry,
+    )  # fmt: skip
     cluster = await _in_thread(block.__enter__)
     try:
         yield AsyncCluster(cluster)

@@ -73,6 +73,7 @@ class KafkaCluster(Controlled):
         unmatched: Unmatched = "warn",
         seed: object = 0,
         registry: bool = False,
+        telemetry: bool = False,
     ) -> None:
         check_packages()
         if not 1 <= nodes <= MAX_NODES:
@@ -86,7 +87,7 @@ class KafkaCluster(Controlled):
         self._directory = directory
         self._last_leader = 0
         self._cut: set[int] = set()  # silent to the other nodes
-        super().__init__(directory if is_temporary else None, unmatched=unmatched, seed=seed)
+        super().__init__(directory if is_temporary else None, unmatched=unmatched, seed=seed, telemetry=telemetry)
         self._ports = Ports(2 * nodes if registry else nodes)
         numbered = enumerate(self._ports.numbers[:nodes], 1)
         self._nodes = {number: Node(number, port, directory / f"node-{number}") for number, port in numbered}
@@ -392,7 +393,7 @@ class KafkaCluster(Controlled):
             settings["kafkalog.replicas"] = ",".join(f"{one.node_id}@{HOST}:{one.port}" for one in self._nodes.values())
         return {
             "directory": str(node.directory), "directories": [str(node.directory)], "settings": settings,
-            "topics": {}, "users": {}, "worker_ports": {},
+            "topics": {}, "users": {}, "worker_ports": {}, "pushed": self._pushed.path,
             "home": "", "syncs": not self._is_temporary, "counts": self._rules.path,
             "commands": self._commands_for(node.node_id), "ahead_ms": self._ahead_ms,
             "registry_port": self._registry_ports.get(node.node_id), "registry_ports": self._registry_ports,
@@ -470,14 +471,15 @@ def kafka_cluster(
     unmatched: Unmatched = "warn",
     seed: object = 0,
     registry: bool = False,
+    telemetry: bool = False,
 ) -> Iterator[KafkaCluster]:
     """Run a cluster for the duration of a `with` block.
 
     topics: a name, names, or names and numbers of partitions, created before the block begins; settings: as in a
     broker's `server.properties`, for all nodes; directory: where each node has its own one, by default a temporary
     directory, which is never synced; unmatched: "warn", "error" or "ignore", for faults that never matched; seed: of
-    faults for a share of calls; registry: with a schema registry at each node, which has one content. Raises
-    ServerDidNotStart with the cause in one line; no process is left then.
+    faults for a share of calls; registry: with a schema registry at each node, which has one content; telemetry:
+    with `subscribe_metrics` and `pushed_metrics`. Raises ServerDidNotStart with the cause; no process is left then.
 
     >>> with kafka_cluster(nodes=3, topics={"orders": 3}) as cluster:
     ...     cluster.nodes, cluster.record_count("orders")
@@ -490,6 +492,6 @@ def kafka_cluster(
             directory = stack.enter_context(temporary)
         cluster = KafkaCluster(
             nodes, Path(directory), settings or {}, counts_of(topics), is_temporary=is_temporary, unmatched=unmatched,
-            seed=seed, registry=registry,
+            seed=seed, registry=registry, telemetry=telemetry,
         )  # fmt: skip
         yield stack.enter_context(cluster)

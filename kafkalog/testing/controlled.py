@@ -14,6 +14,7 @@ from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.testing.errors import ConditionNotMet
 from kafkalog.testing.faults import Fault, Rules, Unmatched, rule_of
 from kafkalog.testing.names import keys_of
+from kafkalog.testing.pushed import PushedFile, wait_for_subscription
 from kafkalog.testing.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog._core.batch.record import Record
     from kafkalog.dirs.log_dirs import LogDirs
+    from kafkalog.server.requests.telemetry import PushedMetrics
     from kafkalog.testing.control import Control
 
 WAIT_S: Final = 30
@@ -39,11 +41,14 @@ class Snapshot(NamedTuple):
 class Controlled(ABC):
     """The common part of `KafkaServer` and `KafkaCluster`. Threads: one, except where a method says otherwise."""
 
-    def __init__(self, home: Path | None, *, unmatched: Unmatched = "warn", seed: object = 0) -> None:
+    def __init__(
+        self, home: Path | None, *, unmatched: Unmatched = "warn", seed: object = 0, telemetry: bool = False
+    ) -> None:
         """`home` is the temporary directory of a server or cluster that has one; else one is made for its own files."""
         self._own_home = None if home is not None else tempfile.TemporaryDirectory(prefix="kafkalog-testing-")
         self._home = home or Path(self._own_home.name if self._own_home else "")
         self._rules = Rules(self._tell, str(self._home), unmatched, seed)
+        self._pushed = PushedFile(self._home, exists=telemetry)
         self._ahead_ms = 0
         self._lasting: dict[str, tuple[frozenset[int] | None, dict[str, Any]]] = {}
 
@@ -238,6 +243,32 @@ class Controlled(ABC):
     def record(self, *, peers: bool = False) -> Recorder:
         """Record the requests of clients until the end of the recorder's `with` block; `peers`: those of nodes, too."""
         return Recorder(self._rules, peers=peers)
+
+    def subscribe_metrics(
+        self, metrics: str = "*", *, name: str = "metrics", interval_ms: int = 1000, match: str = ""
+    ) -> None:
+        """Ask clients for metrics (KIP-714), as `kafka-client-metrics --alter` does. Replaces the subscription `name`.
+
+        metrics: prefixes of names, separated by commas; match: clients that push, as in "client_id=a.*"; all by
+        default. IllegalState without `telemetry=True`; ConfigError, InvalidRequest for values that a broker refuses.
+
+        >>> from kafkalog.testing import kafka_server
+        >>> with kafka_server(telemetry=True) as server:
+        ...     server.subscribe_metrics("org.apache.kafka.producer.", interval_ms=100)
+        ...     server.pushed_metrics()  # after clients ran here
+        []
+        """
+        self._pushed.check()
+        settings = {"metrics": metrics, "interval.ms": str(interval_ms), **({"match": match} if match else {})}
+        self._leader_control().call("subscribe", subscription=name, settings=settings)
+        wait_for_subscription(self._controls, name, settings)
+
+    def pushed_metrics(self, client_id: str | None = None) -> list[PushedMetrics]:
+        """Return what clients have pushed to all nodes, in the order of arrival: of one client, or of all.
+
+        IllegalState without `telemetry=True`.
+        """
+        return [one for one in self._pushed.read() if client_id in (None, one.client_id)]
 
     def lag(self, group: str, topic: str | None = None) -> int | None:
         """Return how many records a group has yet to commit, or None if it has committed nothing (of the topic)."""

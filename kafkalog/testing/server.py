@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kafkalog.errors import ConfigError, IllegalState, KafkalogError
+from kafkalog.errors import ConfigError, IllegalArgument, IllegalState, KafkalogError
 from kafkalog.testing.control import Control
 from kafkalog.testing.controlled import Controlled
 from kafkalog.testing.errors import did_not_start
@@ -72,7 +72,10 @@ class KafkaServer(Controlled):
         seed: object = 0,
         registry: bool = False,
         workers: int = 1,
+        telemetry: bool = False,
     ) -> None:
+        if telemetry and workers > 1:
+            raise IllegalArgument("metrics of clients need a server with one worker", hint="omit workers=...")
         self._workers = workers
         self._worker_ports: dict[str, dict[str, int]] = {}
         self._registry_port = 0 if registry else None
@@ -93,7 +96,8 @@ class KafkaServer(Controlled):
         self._log_at_end = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._control: Control | None = None
-        super().__init__(directory.parent if is_temporary else None, unmatched=unmatched, seed=seed)
+        home = directory.parent if is_temporary else None
+        super().__init__(home, unmatched=unmatched, seed=seed, telemetry=telemetry)
 
     def start(self) -> None:
         """Start the server, on its former ports if it ran before.
@@ -144,6 +148,7 @@ class KafkaServer(Controlled):
             "home": str(self._home), "syncs": not self._is_temporary, "counts": self._rules.path,
             "commands": self._commands_for(NODE), "ahead_ms": self._ahead_ms,
             "registry_port": self._registry_port, "registry_ports": {}, "worker_ports": self._worker_ports,
+            "pushed": self._pushed.path,
         }  # fmt: skip
 
     @property
@@ -264,6 +269,7 @@ def kafka_server(
     seed: object = 0,
     registry: bool = False,
     workers: int = 1,
+    telemetry: bool = False,
 ) -> Iterator[KafkaServer]:
     """Run a server for the duration of a `with` block.
 
@@ -272,7 +278,8 @@ def kafka_server(
     for listeners with SASL; directory: the directory of the topics, by default a temporary one, which is never synced;
     unmatched: "warn", "error" or "ignore", for faults that never matched a call; seed: of faults for a share of calls;
     registry: with a schema registry at `registry_url`, whose schemas are in the topic `_schemas`; workers: processes
-    that serve, each with a directory in `directories`. With more than one there are no faults, clocks or snapshots.
+    that serve, each with a directory in `directories`. With more than one there are no faults, clocks or snapshots;
+    telemetry: with `subscribe_metrics` and `pushed_metrics`.
 
     >>> with kafka_server(topics={"orders": 3}) as server, kafkalog.open_dirs(server.directory) as data:
     ...     server.bootstrap, len(data)
@@ -282,7 +289,7 @@ def kafka_server(
     with _place(directory) as path:
         with KafkaServer(
             path, settings or {}, partition_counts, users=users, is_temporary=directory is None, unmatched=unmatched,
-            seed=seed, registry=registry, workers=workers,
+            seed=seed, registry=registry, workers=workers, telemetry=telemetry,
         ) as server:  # fmt: skip
             yield server
 

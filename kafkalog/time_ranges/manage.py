@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TimeRangesInfo(NamedTuple):
-    """A closed segment and the file of its time ranges.
+    """A segment and the file of its time ranges.
 
     `state` is "ok", "missing", "stale" (made of another segment, or of what this one was before) or "damaged"; `size`
     is in bytes, and `pieces` counts the parts whose times are known, both 0 without a file that fits.
@@ -30,8 +30,9 @@ class TimeRangesInfo(NamedTuple):
 
 
 def list_ranges(source: LogSource, place: TimeRangesPlace) -> tuple[TimeRangesInfo, ...]:
-    """Return the closed segments of a log, lowest offset first, with the state of each one's file."""
-    return tuple(_info(segment, place) for segment in source.segments[:-1])
+    """Return the closed segments of a log, and the last one if it has a file, with the state of each one's file."""
+    *closed, last = (_info(segment, place) for segment in source.segments)
+    return (*closed, last) if last.state != "missing" else tuple(closed)
 
 
 def build_ranges(source: LogSource, place: TimeRangesPlace, *, rebuild: bool = False) -> tuple[TimeRangesInfo, ...]:

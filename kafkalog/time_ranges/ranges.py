@@ -172,6 +172,9 @@ class TimeRanges:
         except CorruptIndex as error:
             _LOG.warning("%s", error)
             return None
+        except OSError as error:  # of another user: the segment is read once, not by each query
+            _LOG.warning("cannot read the time ranges of a segment of %s: %s", self._source.path, error)
+            return None
 
     def _store(self, times: SegmentTimes, place: TimeRangesPlace) -> None:
         """Write the times of a segment, and remove the files of segments that are gone; a failure is logged."""

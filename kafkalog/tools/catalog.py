@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kafkalog.errors import UnknownTopicOrPartition
+from kafkalog.errors import NotAPartition, UnknownTopicOrPartition
 from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.directory import list_directory
 from kafkalog.storage.partition_metadata import read_partition_metadata
@@ -70,13 +70,21 @@ def topic_entry(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> Topi
 
 
 def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> TopicDescription:
-    """Return id, settings and partitions of a topic; UnknownTopicOrPartition if it is absent."""
+    """Return id, settings and partitions of a topic; UnknownTopicOrPartition if it is absent.
+
+    A partition directory without segments is described as an empty log, as a broker opens it.
+    """
     from kafkalog.manager.known_topics import read_known_topics
     from kafkalog.storage.readonly.view import LogView
 
     found = []
     for topic_partition, path in find(dirs, topic, fs=fs):
-        with LogView(path, fs=fs) as view:
+        try:
+            view = LogView(path, fs=fs)
+        except NotAPartition:
+            found.append(PartitionSummary(topic_partition.partition, path, 0, 0, 0, 0))
+            continue
+        with view:
             found.append(
                 PartitionSummary(
                     topic_partition.partition,

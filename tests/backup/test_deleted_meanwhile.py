@@ -169,6 +169,27 @@ def test_a_download_that_a_kill_left_goes_with_the_next_run(
     assert not left.exists() and files(restored) == files(data)
 
 
+def test_a_backup_of_the_empty_directory_leaves_its_download(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup that runs each hour, while the directory is being restored."""
+    store, restored = RemoteBackups(f"file://{tmp_path}/store"), tmp_path / "restored"
+    create_backup(data, store)
+    restored.mkdir()
+
+    def kill(*arguments: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("kafkalog.backup.restore._restore_local", kill)
+        restore_backup(store, restored)
+    left = files(Path(f"{restored}{DOWNLOADS}"))
+    create_backup(restored, tmp_path / "backups")
+    assert files(Path(f"{restored}{DOWNLOADS}")) == left
+    restore_backup(store, restored)
+    assert files(restored) == files(data)
+
+
 def test_a_directory_of_that_name_that_is_no_download_stays(data: Path, tmp_path: Path) -> None:
     own = Path(f"{data}{DOWNLOADS}")
     own.mkdir()

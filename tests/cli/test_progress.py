@@ -77,6 +77,16 @@ def test_a_bar_on_a_terminal(tmp_path: Path, lines: Path, colour: bool) -> None:
     assert (out, shown) == (b"", b"")
 
 
+def test_json_on_the_terminal_has_no_bar_between_its_lines(tmp_path: Path, lines: Path) -> None:
+    data = str(tmp_path / "data")
+    on_terminal(["produce", "-q", "-d", data, "-t", "t", "-l", str(lines)], colour=False)
+    for more in ([], ["--by", "partition"]):
+        arguments = ["stats", "-d", data, "-J", *more]
+        assert b"stats" in on_terminal(arguments, colour=False)[1]
+        both = CODE.replace("sys.exit", "sys.stdout.isatty = lambda: True\nsys.exit")
+        assert on_terminal(arguments, colour=False, code=both)[1] == b""
+
+
 def test_data_goes_to_stdout_alone(tmp_path: Path, lines: Path) -> None:
     data = str(tmp_path / "data")
     on_terminal(["produce", "-q", "-d", data, "-t", "t", "-l", str(lines)], colour=False)

@@ -27,7 +27,7 @@ OPTIONS = [
 NAMES = {
     "dirs": {"-d", "--dir"}, "topic": {"-t", "--topic"}, "topics": {"-t", "--topic"},
     "partition": {"-p", "--partition"}, "as_json": {"-J", "--json"}, "group": {"-G", "--group"},
-    "dry_run": {"--dry-run"}, "cursors": {"--cursors"}, "schemas": {"--schemas"}, "quiet": {"-q"}, "verbose": {"-v"},
+    "dry_run": {"--dry-run"}, "cursors": {"--cursors"}, "schemas": {"--schemas"}, "q": {"-q"}, "v": {"-v"},
     "delimiter": {"-D"}, "key_delimiter": {"-K"}, "isolation_level": {"--isolation-level"},
 }  # fmt: skip
 
@@ -60,7 +60,7 @@ def test_what_changes_files_can_be_told_to_apply() -> None:
     applying = {name for name, option in OPTIONS if "--apply" in {*option.opts, *option.secondary_opts}}
     assert applying == {
         "compact", "copy", "handover", "kept remove", "offsets reset", "redact", "repair", "retain", "spark compact",
-        "spark reindex", "spark retain",
+        "spark reindex", "spark retain", "topics delete",
     }  # fmt: skip
 
 

@@ -327,3 +327,15 @@ def test_commands(data: Path, tmp_path: Path) -> None:
         import_records([tmp_path / "dir"], tmp_path / "rows")
     done = commands.kafkalog(*whole, "--columns", "key", tmp_path / "no")
     assert done.returncode == 2 and b"whole partitions" in done.stderr
+
+
+def test_an_export_does_not_go_into_a_data_directory(tmp_path: Path) -> None:
+    """A broker would not start with it; also where the directory is another one than that of the topics."""
+    data, other = tmp_path / "data", tmp_path / "other"
+    write_topics(data, 10)
+    write_topics(other, 10)
+    for target in (data / "out", data, other / "deep" / "out"):
+        before = files(target.parent if target.parent.exists() else other)
+        with pytest.raises(IllegalArgument, match="an export cannot be stored in the data directory"):
+            export_records(data, target)
+        assert files(target.parent if target.parent.exists() else other) == before

@@ -347,6 +347,28 @@ def test_what_does_not_decode_leaves_other_partitions_alone(tmp_path: Path, form
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
+@pytest.mark.parametrize("where", [None, "value.v == 1"])
+def test_the_first_of_two_columns_that_do_not_decode_is_the_error(
+    tmp_path: Path, format: str, where: str | None
+) -> None:
+    """The other one is decoded first: keys before values, and what a condition needs before the rest."""
+    early, late = ("value", "key") if where is None else ("key", "value")
+    for number in (0, 1):
+        with kafkalog.open(tmp_path / "data" / f"orders-{number}", "a") as log:
+            bad = {early: 5, late: 10} if number == 0 else {}
+            log.append([tuple(b"bad" if bad.get(root) == n else b'{"v": 1}' for root in ("key", "value"))
+                        for n in range(15)])  # fmt: skip
+    options = {"key": "json", "value": "json", "where": where}
+    with pytest.raises(UndecodableExport, match=f"the {early} does not decode") as error:
+        export_records(tmp_path / "data", tmp_path / "out", format, **options)
+    assert [one.offset for one in error.value.report.undecodable] == [5]
+    assert error.value.report.records == 5 + 15
+    if where is None:
+        with kafkalog.open(tmp_path / "data" / "orders-0") as log, pytest.raises(InvalidRecord, match="offset 5"):
+            log.scan(["key", "value"], key="json", value="json").table()
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_a_topic_without_json_is_null_with_reasons_and_stops_no_other(tmp_path: Path, format: str) -> None:
     for topic, values in (("orders", [b'{"id": 1}']), ("texts", [b"text", b"null", None, b"more"])):
         with kafkalog.open(tmp_path / "data" / f"{topic}-0", "a") as log:

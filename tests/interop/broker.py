@@ -19,7 +19,7 @@ from tests.ports import free_ports
 
 START_S = 120
 STOP_S = 60
-ATTEMPTS = 3  # to start on ports that nobody else takes meanwhile
+ATTEMPTS = 3  # tries on free ports, which another program may take meanwhile
 STARTED, PORT_TAKEN = "Kafka Server started", "Address already in use"
 CLUSTER_ID = "a2Fma2Fsb2ctaW50ZXJvcA"  # 16 bytes in base64
 META = "meta.properties"
@@ -43,7 +43,7 @@ class Broker:
     and the broker's own log (`broker.log`) go; data: the directory of partitions; settings: over those that all
     brokers here have; options: the JVM's; ports: of clients and of the controller, where it has to come back on the
     same ones; others: more data directories; version: of the broker, "4.3" or "4.4"; has_voters: its voters are in its
-    metadata (`--standalone`), not in its settings.
+    metadata (`--standalone`), not in its settings; plug_in: a jar of classes that the settings name.
     """
 
     def __init__(
@@ -58,7 +58,9 @@ class Broker:
         others: Sequence[Path] = (),
         version: str = "4.3",
         has_voters: bool = False,
+        plug_in: Path | None = None,
     ) -> None:
+        self._plug_in = plug_in
         self._reference = reference
         self._version, self._has_voters = version, has_voters
         self._ports = None if ports is None else tuple(ports)
@@ -78,7 +80,7 @@ class Broker:
         raise RuntimeError(f"the broker did not start:\n{self.log()[-3000:]}")
 
     def _starts(self, port: int, controller: int) -> bool:
-        """Whether it has come up; False where another program was first to take a port that was free."""
+        """Return True once the broker is up; False if another program took its port first."""
         self.bootstrap = f"localhost:{port}"
         properties = self._properties(port, controller)
         if not (self._data / META).exists():
@@ -86,7 +88,9 @@ class Broker:
         options = (*self._options, "-Dinterop.level=info")
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                toolchain.broker_command(self._version, "kafka.Kafka", str(properties), options=options),
+                toolchain.broker_command(
+                    self._version, "kafka.Kafka", str(properties), options=options, plug_in=self._plug_in
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -160,7 +164,7 @@ class Broker:
         raise RuntimeError(f"the broker did not start:\n{self.log()[-3000:]}")
 
     def log(self) -> str:
-        """What the broker has logged so far."""
+        """Return the broker's log so far."""
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
     def ask(self, do: str, **fields: Any) -> Any:
@@ -203,7 +207,7 @@ def _settings(port: int, controller: int, own: Mapping[str, str]) -> str:
         "num.network.threads": "1",
         "num.io.threads": "2",
         "background.threads": "2",
-        # a broker that was killed, or begins with an older copy of its metadata, waits until its last session is over
+        # a killed broker, or one with an older copy of its metadata, waits for its last session to expire
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         "group.initial.rebalance.delay.ms": "0",

@@ -1,4 +1,4 @@
-"""What the operations of all clients share."""
+"""Helpers that the operations of all clients share."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ LIMIT_S: Final = 60
 
 
 class Deadline:
-    """How long an operation may take."""
+    """A deadline for an operation."""
 
     def __init__(self, seconds: float = LIMIT_S) -> None:
         self._end = time.monotonic() + seconds
@@ -22,7 +22,7 @@ class Deadline:
 
 
 def until(deadline: Deadline, is_so: Callable[[], bool]) -> None:
-    """Asks again and again, until it is so or the time is over."""
+    """Retry until the condition holds or the deadline passes."""
     while not is_so():
         deadline.left()
 

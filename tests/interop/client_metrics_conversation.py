@@ -1,4 +1,4 @@
-"""Subscriptions to metrics of clients (KIP-714) over a link: which changes are taken, and what is told of them."""
+"""Client metrics subscriptions (KIP-714) over a link: accepted changes, and the answers about them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHANGES: Final[tuple[tuple[str, tuple[tuple[str, int, str | None], ...]], ...]] 
 
 
 def conversation(bootstrap: str) -> Iterator[tuple[Any, ...]]:
-    """What each call is answered: codes, messages, settings with values and sources, resources."""
+    """Yield each call's answer: codes, messages, settings with values and sources, resources."""
     with Link(bootstrap) as link:
         yield "none", _described(link, "m"), _described(link, ""), _listed(link, 0)
         for name, changes in CHANGES:

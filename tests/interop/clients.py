@@ -1,4 +1,4 @@
-"""What clients of others read and write: librdkafka (confluent-kafka) and aiokafka, in the shapes of `reference.py`.
+"""Third-party clients for reads and writes: librdkafka (confluent-kafka) and aiokafka, in the shapes of `reference.py`.
 
 Both packages are optional: `pytest.importorskip` their names before these classes are used.
 """

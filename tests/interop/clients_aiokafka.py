@@ -1,4 +1,4 @@
-"""What aiokafka does with a broker: one method an operation, on a topic that it makes itself."""
+"""aiokafka against a broker: one method per operation, on a topic that it creates itself."""
 
 import asyncio
 from collections.abc import Coroutine

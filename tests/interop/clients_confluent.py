@@ -1,4 +1,4 @@
-"""What confluent-kafka (librdkafka) does with a broker: one method an operation, on a topic that it makes itself."""
+"""confluent-kafka (librdkafka) against a broker: one method per operation, on a topic that it creates itself."""
 
 from collections.abc import Sequence
 from typing import Any

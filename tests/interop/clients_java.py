@@ -17,7 +17,7 @@ CLIENT_VERSIONS: Final = (*VERSIONS, "4.4")
 
 
 class ToolResult(NamedTuple):
-    """How a tool ended, and all that it said."""
+    """Exit status of a tool, and all of its output."""
 
     status: int
     output: str

@@ -1,4 +1,4 @@
-"""What kafka-python does with a broker: one method an operation, on a topic that it makes itself."""
+"""kafka-python against a broker: one method per operation, on a topic that it creates itself."""
 
 import threading
 from typing import Any

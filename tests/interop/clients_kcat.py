@@ -1,4 +1,4 @@
-"""What kcat does with a broker: one method an operation, on a topic that another client has made."""
+"""kcat against a broker: one method per operation, on a topic that another client has created."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Members of share and streams groups, and calls to whoever serves, over sockets of their own."""
+"""Members of share and streams groups, and calls to a broker or server, over separate sockets."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class _Table(Lake):
         return self.catalog().table_exists(f"shop.{self._name}")
 
     def place(self) -> str:
-        """What DuckDB's extensions name the table by."""
+        """Return the name of the table for DuckDB's extensions."""
         return self.loaded().metadata_location if self.format == "iceberg" else str(self.directory / self._name)
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tests.interop.clients_aiokafka import AioKafka
 from tests.interop.clients_confluent import ConfluentKafka
+from tests.interop.clients_go import FranzGo
 from tests.interop.clients_java import CLIENT_VERSIONS
 from tests.interop.clients_kafka_python import KafkaPython
 from tests.interop.clients_kcat import Kcat
@@ -74,14 +75,16 @@ def _method(operation: str) -> tuple[str, tuple[str, ...]]:
 
 _KINDS: Final = {
     "confluent-kafka": ConfluentKafka, "aiokafka": AioKafka, "kafka-python": KafkaPython, "kcat": Kcat,
+    "franz-go": FranzGo,
 }  # fmt: skip
 PYTHON_CLIENTS: Final = {name: _runner(kind) for name, kind in _KINDS.items()}
 CLIENTS: Final = (*PYTHON_CLIENTS, *(f"Java {version}" for version in CLIENT_VERSIONS))
 
 
 def has(client: str, operation: str) -> bool:
-    """Whether the client has the operation; those of Java have all."""
-    return client not in _KINDS or hasattr(_KINDS[client], _method(operation)[0])
+    """Return True if the client has the operation; those of Java and Go have all."""
+    kind = _KINDS.get(client)
+    return kind is None or hasattr(kind, "has_all") or hasattr(kind, _method(operation)[0])
 
 
 def cells(clients: Iterable[str]) -> Iterator[tuple[str, str]]:

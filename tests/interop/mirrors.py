@@ -33,7 +33,7 @@ def keys_of(*topics: str) -> list[TopicPartition]:
 
 
 def records_of(data: Path, key: TopicPartition) -> bytes:
-    """The batches of a partition, as they lie in its segments; what is allocated beyond them is not there."""
+    """Return the batches of a partition, as they lie in its segments, without preallocated space."""
     return b"".join(file.read_bytes() for file in sorted((data / f"{key}").glob("*.log")))
 
 
@@ -116,13 +116,13 @@ def start_of(data: Path, key: TopicPartition) -> int:
 
 
 def served(broker: Broker, keys: Iterable[TopicPartition]) -> Served:
-    """What the broker's own consumer gets, by isolation level."""
+    """Return what the broker's own consumer reads, by isolation level."""
     keys = tuple(keys)
     return {level: broker.consume_all(keys, level) for level in LEVELS}
 
 
 def served_from(reference: Reference, work: Path, copy: Path, keys: Iterable[TopicPartition]) -> Served:
-    """As `served`, of a new broker that is started on the copy."""
+    """Return `served` of a new broker that is started on the copy."""
     standby = Broker(reference, work, copy, QUIET)
     standby.format()
     done = handover([copy], apply=True, options=HandoverOptions(let_expire=True))

@@ -48,7 +48,7 @@ def produce_demo(data: Path, topic: str, lines: int, segment_bytes: int) -> tupl
 
 
 def partition(parent: Path, name: str) -> Path:
-    """The path of a partition to be made, in a data directory that is there."""
+    """Return the path of a new partition, in an existing data directory."""
     (parent / "data").mkdir(parents=True, exist_ok=True)
     return parent / "data" / name
 
@@ -60,7 +60,7 @@ def files(directory: Path) -> dict[str, str]:
 
 
 def logs(directory: Path) -> dict[str, str]:
-    """The same of the .log files only."""
+    """Return the content of the .log files only."""
     return {name: sha for name, sha in files(directory).items() if name.endswith(".log")}
 
 

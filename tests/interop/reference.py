@@ -24,7 +24,7 @@ RecordTuple = tuple[int, int, Bytes, Bytes, tuple[tuple[str, Bytes], ...]]
 
 
 class Refused(Exception):
-    """What the reference threw: `.kind` is the Java class's simple name."""
+    """An exception that the reference threw; `.kind` is the Java class's simple name."""
 
     def __init__(self, error: Mapping[str, str]) -> None:
         super().__init__(f"{error['class']}: {error['message']}")
@@ -98,7 +98,7 @@ class Reference:
             return out.read_bytes(), err.read_bytes()
 
     def dump_to(self, out: Path, err: Path, file: Path, *options: str) -> None:
-        """The same into two files, for what is too big for memory."""
+        """Dump into two files, for output that is too big for memory."""
         answer = self.ask("dump", args=[*options, "--files", str(file)], out=str(out), err=str(err))
         assert answer == {"status": 0, "exception": None}, f"the dump tool failed on {file}: {answer}"
 
@@ -198,13 +198,13 @@ class ReferenceLog:
     def compact(
         self, first_dirty: int, uncleanable: int, now_ms: int, *, map_bytes: int = 1 << 20, load_factor: float = 0.9
     ) -> dict[str, int]:
-        """What Kafka's own Cleaner says of a clean of this log with a clock that stands at `now_ms`."""
+        """Return what Kafka's own Cleaner reports of a clean of this log with a clock fixed at `now_ms`."""
         limits = {"from": first_dirty, "to": uncleanable, "clock": now_ms}
-        told: dict[str, int] = self.ask("compact", map_bytes=map_bytes, load_factor=load_factor, **limits)
-        return told
+        stats: dict[str, int] = self.ask("compact", map_bytes=map_bytes, load_factor=load_factor, **limits)
+        return stats
 
     def choose(self, now_ms: int, high_watermark: int) -> dict[str, Any] | None:
-        """How Kafka's LogCleanerManager would clean this log, by the checkpoint file beside it; None: not at all."""
+        """Return how Kafka's LogCleanerManager would clean this log, by the checkpoint beside it; None: not at all."""
         chosen: dict[str, Any] | None = self.ask("choose", clock=now_ms, high_watermark=high_watermark)
         return chosen
 

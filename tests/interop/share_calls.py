@@ -1,4 +1,4 @@
-"""Calls of share groups over a link, and what is told in the answers: errors, acquired records, members, offsets."""
+"""Calls of share groups over a link, and the compared fields: errors, acquired records, members, offsets."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Link:
         self._socket.close()
 
 
-def told(value: Any) -> Any:
-    """What is told: names and values of the fields that are compared, and the values of records."""
+def as_dict(value: Any) -> Any:
+    """Return the part to compare: names and values of the compared fields, and the values of records."""
     if hasattr(value, "_fields"):
         found = {}
         for name in value._fields:
@@ -58,7 +58,7 @@ def told(value: Any) -> Any:
             if name == "records":
                 found[name] = bytes(one).count(b"value-")
             elif isinstance(one, tuple) and (hasattr(one, "_fields") or any(hasattr(row, "_fields") for row in one)):
-                inner = told(one)
+                inner = as_dict(one)
                 if inner not in ({}, [], [{}]):
                     found[name] = sorted(inner, key=repr) if isinstance(inner, list) else inner
             elif name in _SHOWN and one not in (None, (), ""):
@@ -66,7 +66,7 @@ def told(value: Any) -> Any:
         if found.get("error_code") == _NOT_ACQUIRED:
             found.pop("error_message", None)  # it depends on how a broker groups records
         return found
-    return [told(one) if hasattr(one, "_fields") else one for one in value] if isinstance(value, tuple) else value
+    return [as_dict(one) if hasattr(one, "_fields") else one for one in value] if isinstance(value, tuple) else value
 
 
 class Talker:

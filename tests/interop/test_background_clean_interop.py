@@ -71,7 +71,7 @@ def shown(dirs: LogDirs, level: str) -> Shown:
 
 
 def by_key(rows: Shown) -> dict[str, dict[bytes, bytes]]:
-    """What a reader knows at the end, of each partition."""
+    """Return a reader's final state of each partition."""
     return {name: folded((row[2], row[3]) for row in found) for name, found in rows.items()}
 
 
@@ -88,8 +88,8 @@ def test_a_broker_and_we_clean_in_turn_in_the_background(reference: Reference, t
         wait_until(lambda: dirs.cleaner.totals.cleans > len(KEYS) and len(clean_to(data)) == len(KEYS))
         assert not dirs.cleaner.uncleanable
     with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
-        told = dict(clean_to(data))
-        assert all(0 < told[key] <= ends[key] for key in KEYS)
+        cleaned_to = dict(clean_to(data))
+        assert all(0 < cleaned_to[key] <= ends[key] for key in KEYS)
         append_all(dirs, made, 40, None)
         before = shown(dirs, "read_committed")
     expected = {str(key): made[key].folded() for key in KEYS}

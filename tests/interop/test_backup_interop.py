@@ -25,9 +25,9 @@ def test_a_broker_opens_what_was_backed_up_beside_a_broker_under_load(tmp_path: 
                 load.end_transactions()
             made.append((promised, backup(data, tmp_path / "backups")))
     assert made[-1][1]["linked"], "what an earlier backup has is not copied again"
-    for promised, told in made:
-        into = tmp_path / told["id"]
-        manifest = restored(tmp_path / "backups", told["id"], into)
+    for promised, listed in made:
+        into = tmp_path / listed["id"]
+        manifest = restored(tmp_path / "backups", listed["id"], into)
         check(into, manifest, promised)
         check_bytes(data, into)
     with Broker(reference, tmp_path / "again", into, FEW) as broker:

@@ -88,7 +88,7 @@ def test_a_broker_goes_on_from_a_moment(tmp_path: Path) -> None:
     for name, at, _, _ in moments:
         commands.ok("restore", tmp_path / "backups", "--at", str(at), "-d", tmp_path / name)
     expected = [("live", [b"first"], 1), *((name, values, offset) for name, _, values, offset in moments)]
-    with ThreadPoolExecutor(2) as threads:  # each broker waits until the session of the one before it is over
+    with ThreadPoolExecutor(2) as threads:  # each broker waits for the session of the one before to expire
         checks = [
             threads.submit(check_broker, tmp_path / f"{name}-work", tmp_path / name, values, offset)
             for name, values, offset in expected

@@ -88,7 +88,7 @@ class Readers:
 
 
 class Seen:
-    """What a topic's logs were seen to do while they were read."""
+    """Changes of a topic's logs that were seen while they were read."""
 
     def __init__(self, data: Path, topic: str) -> None:
         self.fs = FaultFS()
@@ -97,7 +97,7 @@ class Seen:
         self.log = Log(self.view, None)
         self.topic = topic
 
-    def read_anew(self) -> list[int]:
+    def read_reopened(self) -> list[int]:
         """The offsets that a log which is opened now has."""
         with kafkalog.open(self.view.path) as log:
             return [record.offset for record in log.records()]
@@ -143,7 +143,7 @@ class Seen:
             yield 1
 
     def points(self) -> Iterator[int]:
-        """Single look-ups; what is gone is not there, what is there is right."""
+        """Single look-ups: deleted records are not found, existing ones are right."""
         random = Random(self.topic)
         start, end = self.log.start_offset, self.log.end_offset
         for _ in range(20):
@@ -156,7 +156,7 @@ class Seen:
             yield 1
 
     def tail(self) -> Iterator[int]:
-        """The new ones as they come; a reader that retention overtakes begins anew."""
+        """Read new records as they come; a reader that retention overtakes restarts."""
         try:
             last = -1
             for record in self.log.tail(0.3, self.log.end_offset):
@@ -265,12 +265,12 @@ def settle(topics: dict[str, Seen], count: int, below: int) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         found = {name: [record.offset for record in one.log.records()] for name, one in topics.items()}
-        anew = {name: one.read_anew() for name, one in topics.items()}
-        settled = len(found["compacted"]) < count / 2 and found["deleted"][0] == below and found == anew
+        reopened = {name: one.read_reopened() for name, one in topics.items()}
+        settled = len(found["compacted"]) < count / 2 and found["deleted"][0] == below and found == reopened
         if settled or time.monotonic() > deadline:
             break
         time.sleep(0.1)
-    assert found == anew, "a log that was open all the time sees what one sees that is opened now"
+    assert found == reopened, "a log that was open all the time sees what one sees that is opened now"
     assert all(offsets[-1] == count - 1 for offsets in found.values())
     newest = {key_of(n): n for n in range(count)}
     assert set(newest.values()) <= set(found["compacted"]) and len(found["compacted"]) < count / 2

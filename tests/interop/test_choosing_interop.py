@@ -1,4 +1,4 @@
-"""Which part of a log is cleaned, and whether it is its turn: by the reference's own manager and by ours, the same."""
+"""Choosing the logs to clean and the part of each: the reference's own manager and kafkalog's decide the same."""
 
 from __future__ import annotations
 

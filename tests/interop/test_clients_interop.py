@@ -23,7 +23,7 @@ from tests.interop.reference import RecordTuple, Reference
 T = 1_700_000_000_000
 PER_SET = 100
 CLIENTS = {"confluent_kafka": Librdkafka, "aiokafka": Aiokafka}
-# nobody has zstd for v0 and v1
+# no implementation has zstd for v0 and v1
 KINDS = [(magic, codec) for magic in (0, 1, 2) for codec in CompressionType if magic == 2 or codec < 4]
 kinds = pytest.mark.parametrize(("magic", "codec"), KINDS)
 

@@ -1,6 +1,6 @@
-"""Real clients, none of them ours, against a server of ours: every operation that a client has.
+"""Real third-party clients against a kafkalog server: every operation that a client has.
 
-docs/clients.md has the table that this makes; a cell is green because its test here passes.
+docs/clients.md has the resulting table; a cell is green because its test here passes.
 """
 
 import itertools

@@ -80,7 +80,7 @@ def end(producer: Any, commits: bool) -> None:
 
 
 def consumed(bootstrap: str, level: str) -> tuple[list[tuple[int, bytes, bytes]], int]:
-    """What librdkafka's consumer gets from the beginning to its level's end, and that end."""
+    """Return what librdkafka's consumer reads from the beginning to its level's end, and that end."""
     consumer = ck.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "interop", "enable.auto.commit": False, "isolation.level": level,
          "enable.partition.eof": True, "fetch.wait.max.ms": 50}
@@ -116,7 +116,7 @@ def end_of(directory: Path) -> int:
 def test_we_read_beside_the_broker_what_its_consumers_read(broker: Broker, data: Path, level: str) -> None:
     """TXN-2, LOG-30: aborted records and an open transaction's are left out, the others come, at once."""
     directory = data / f"{TOPIC}-0"
-    while True:  # a transaction's marker may come a moment after its producer was told
+    while True:  # a transaction's marker may arrive a moment after its producer got the answer
         end, theirs = end_of(directory), consumed(broker.bootstrap, level)
         found = ours(directory, level)
         if end_of(directory) == end:

@@ -52,8 +52,8 @@ def test_the_oracle_is_what_the_cleaner_of_the_reference_leaves(
     """CLN-3, CLN-6, CLN-7, CLN-9, CLN-14, CLN-15: the rows that must stay, by rule and by the reference."""
     history, path = made(tmp_path, seed)
     with reference.open(path, settings(history), clean=True) as log:
-        told = log.compact(0, history.stable, NOW)
-    assert ours.records(path) == [row.shown for row in history.kept(told["end_offset"])]
+        stats = log.compact(0, history.stable, NOW)
+    assert ours.records(path) == [row.shown for row in history.kept(stats["end_offset"])]
 
 
 def cleaned_by_us(path: Path, history: History, first_dirty: int, now_ms: int) -> tuple[int, CleanerStats]:
@@ -65,7 +65,7 @@ def cleaned_by_us(path: Path, history: History, first_dirty: int, now_ms: int) -
 
 
 def headers(path: Path) -> list[tuple[Any, ...]]:
-    """What the batches of a log say of themselves, but for sizes and checksums, which a codec's library decides."""
+    """Return the headers of a log's batches, except sizes and checksums, which depend on a codec's library."""
     with kafkalog.open(path) as log:
         found = [batch.header for batch in log.batches()]
     return [
@@ -96,7 +96,7 @@ def test_three_cleans_leave_what_those_of_the_reference_leave(
     first = 0
     for now_ms in (NOW, NOW + 1000, NOW + RETENTION_MS + 1000):
         with reference.open(theirs, settings(history), clean=True) as log:
-            told = log.compact(first, history.stable, now_ms)
+            counts = log.compact(first, history.stable, now_ms)
             log.close(marker=True)
         for file in theirs.glob("*.deleted"):
             file.unlink()
@@ -108,10 +108,10 @@ def test_three_cleans_leave_what_those_of_the_reference_leave(
             end, stats.messages_read, stats.messages_written, stats.invalid_messages_read, stats.map_messages_read
         )  # fmt: skip
         assert counted == (
-            told["end_offset"], told["messages_read"], told["messages_written"], told["invalid_messages_read"],
-            told["map_messages_read"],
+            counts["end_offset"], counts["messages_read"], counts["messages_written"], counts["invalid_messages_read"],
+            counts["map_messages_read"],
         )  # fmt: skip
-        first = told["end_offset"] if now_ms == NOW else 0
+        first = counts["end_offset"] if now_ms == NOW else 0
 
 
 @pytest.mark.parametrize("seed", SEEDS[::5])
@@ -158,23 +158,23 @@ def test_a_broker_serves_what_we_cleaned_and_its_cleaner_agrees(reference: Refer
     broker.format()
     ours.command("handover", "-d", str(data), "--apply", "--let-expire")
     checkpoint = data / "cleaner-offset-checkpoint"
-    told = checkpoint.read_text()
+    own_offsets = checkpoint.read_text()
     checkpoint.unlink()  # so that all of it is dirty once more
     partitions = [parse_topic_partition_dir(name) for name in names]
     with broker:
         served = {level: broker.consume_all(partitions, level) for level in LEVELS}
         deadline = time.monotonic() + 60
-        while not _cleaned_again(checkpoint, told) and time.monotonic() < deadline:
+        while not _cleaned_again(checkpoint, own_offsets) and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert _cleaned_again(checkpoint, told), broker.log()[-3000:]
+        assert _cleaned_again(checkpoint, own_offsets), broker.log()[-3000:]
         after = {level: broker.consume_all(partitions, level) for level in LEVELS}
     assert served == before
     assert after == before
     assert {level: shown(data, names, level) for level in LEVELS} == before
 
 
-def _cleaned_again(checkpoint: Path, told: str) -> bool:
-    """Whether the broker's cleaner is as far as ours was, in each partition that ours went over."""
+def _cleaned_again(checkpoint: Path, own_offsets: str) -> bool:
+    """Return True if the broker's cleaner is as far as kafkalog's, in each partition that kafkalog cleaned."""
     if not checkpoint.exists():
         return False
-    return set(checkpoint.read_text().splitlines()[2:]) >= set(told.splitlines()[2:])
+    return set(checkpoint.read_text().splitlines()[2:]) >= set(own_offsets.splitlines()[2:])

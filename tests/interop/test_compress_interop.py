@@ -1,4 +1,4 @@
-"""What we compress the reference reads, and its dump tool says the same of it as ours: levels and topic settings."""
+"""The reference reads what kafkalog compresses, and both dump tools agree on it: levels and topic settings."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.filterwarnings(f"ignore::{UnsafeFil
 
 @pytest.fixture(scope="module")
 def killed() -> Iterator[list[Killed]]:
-    """What as many writers left, each killed at a random moment."""
+    """Yield the directories of several writers, each killed at a random moment."""
     place = Path(tempfile.mkdtemp(prefix="kafkalog-crash-"))
     with Killer() as killer:
         yield [killer.kill_one(place / str(seed), seed) for seed in range(DIRECTORIES)]
@@ -50,7 +50,7 @@ def reference_settings(seed: int) -> dict[str, object]:
 
 
 def log_start(root: Path) -> int:
-    """What the directory's checkpoint says, as a broker reads it."""
+    """Return the log start in the directory's checkpoint, as a broker reads it."""
     file = root / "log-start-offset-checkpoint"
     lines = file.read_text().split("\n")[2:] if file.exists() else []
     return int(lines[0].split()[2]) if lines and lines[0] else 0

@@ -1,4 +1,4 @@
-"""What the reference's dump tool prints of our files is what ours prints."""
+"""The reference's dump tool and kafkalog's print the same for kafkalog's files."""
 
 import os
 from pathlib import Path

@@ -17,7 +17,7 @@ from tests.interop.reference import Bytes, RecordTuple, Reference, record_row, r
 
 T = 1_700_000_000_000
 BASE = 40
-# nobody has zstd for v0 and v1
+# no implementation has zstd for v0 and v1
 KINDS = [(magic, codec) for magic in (0, 1, 2) for codec in CompressionType if magic == 2 or codec < 4]
 kinds = pytest.mark.parametrize(("magic", "codec"), KINDS)
 LEVELS = [
@@ -104,7 +104,7 @@ def read_by_us(data: bytes) -> list[RecordTuple]:
 
 
 def expected(magic: int, rows: list[Row], time: int | None = None) -> list[RecordTuple]:
-    """What both read: v0 has no times, only v2 has headers; a log's own `time` stands for all."""
+    """Return what both read: v0 has no times, only v2 has headers; a log's own `time` stands for all."""
     return [
         (
             BASE + n,

@@ -1,4 +1,4 @@
-"""Groups go over: those of a real broker into a node of ours on its directory, ours back into the broker."""
+"""Groups move both ways: from a real broker to a node on its directory, and back into the broker."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_groups_go_over_and_back(tmp_path: Path, reference: Reference) -> None:
 
 
 def _use(bootstrap: str) -> None:
-    """What leaves groups of each kind, with offsets, in a broker."""
+    """Leave groups of each kind, with offsets, in a broker."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic("t", 2)]).values():
         future.result()
@@ -99,7 +99,7 @@ def _offsets(bootstrap: str, group_id: str) -> dict[int, int]:
 
 
 async def _go_on(data: Path) -> None:
-    """A node of ours on the directory: it knows the broker's groups, and leaves some of its own."""
+    """A node on the directory knows the broker's groups, and leaves some of its own."""
     async with node_for(data) as node:
         await node.groups.loaded()
         groups = node.groups.groups

@@ -38,7 +38,7 @@ Contents = dict[str, bytes]
 
 @dataclass
 class TakenOver:
-    """What was found at each step."""
+    """Results of each step."""
 
     data: Path
     names: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class TakenOver:
     ours: dict[str, dict[str, list[RecordTuple]]] = field(default_factory=dict)
     theirs: dict[str, dict[str, list[RecordTuple]]] = field(default_factory=dict)
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
-    told: dict[str, Any] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
     listing: list[str] = field(default_factory=list)
     log: str = ""
 
@@ -134,7 +134,7 @@ def transactional(producer_id: int, value: bytes) -> bytearray:
 
 
 def write_old_formats(data: Path) -> None:
-    """Batches of format v0 and v1 as an old broker left them: nobody writes such any more, all read them."""
+    """Write batches of format v0 and v1 as an old broker left them: no current client writes them, all read them."""
     for case in partitions("legacy"):
         with kafkalog.open(data / f"old.{case.name}", "a", retention_ms=-1) as log:
             copy_batches(case.directory, log)
@@ -177,7 +177,7 @@ def taken(reference: Reference, tmp_path_factory: pytest.TempPathFactory) -> Tak
     found.after_reference = {name: contents(data / name) for name in found.names}
     broker = Broker(reference, root / "work", data, QUIET)
     broker.format()
-    found.told = json.loads(ours.command("handover", "-d", str(data), "--apply", "--let-expire", "-J"))
+    found.report = json.loads(ours.command("handover", "-d", str(data), "--apply", "--let-expire", "-J"))
     with broker:
         found.theirs = {level: broker.consume_all(found.partitions, level) for level in LEVELS}
         found.settings = broker.ask("topic_settings", topics=sorted({one.topic for one in found.partitions}))
@@ -238,7 +238,7 @@ def test_topics_have_the_settings_that_they_had_here(taken: TakenOver) -> None:
 
 
 def compared(taken: TakenOver, name: str, files: Contents) -> Contents:
-    """The files that are to stay: where all records are deleted, a snapshot of nobody may come and go."""
+    """Return the files that must stay: where all records are deleted, an unrelated snapshot may come and go."""
     if taken.ours[LEVELS[0]][name]:
         return dict(files)
     return {file: data for file, data in files.items() if not file.endswith(".snapshot")}
@@ -274,7 +274,7 @@ def after(reference: Reference, taken: TakenOver) -> TakenOver:
     for name in found.names:
         with kafkalog.open(data / name, "a") as log:
             log.append((b"k", b"after the broker", T1))
-    found.told = json.loads(ours.command("handover", "-d", str(data), "--apply", "--let-expire", "-J"))
+    found.report = json.loads(ours.command("handover", "-d", str(data), "--apply", "--let-expire", "-J"))
     found.ours = {level: own_records(data, found.names, level) for level in LEVELS}
     broker = Broker(reference, data.parent / "work", data, QUIET)
     with broker:
@@ -296,8 +296,8 @@ def test_we_opened_and_wrote_after_a_clean_stop(taken: TakenOver, after: TakenOv
 
 
 def test_a_topic_goes_into_the_log_of_metadata_that_the_broker_has(taken: TakenOver, after: TakenOver) -> None:
-    actions = {one["topic"]: one["action"] for one in after.told["topics"]}
-    assert actions == {one["topic"]: "known" for one in taken.told["topics"]} | {"late": "new"}
+    actions = {one["topic"]: one["action"] for one in after.report["topics"]}
+    assert actions == {one["topic"]: "known" for one in taken.report["topics"]} | {"late": "new"}
     assert [record[3] for record in after.theirs[LEVELS[0]][LATE]][:-1] == [b"%d" % i for i in range(50)]
 
 

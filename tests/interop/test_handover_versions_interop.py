@@ -47,7 +47,7 @@ SINCE_4_4 = {
 
 
 class HandoverPath(NamedTuple):
-    """Who formatted, whether that broker ran and how it stopped, who takes over, directories, and voters."""
+    """A way to hand over: formatter, whether and how that broker ran and stopped, new owner, directories, voters."""
 
     formatted: str
     ran: str
@@ -106,7 +106,7 @@ class Cluster:
                 log.append([(b"k%d" % i, b"%s %d" % (name.encode(), i)) for i in range(count)])
 
     def write_and_die(self, name: str, count: int) -> None:
-        """The same by processes that are killed with the logs open."""
+        """Write in processes that are killed with the logs open."""
         for number, directory in enumerate(self.dirs):
             script = (
                 "import os, signal, sys, kafkalog\n"
@@ -176,12 +176,12 @@ def test_a_broker_takes_over_and_gives_back(path: HandoverPath, tmp_path: Path, 
 
 
 def derived(files: dict[str, bytes]) -> set[str]:
-    """Files of the metadata log that opening it makes again, but for its records."""
+    """Return the files of the metadata log that opening it rebuilds, except its records."""
     return {name for name in files if name.startswith(METADATA_DIRECTORY) and not name.endswith(".log")}
 
 
 def test_a_broker_of_4_4_starts_after_an_earlier_handover_is_taken_back(tmp_path: Path, reference: Reference) -> None:
-    """The state that an earlier release left: no broker starts on it; it is noticed, taken back, and handed over."""
+    """State of an earlier release: no broker starts on it; it is detected, reverted and handed over."""
     data = tmp_path / "data"
     with kafkalog.open(data / "t-0", "a", **KEEP) as log:
         log.append([b"%d" % i for i in range(10)])
@@ -216,7 +216,7 @@ def test_metadata_of_two_directories_after_the_broker_ran(tmp_path: Path, refere
 
 
 def refused_without_key(bootstrap: str, topic: str) -> bool:
-    """Whether a record without a key is refused as a compacted topic's partition refuses it."""
+    """Return True if a record without a key is refused as a compacted topic's partition refuses it."""
     codes: list[int | None] = []
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"v", on_delivery=lambda error, _: codes.append(None if error is None else error.code()))
@@ -289,7 +289,7 @@ def register_controller(data: Path, node_id: int) -> None:
 
 
 def test_a_transaction_that_the_coordinator_has_is_ended_by_the_broker(tmp_path: Path, reference: Reference) -> None:
-    """No note tells to abort it by hand, and readers of committed records go on behind it."""
+    """No note asks for a manual abort, and readers of committed records continue past it."""
     data = tmp_path / "data"
     with kafka_server(directory=data, topics=["t"], settings={"transaction.state.log.num.partitions": 1}) as server:
         settings = {"bootstrap.servers": server.bootstrap, "transactional.id": "x", "transaction.timeout.ms": 5000}

@@ -26,7 +26,7 @@ SETTINGS = PLAIN | {"node.id": "1", "transaction.state.log.num.partitions": "1",
 
 
 class Seen(NamedTuple):
-    """What the client said, the directories that it left, and what was answered about metrics of clients."""
+    """The client's output, the directories that it left, and the answers about client metrics."""
 
     said: list[str]
     directories: list[Path]

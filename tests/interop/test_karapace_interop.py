@@ -1,4 +1,4 @@
-"""Karapace, a schema registry that nobody here wrote, with its topic on kafkalog's server: both ways to its schemas.
+"""Karapace, a third-party schema registry, with its topic on kafkalog's server: both ways to its schemas.
 
 KAFKALOG_KARAPACE is the command that starts it, `karapace` by default. Its settings are in a file, for versions up to
 4, and in the environment, for later ones. Skipped without one.

@@ -78,7 +78,7 @@ def test_a_source_that_goes_away_and_comes_back_with_less(tmp_path: Path, refere
         for key in KEYS:
             shutil.rmtree(source / f"{key}")
             shutil.copytree(older / f"{key}", source / f"{key}")
-        with running() as broker:  # its leaders have a newer epoch, which tells where the records end
+        with running() as broker:  # its leaders have a newer epoch, which shows where the records end
             until(lambda: is_same(source, copy, KEYS), mirror)
             assert len(records_of(copy, KEYS[0])) < len(lost)
             write(broker.bootstrap, range(20, 22), *TOPICS)

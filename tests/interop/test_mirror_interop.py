@@ -133,7 +133,7 @@ def magics_in(data: Path, key: TopicPartition) -> set[int]:
 
 
 def test_a_source_that_compacts_and_deletes_meanwhile(tmp_path: Path, reference: Reference) -> None:
-    """What was copied before it went there stays as it was; the log's begin is the source's; a copy that is begun
+    """Records copied before the move stay; the start of the log is the source's; a copy that is begun
     later has what the source has by then, with its gaps."""
     source, copy, later = tmp_path / "source", tmp_path / "copy", tmp_path / "later"
     keys = keys_of(*SHRINKING)
@@ -164,7 +164,7 @@ def test_a_source_that_compacts_and_deletes_meanwhile(tmp_path: Path, reference:
 
 
 def is_compacted(data: Path, key: TopicPartition) -> bool:
-    """Whether the cleaner has come to the active segment."""
+    """Return True if the cleaner has reached the active segment."""
     try:
         known = OffsetCheckpoint(str(data / "cleaner-offset-checkpoint")).read()
     except FileNotFoundError:

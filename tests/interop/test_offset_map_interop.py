@@ -1,4 +1,4 @@
-"""The offset map beside the real one, which tells its collision rate: filled to the last slot, and asked."""
+"""kafkalog's offset map beside Kafka's, which reports its collision rate: filled to the last slot, and queried."""
 
 import base64
 from random import Random
@@ -21,7 +21,7 @@ def ask(reference: Reference, memory: int, put: list[bytes], get: list[bytes]) -
 def test_a_map_filled_to_its_last_slot_has_the_collisions_of_the_real_one(
     reference: Reference, slots: int, seed: int
 ) -> None:
-    """CLN-1, CLN-2: for random keys, each put and got, and for keys that are not there."""
+    """CLN-1, CLN-2: for random keys, each put and read back, and for missing keys."""
     rng = Random(seed)
     keys = list({rng.randbytes(rng.randint(0, 40)) for _ in range(2 * slots + 9)})
     put, others = keys[:slots], keys[slots:]
@@ -47,6 +47,6 @@ def test_a_key_put_again(reference: Reference) -> None:
     made = SkimpyOffsetMap(24 * 50, "md5")
     for offset, key in enumerate(put):
         made.put(key, offset)
-    told = ask(reference, 24 * 50, put, put[:60])
-    assert (told["size"], told["rate_of_puts"]) == (made.size, made.collision_rate)
-    assert told["found"] == [made.get(key) for key in put[:60]]
+    theirs = ask(reference, 24 * 50, put, put[:60])
+    assert (theirs["size"], theirs["rate_of_puts"]) == (made.size, made.collision_rate)
+    assert theirs["found"] == [made.get(key) for key in put[:60]]

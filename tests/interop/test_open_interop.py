@@ -77,7 +77,7 @@ def test_reference_reads_the_lines_of_the_input(reference: Reference, produced: 
 
 
 def test_lookups_agree(reference: Reference, directory: Path) -> None:
-    """The same segment, position and size by offset, the same record by time, with our indexes."""
+    """The same segment, position and size by offset, the same record by time, with kafkalog's indexes."""
     wanted = ours.spread(0, end_offset(directory), 300)
     asked = sampled_times(directory)
     with reference.open(directory, SETTINGS, clean=True) as log:
@@ -187,7 +187,7 @@ def test_log_start_moved_up(reference: Reference, directory: Path) -> None:
 
 
 def test_truncated_log(reference: Reference, directory: Path) -> None:
-    """What truncate_to leaves is a good log to the reference, unclean too."""
+    """After truncate_to the reference accepts the log, also after an unclean end."""
     with kafkalog.open(directory, "a") as log:
         log.truncate_to(1000)
     left = ours.records(directory)

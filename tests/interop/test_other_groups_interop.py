@@ -1,4 +1,4 @@
-"""Share and streams groups of a broker survive a visit to a server of ours, which refuses all others under their names.
+"""A broker's share and streams groups survive a kafkalog server, which refuses all other groups under their names.
 
 What our server answers is checked against the table in `tests/server/groups/test_other_kinds.py`; here the table is
 checked against brokers of 4.3 and 4.4.
@@ -101,7 +101,7 @@ def test_a_broker_answers_as_the_table_says(version: str, tmp_path: Path) -> Non
 
 
 def until(is_done: Callable[[], Any]) -> Any:
-    """What it returns once that is true."""
+    """Return the result once it is true."""
     deadline = time.monotonic() + LIMIT_S
     while not (found := is_done()):
         assert time.monotonic() < deadline, "it takes too long"
@@ -168,7 +168,7 @@ def settled_streams_member(bootstrap: str, group_id: str) -> int:
 
 
 def use(broker: Broker, readers: Readers) -> int:
-    """What leaves groups of each kind and state in a broker; the epoch of the streams group's member."""
+    """Leave groups of each kind and state in a broker; return the epoch of the streams group's member."""
     bootstrap = broker.bootstrap
     make_topic(broker)
     produce(bootstrap, 0, 20)
@@ -184,7 +184,7 @@ def use(broker: Broker, readers: Readers) -> int:
 
 
 def first_error(bootstrap: str, group_id: str, **settings: str) -> int:
-    """What a consumer is told that subscribes under a group's name."""
+    """Return the first error of a consumer that subscribes under a group's name."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, "log_level": 0, **settings})
     consumer.subscribe(["t"])
 

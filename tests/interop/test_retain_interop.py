@@ -1,4 +1,4 @@
-"""What we keep of a log's batches, byte for byte what the reference's Cleaner keeps, round after round."""
+"""kafkalog keeps the same bytes of a log's batches as the reference's Cleaner, round after round."""
 
 from pathlib import Path
 from random import Random
@@ -44,7 +44,7 @@ def last_records(path: Path) -> dict[int, tuple[int, int]]:
     return found
 
 
-def told(batch: RecordBatch) -> Any:
+def fields_of(batch: RecordBatch) -> Any:
     """A batch as bytes, or, where a codec's library decides about these, by its fields and records."""
     header = batch.header
     if not header.compression or not header.count:
@@ -81,5 +81,5 @@ def test_batches_are_kept_as_the_reference_keeps_them(reference: Reference, tmp_
             cleaner = Cleaner(last, delete_retention_ms=RETENTION_MS, most_keys=int(map_bytes // 24 * 0.9))
             ours = cleaner.clean(data, end=uncleanable, now=NOW + later, aborted=known, map_end=end)
             theirs = list_batches(content(path, first_left))
-            assert [told(batch) for batch in list_batches(ours.data)] == [told(batch) for batch in theirs]
+            assert [fields_of(batch) for batch in list_batches(ours.data)] == [fields_of(batch) for batch in theirs]
             assert ours.retained == aborted(path, first_left)

@@ -120,15 +120,15 @@ def _login(server: KafkaServer, user: str, mechanism: str) -> dict[str, Any]:
 
 def _produced(server: KafkaServer, user: str, mechanism: str, topic: str) -> int | None:
     """The code of the error with which a record was refused, None where it was taken."""
-    told: list[Any] = []
+    errors: list[Any] = []
     producer = Producer({**_login(server, user, mechanism), "message.timeout.ms": 15_000})
     try:
-        producer.produce(topic, b"v", on_delivery=lambda error, _: told.append(error))
+        producer.produce(topic, b"v", on_delivery=lambda error, _: errors.append(error))
         producer.flush(20)
     except KafkaException as error:
         return int(error.args[0].code())
-    assert len(told) == 1
-    return None if told[0] is None else int(told[0].code())
+    assert len(errors) == 1
+    return None if errors[0] is None else int(errors[0].code())
 
 
 def test_a_user_whom_the_broker_has_deleted_logs_in_in_no_order_of_directories(

@@ -30,7 +30,7 @@ GROUP: Final = "both"
 
 
 class Taker:
-    """A share consumer of librdkafka, which acknowledges what it is told to; `taken` has (offset, delivery) pairs."""
+    """A share consumer of librdkafka that acknowledges on request; `taken` has (offset, delivery) pairs."""
 
     def __init__(self, bootstrap: str, group_id: str = GROUP) -> None:
         self._consumer = ShareConsumer({
@@ -59,8 +59,8 @@ class Taker:
         self._consumer.close()
 
 
-def told_by_java(bootstrap: str) -> list[str]:
-    """What the program of Java's clients says, from its first line to its last."""
+def run_java_client(bootstrap: str) -> list[str]:
+    """Return the output of the program of Java's clients."""
     command = toolchain.java_44_command("Share", bootstrap)
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -80,7 +80,7 @@ def begin(talker: Talker, group_id: str = GROUP) -> None:
 
 
 def queued(talker: Talker) -> list[Any]:
-    """What the workers of a queue get."""
+    """Return what the workers of a queue receive."""
     talker.make_topic("jobs")
     talker.produce(6, topic="jobs")
     return list(steps(talker.bootstrap, "jobs", "workers"))
@@ -95,12 +95,12 @@ def java() -> Iterator[JavaClients]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory, java: JavaClients) -> dict[str, Any]:
-    """What a broker of 4.4 told, and the directory that it left."""
+    """Return the answers of a broker of 4.4, and the directory that it left."""
     path = tmp_path_factory.mktemp("broker")
     settings = SHARE | QUICK
     with Broker(None, path / "work", path / "data", settings, version="4.4", options=quick_start("4.4")) as running:
         talker = Talker(running.bootstrap)
-        found: dict[str, Any] = {"conversation": list(conversation(talker)), "java": told_by_java(running.bootstrap)}
+        found: dict[str, Any] = {"conversation": list(conversation(talker)), "java": run_java_client(running.bootstrap)}
         talker.set_group(GROUP, share_auto_offset_reset="earliest")
         talker.set_group("tooled", share_auto_offset_reset="earliest")
         with Taker(running.bootstrap, "tooled") as taker:
@@ -122,7 +122,7 @@ def test_javas_clients_and_the_tool_get_what_they_get_from_the_broker(
     broker: dict[str, Any], java: JavaClients
 ) -> None:
     with kafka_server() as server:
-        assert told_by_java(server.bootstrap) == broker["java"]
+        assert run_java_client(server.bootstrap) == broker["java"]
         talker = Talker(server.bootstrap)
         begin(talker, "tooled")
         talker.produce(4, 17)

@@ -48,7 +48,7 @@ class Stream:
         if end == self.start:
             return False
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataLoss)  # latestOffset has told
+            warnings.simplefilter("ignore", DataLoss)  # latestOffset has warned
             parts = self.reader.partitions(self.start, end)
         for part in parts:
             for batch in self.reader.read(part):
@@ -109,8 +109,8 @@ def producer(broker: Broker, **settings: Any) -> Any:
 def send(broker: Broker, topic: str, first: int, stop: int, partition: int = 0) -> None:
     sender, failed = producer(broker), []
     for n in range(first, stop):
-        told = lambda error, message: error and failed.append(error)  # noqa: E731
-        sender.produce(topic, b"%d" % n, partition=partition, on_delivery=told)
+        on_delivery = lambda error, message: error and failed.append(error)  # noqa: E731
+        sender.produce(topic, b"%d" % n, partition=partition, on_delivery=on_delivery)
         if n % 50 == 0:
             sender.flush(TIMEOUT_S)
     assert not sender.flush(TIMEOUT_S) and not failed, failed

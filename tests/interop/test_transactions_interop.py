@@ -31,7 +31,7 @@ COMMITTED = TopicPartition(TOPIC, 0)
 
 @dataclass
 class Journey:
-    """What was seen on the way."""
+    """Results along the way."""
 
     data: Path
     states: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def write(producer: Any, value: bytes, offset: int | None, ends: bool | None) ->
 
 
 def committed_values(bootstrap: str) -> list[bytes]:
-    """All that a consumer of committed records gets, up to the end that it is told."""
+    """Return all that a consumer of committed records gets, up to the reported end."""
     consumer = ck.Consumer({
         "bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0,
         "isolation.level": "read_committed", "enable.partition.eof": True, "fetch.wait.max.ms": 50,
@@ -92,7 +92,7 @@ def committed_offset(bootstrap: str) -> int:
 
 
 def asked(bootstrap: str, name: str, version: int, tree: dict[str, Any]) -> Any:
-    """The response to a request, whoever serves there; asked again while a coordinator is not ready."""
+    """Return the response of the current server; retry while a coordinator is not ready."""
     host, _, port = bootstrap.rpartition(":")
     frame = request_bytes(name, version, tree)
     deadline = time.monotonic() + TIMEOUT_S

@@ -105,7 +105,7 @@ def assert_same_refusal(error: KafkalogError, theirs: dict[str, Any]) -> None:
 
 
 def compare(reference: Reference, data: bytes, random: Random) -> str:
-    """How one set fares on both sides, which must be the same: "taken" or the reference's error."""
+    """Return the result of one set, which must be the same on both sides: "taken" or the reference's error."""
     target = random.choice([None, *CODECS])
     head = scan(data)[0]
     sound = head.magic < 2 or 0 < head.count == head.last_offset + 1  # else they assign a coordinator any offsets

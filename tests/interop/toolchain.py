@@ -35,7 +35,7 @@ SKIP_VARIABLE = "KAFKALOG_NO_INTEROP"
 
 
 class ToolMissing(RuntimeError):
-    """Java or Maven is not there, or could not do its part; the message is one line that says what to do."""
+    """Java or Maven is missing or failed; the message is one line with the remedy."""
 
 
 def require(tool: str) -> str:
@@ -55,7 +55,7 @@ def kafka_version() -> str:
 
 
 def cache_dir() -> Path:
-    """Where jars and classes are kept between runs."""
+    """Return the directory that keeps jars and classes between runs."""
     chosen = os.environ.get("KAFKALOG_INTEROP_CACHE")
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return (Path(chosen) if chosen else home / "kafkalog-interop") / kafka_version()
@@ -75,7 +75,7 @@ def spark_jars() -> tuple[Path, ...]:
 
 @functools.cache
 def offset_map_jars() -> tuple[Path, ...]:
-    """The jars of the last Kafka whose offset map tells its collision rate; the first call downloads about 11 MB."""
+    """Return the jars of the last Kafka whose offset map has a collision rate; the first call downloads about 11 MB."""
     return tuple(sorted(_fetched(OFFSET_MAP_POM, "the offset map of Kafka 3.9").glob("*.jar")))
 
 
@@ -98,7 +98,7 @@ def jars_44() -> Path:
 
 
 def lakehouse_python() -> Path:
-    """Where the Python packages of a Spark with tables are, for PYTHONPATH; the directory may not be there yet."""
+    """Return the directory of Spark's Python packages with tables, for PYTHONPATH; it may not exist yet."""
     return cache_dir() / f"python-{sys.version_info.major}.{sys.version_info.minor}-{_digest([LAKEHOUSE_PYTHON])}"
 
 
@@ -147,7 +147,7 @@ def _compile(command: list[str], files: list[Path], to: Path) -> None:
 
 @functools.cache
 def java_release() -> str:
-    """What `java -version` says."""
+    """Return the version that `java -version` prints."""
     command = [require("java"), "-version"]
     return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True).stderr
 
@@ -171,17 +171,20 @@ def class_archive(name: str, class_path: str, train: Callable[[tuple[str, ...]],
 
 
 def clients_command(version: str) -> list[str]:
-    """A command line of the Java clients of a version (see java_clients/clients/Main.java), and tools but for "4.4"."""
+    """Return a command line of the Java clients of a version ( java_clients/clients/Main.java); "4.4" has no tools."""
     path = {"3.9": jars_39, "4.3": jars, "4.4": jars_44}[version]()
     own = classes(CLIENTS, path if version == "3.9" else None)
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
     return [require("java"), *quick_start(), log_settings, "-cp", f"{own}:{path}/*", "clients.Main"]
 
 
-def broker_command(version: str, *main_and_arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-    """A command line that runs a class of the broker of "4.3" or "4.4"."""
+def broker_command(
+    version: str, *main_and_arguments: str, options: tuple[str, ...] = (), plug_in: Path | None = None
+) -> list[str]:
+    """A command line that runs a class of the broker of "4.3" or "4.4", with a jar of more classes."""
+    path = broker_classes(version) + (f":{plug_in}" if plug_in else "")
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
-    return [require("java"), *options, log_settings, "-cp", broker_classes(version), *main_and_arguments]
+    return [require("java"), *options, log_settings, "-cp", path, *main_and_arguments]
 
 
 def broker_classes(version: str) -> str:
@@ -197,7 +200,7 @@ def java_44_command(*main_and_arguments: str) -> list[str]:
 
 
 def java_command(*main_and_arguments: str, source: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:
-    """A command line that runs a class of ours (or of Kafka's) with everything on its class path."""
+    """Return a command line that runs a class of the tests (or of Kafka) with the whole class path."""
     own = classes(source) if source else classes()
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
     return [require("java"), *options, log_settings, "-cp", f"{own}:{jars()}/*", *main_and_arguments]

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import duckdb
 import polars
+import pyarrow
+import pyarrow.compute
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog import values
 from kafkalog.errors import StorageError
 from kafkalog.keys import parts as key_parts
 from kafkalog.keys import ranges
@@ -220,6 +223,24 @@ def test_a_segment_changed_in_place_is_read(tmp_path: Path) -> None:
         os.utime(path / file)
         assert scan.table()["offset"].to_pylist() == [0]
         assert [one.offset for one in log.records(where="key == 'new'")] == [0]
+
+
+class UpperCase:
+    """A decoder of a caller's, which happens to have the name of one that leaves keys as they are."""
+
+    name = "string"
+    arrow_type = pyarrow.string()
+
+    def decode(self, column: pyarrow.Array) -> values.Decoded:
+        return values.Decoded(pyarrow.compute.utf8_upper(column.cast(pyarrow.string())), None, 0)
+
+
+def test_keys_of_a_callers_decoder_are_not_looked_up(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"a", b"1"), (b"b", b"2")])
+        log.roll()
+        log.build_key_index()
+        assert log.scan(["offset"], where="key == 'A'", key=UpperCase()).table()["offset"].to_pylist() == [0]
 
 
 def test_a_store_that_cannot_be_listed_costs_no_row(

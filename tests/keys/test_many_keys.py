@@ -17,7 +17,8 @@ from kafkalog._core.keys.key_builder import KeyBuilder
 from kafkalog._core.keys.key_index import KeyIndex
 from kafkalog._core.keys.key_records import KeyRecords
 from kafkalog._core.keys.key_walk import hash_key
-from tests.builder import R, batch
+from kafkalog.log.keyed import lookup_of
+from tests.builder import R, batch, seal
 from tests.keys.test_key_lookups import SECRET, built
 from tests.keys.test_sections import same
 
@@ -67,6 +68,40 @@ def test_copies_beyond_the_memory_for_them_become_records_at_once() -> None:
         assert picker.records == expected
         picker.finish()
         assert picker.records == expected
+
+
+def test_a_record_before_the_wanted_one_has_the_offset_of_another() -> None:
+    """Records are passed over by their lengths only while each has the offset that its place in the batch says."""
+    damaged = bytearray(batch([R(b"v", b"k%d" % n) for n in range(9)]))
+    at = 61 + 5 * 10 + 3  # the offset delta of the sixth record, of ten bytes each
+    assert damaged[at] == 2 * 5
+    damaged[at] = 2 * 4
+    data = seal(bytes(damaged))
+    picker = KeyRecords(GivenKeys([b"k5", b"k6", b"k4"]), b"".join(n.to_bytes(8, "little") for n in (5, 6, 4)), 0)
+    assert picker.take(data, scan(data), 0, 1)
+    picker.finish()
+    assert picker.missed == [0]
+    assert [record and record.key for record in picker.records] == [None, b"k6", b"k4"]
+
+
+def test_an_index_that_fills_a_large_page(tmp_path: Path) -> None:
+    """Its address and content stay when its small pages become a large one, also while it is read again."""
+    count = 300_000
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for first in range(0, count, 5000):
+            log.append([(b"%d" % n, None) for n in range(first, first + 5000)])
+        log.roll()
+        log.build_key_index()
+        keys = random.Random(4).sample(range(count), count)
+        index = lookup_of(log).parts.current()[0].index
+        assert isinstance(index, KeyIndex)
+        for _ in range(2):
+            found = log.get_table([b"%d" % n for n in keys], ["offset"])["offset"].to_pylist()
+            assert found == keys
+            assert index.held_bytes > 2 << 20
+            assert [log[n] == log.get(b"%d" % n) for n in keys[:500]] == [True] * 500
+            index.release()
+            assert index.held_bytes == 0
 
 
 @given(st.lists(st.integers(-5, 2**62), max_size=300), st.integers(0, 2**62))

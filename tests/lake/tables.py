@@ -95,7 +95,13 @@ class Lake:
         else:
             from deltalake import write_deltalake
 
-            write_deltalake(self.loaded(), rows, mode="append")
+            write_deltalake(self.loaded(), rows, mode="append", schema_mode="merge")
+
+    def add_column(self, field: pa.Field) -> None:
+        """Add a column as somebody else does; rows of Delta tables add it themselves."""
+        if self.format == "iceberg":
+            with self.loaded().update_schema() as update:
+                update.union_by_name(pa.schema([field]))
 
 
 def logged(partition: Path) -> list[Read]:

@@ -74,6 +74,33 @@ def test_the_schema_of_the_columns_is_stored_under_an_id(lake: Lake, tmp_path: P
     assert scanned(tmp_path / "raw", schemas=schemas, schema=1, framing="raw") == rows(0, 6).to_pylist()
 
 
+def test_a_column_that_is_added_later_makes_a_schema_of_its_own(lake: Lake, tmp_path: Path) -> None:
+    schemas, data = tmp_path / "schemas", tmp_path / "data"
+    schemas.mkdir()
+    lake.create(SCHEMA)
+    lake.append(rows(0, 2))
+    load(lake, data, value="avro", schemas=schemas)
+    field = pa.field("tags", pa.list_(pa.string()))
+    lake.add_column(field)
+    lake.append(rows(2, 2).append_column(field, pa.array([["a", None], []], field.type)))
+    load(lake, data, value="avro", schemas=schemas)
+    assert sorted(one[4] for one in loaded_values(data)) == [1, 1, 2, 2]
+    tags = [None, None, ["a", None], []]
+    assert [row["tags"] for row in scanned(data, schemas=schemas, schema=2)] == tags
+    load(lake, tmp_path / "all", value="avro", schemas=schemas)
+    assert [row["tags"] for row in scanned(tmp_path / "all", schemas=schemas)] == tags
+
+
+def test_an_id_that_no_value_can_name(lake: Lake, tmp_path: Path) -> None:
+    lake.create(SCHEMA)
+    lake.append(rows(0, 2))
+    (tmp_path / "99999999999.avsc").write_text(json.dumps(GIVEN))
+    with pytest.raises(IllegalArgument, match="a value cannot name schema 99999999999"):
+        load(lake, tmp_path / "data", value="avro", schema=99999999999, schemas=tmp_path)
+    load(lake, tmp_path / "data", value="avro", schemas=tmp_path)
+    assert (tmp_path / "1.avsc").exists()
+
+
 def test_a_given_schema_chooses_columns(lake: Lake, tmp_path: Path) -> None:
     schemas = tmp_path / "schemas"
     schemas.mkdir()
@@ -113,6 +140,7 @@ def test_what_does_not_fit_appends_nothing(lake: Lake, tmp_path: Path) -> None:
         ({"value": "avro", "framing": "none"}, "unknown framing 'none'"),
         ({"value": "json", "schema": GIVEN}, "are for Avro values"),
         ({"value": "protobuf"}, "value_format is 'protobuf'"),
+        ({"value": "avro", "value_format": "json"}, "give one of them"),
         ({"value": "avro", "columns": {"value": "data"}}, "value is no part"),
     ):
         with pytest.raises(IllegalArgument, match=match):

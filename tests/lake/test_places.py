@@ -6,6 +6,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import URL
 
+from kafkalog.errors import IllegalArgument
 from kafkalog.lake.compact import compact_table
 from kafkalog.lake.sync import sync_topic
 from tests.lake.tables import NAME, Lake, write
@@ -28,3 +29,14 @@ def test_a_directory_of_any_name_has_a_table(tmp_path: Path, name: str) -> None:
     assert sorted(rows["offset"].to_pylist()) == list(range(10))
     assert [one.name for one in home.iterdir()] == [name]
     assert {one.name for one in lake.directory.iterdir()} == {"catalog.db", "shop"}
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_no_table_is_made_in_a_data_directory(tmp_path: Path, kind: str) -> None:
+    """A broker would not start with it."""
+    data = tmp_path / "data"
+    write(data, {0: 5})
+    before = sorted(data.iterdir())
+    with pytest.raises(IllegalArgument, match="a table cannot be stored in the data directory"):
+        sync_topic(data, "orders", Lake(data / "lake", kind).target)
+    assert sorted(data.iterdir()) == before

@@ -105,7 +105,7 @@ class Browser:
             pass
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression comes to in the page."""
+        """Return the value of a JavaScript expression in the page."""
         found = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")

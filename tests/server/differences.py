@@ -17,7 +17,7 @@ CALL = re.compile(r"`(?P<name>\w+)`(?: v(?P<first>\d+)(?:-(?P<last>\d+))?)?")
 
 @dataclass(frozen=True)
 class Row:
-    """Which answers: the call with its versions, the scenarios, the place in the answer, what is there, and why."""
+    """An accepted difference: the call with its versions, scenarios, place in the answer, values and reason."""
 
     name: str
     first: int
@@ -32,11 +32,11 @@ class Row:
         return f"{self.name}-{self.where}-{self.theirs}"
 
     def covers(self, scenario: str) -> bool:
-        """Whether it speaks of this scenario."""
+        """Return True if the row covers this scenario."""
         return any(fnmatchcase(scenario, one.strip()) for one in self.scenarios.split(","))
 
     def explains(self, difference: Difference) -> bool:
-        """Whether it speaks of this difference."""
+        """Return True if the row covers this difference."""
         frame = difference.frame
         if not (difference.call == self.name and self.first <= frame.version <= self.last):
             return False
@@ -46,7 +46,7 @@ class Row:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Whether it is that text; a star stands for anything, and brackets mean themselves."""
+    """Return True if the text matches; a star stands for anything, brackets for themselves."""
     return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Requests made by the schemas with values that nobody sends: any number, null, internal topics, damaged ends."""
+"""Requests generated from the schemas with values that no client sends: any number, null, internal topics, bad ends."""
 
 from __future__ import annotations
 

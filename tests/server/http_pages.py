@@ -1,4 +1,4 @@
-"""An HTTP listener of ours in a thread with a loop of its own, and raw bytes to send it."""
+"""A kafkalog HTTP listener in a thread with its own event loop, and raw bytes to send it."""
 
 import asyncio
 import socket

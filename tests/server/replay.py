@@ -79,7 +79,7 @@ LISTINGS: Final = {3: "topics", 16: "groups", 29: "resources", 48: "entries", 61
 
 @dataclass(frozen=True)
 class Scenario:
-    """What one client did."""
+    """The recorded steps of one client."""
 
     name: str
     topic: str
@@ -94,17 +94,17 @@ class Scenario:
 
     @property
     def prefix(self) -> str:
-        """What the names of its topics and groups begin with."""
+        """Prefix of the scenario's topics and groups."""
         return self.topic.removesuffix("-t") if self.is_sweep else self.topic
 
     @property
     def is_sweep(self) -> bool:
-        """Whether it is the one that made its topics itself."""
+        """Return True if the scenario created its topics itself."""
         return self.name.startswith("sweep-")
 
     @property
     def is_filled(self) -> bool:
-        """Whether its topic held records."""
+        """Return True if its topic held records."""
         return self.name.partition("-")[2] in FILLED
 
 
@@ -122,7 +122,7 @@ def read_scenario(path: Path) -> Scenario:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where an answer of ours is not the broker's."""
+    """A place where the server's answer differs from the broker's."""
 
     frame: Frame
     where: str
@@ -147,12 +147,12 @@ def _short(value: Any) -> str:
 
 @dataclass
 class Chosen:
-    """What the broker chose in the recording, and what our server did in its place."""
+    """Values that the broker chose in the recording, mapped to the server's."""
 
     ours: dict[tuple[str, Any], Any] = field(default_factory=dict)
 
     def agrees(self, kind: str, ours: Any, theirs: Any) -> bool:
-        """Whether ours stands for theirs; the first pair is taken as it comes."""
+        """Return True if the server's value stands for the broker's; the first pair is accepted as it comes."""
         if theirs in NOT_CHOSEN[kind] or ours in NOT_CHOSEN[kind]:
             return bool(ours == theirs)
         return bool(self.ours.setdefault((kind, theirs), ours) == ours)
@@ -225,9 +225,9 @@ class Replay:
             self.differences.append(Difference(frame, where, our_value, their_value))
 
     async def _answer(self, frame: Frame) -> bytes | None:
-        """The answer; a coordinator that is still loading is asked again, as clients do, where the broker's was not.
+        """Return the answer. Retry while the coordinator loads, as clients do, unless the broker's had that error.
 
-        So is whoever still makes a topic that the broker had made.
+        Retry also while the server creates a topic that the broker had created.
         """
         link, until = self._links[self._recorded.connections[frame.seq]], time.monotonic() + ANSWER_S
         while True:
@@ -257,7 +257,7 @@ class Replay:
 def _is_loading(frame: Frame, answer: bytes | None) -> bool:
     if answer is None or not frame.is_served:
         return False
-    with contextlib.suppress(Exception):  # one that cannot be read is compared, and told of there
+    with contextlib.suppress(Exception):  # an unreadable answer is compared and reported there
         read = read_response(frame.key, frame.version, answer, frame.response_start)
         return getattr(read, "error_code", 0) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return False
@@ -306,7 +306,7 @@ class Link:
         return self._answers.pop(correlation_id, None)
 
     async def ends(self) -> bool:
-        """Whether the server closes it; what it still sends is passed over."""
+        """Return True if the server closes the connection; skip what it still sends."""
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(ANSWER_S):
                 while await self._reader.read(1 << 16):
@@ -426,7 +426,7 @@ def _by_name(items: Any, ours: Callable[[str, Any], Any]) -> dict[tuple[Any, ...
 
 
 def recorded_records(recorded: Scenario) -> list[tuple[int, int, bytes, bytes]]:
-    """What the topic held when the scenario began: partition, timestamp, key and value of each record."""
+    """Return the topic's records when the scenario began: partition, timestamp, key and value of each."""
     rows = []
     for number in range(recorded.records if recorded.is_filled else 0):
         letters = random.Random(recorded.seed * 1000 + number)

@@ -42,7 +42,7 @@ class Client:
         self._channel = channel
 
     def calls_of(self, frame: bytearray) -> list[str]:
-        """What one request calls; it has to be answered at once."""
+        """Return the calls of one request, which has to be answered at once."""
         self._sock.sendall(len(frame).to_bytes(4, "big") + frame)
         come = b""
         while len(come) < len(frame) + 4:
@@ -108,7 +108,7 @@ def fetch_frame(topic_id: Any, session: tuple[int, int] = (0, -1)) -> bytearray:
 
 def test_a_produce_request(tmp_path: Path) -> None:
     def body(client: Client, node: Any) -> None:
-        for _ in range(3):  # what is made once is made before
+        for _ in range(3):  # create one-time objects first
             client.calls_of(produce_frame())
         called = client.calls_of(produce_frame())
         assert len(called) <= MOST_OF_PRODUCE, "\n".join(called)

@@ -107,7 +107,7 @@ def test_without_links_each_partition_gets_files(tmp_path: Path) -> None:
 
 
 async def use_again(topics: Topics, manager: LogManager) -> None:
-    """What was made is there after a start, and new partitions without a record have what they need."""
+    """Check after a restart that all topics exist, and that new partitions without a record have their files."""
     assert topics.names() == ["t0", "t1"]
     for log in manager.logs.values():
         assert log.append_as_leader(bytearray(run(0, 1))).last_offset == 0
@@ -156,7 +156,7 @@ def test_names_that_are_alike_in_one_request_are_refused(tmp_path: Path) -> None
 
 
 def test_a_stop_ends_a_long_change_and_the_next_start_undoes_it(tmp_path: Path) -> None:
-    """The topic that was being made is not there; the delete that had begun is done."""
+    """The topic whose creation was interrupted is missing; the delete that had begun is complete."""
 
     async def stopped(topics: Topics, manager: LogManager) -> None:
         await topics.create("old", 2)

@@ -94,7 +94,7 @@ def test_a_page_is_made_once_for_all_who_ask_meanwhile_and_then_rests() -> None:
         page = SharedPage(make, lambda: clock[0])
         asked = [asyncio.create_task(page.get()) for _ in range(50)]
         await asyncio.sleep(0)
-        asked[0].cancel()  # who goes away takes it from nobody
+        asked[0].cancel()  # a client that disconnects takes nothing from the others
         goes_on.set()
         assert [one.body for one in await asyncio.gather(*asked[1:])] == ["1\n"] * 49
         clock[0] += 10 * 2 - 0.5
@@ -104,7 +104,7 @@ def test_a_page_is_made_once_for_all_who_ask_meanwhile_and_then_rests() -> None:
         clock[0] += 20
         with pytest.raises(RuntimeError, match="on purpose"):
             await page.get()
-        assert (await page.get()).body == "4\n"  # an error is shown to nobody twice
+        assert (await page.get()).body == "4\n"  # an error is shown only once
         goes_on.clear()
         clock[0] += 20
         last = asyncio.create_task(page.get())
@@ -243,8 +243,8 @@ def test_a_group_and_its_lag_are_on_the_page() -> None:
 
 def test_the_document_names_every_metric_of_a_server() -> None:
     text = (SOURCES / "docs" / "server.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| `(kafkalog_server_\w+)` \| (\w+) \|", text, re.MULTILINE))
-    assert told == {family.name: family.kind for family in families(ServerMetrics())}
+    shown = dict(re.findall(r"^\| `(kafkalog_server_\w+)` \| (\w+) \|", text, re.MULTILINE))
+    assert shown == {family.name: family.kind for family in families(ServerMetrics())}
 
 
 def test_times_are_told_in_seconds_with_their_sum_and_their_buckets() -> None:
@@ -253,14 +253,14 @@ def test_times_are_told_in_seconds_with_their_sum_and_their_buckets() -> None:
         metrics.requests.done(APIS[0], took_ms, worked_ms, code)
     text = [line for family in families(metrics) for line in lines(family)]
     found = [line for line in text if line.startswith("kafkalog_server_request_") and 'api="produce"' in line]
-    told = dict(line.rstrip().rsplit(" ", 1) for line in found)
+    shown = dict(line.rstrip().rsplit(" ", 1) for line in found)
     name, of_produce = "kafkalog_server_request_seconds", '{api="produce"}'
-    assert float(told[f"{name}_sum{of_produce}"]) == 62.001 and told[f"{name}_count{of_produce}"] == "3"
-    buckets = {float(re.findall(r'le="(.*?)"', line)[0]): int(told[line]) for line in told if "_bucket" in line}
+    assert float(shown[f"{name}_sum{of_produce}"]) == 62.001 and shown[f"{name}_count{of_produce}"] == "3"
+    buckets = {float(re.findall(r'le="(.*?)"', line)[0]): int(shown[line]) for line in shown if "_bucket" in line}
     assert buckets == {bound: (bound >= 0.001) + (bound >= 2.5) + (bound == float("inf")) for bound in buckets}
     assert sorted(buckets) == [*(bound / 1000 for bound in BOUNDS_MS), float("inf")]
-    assert float(told[f"kafkalog_server_request_work_seconds_total{of_produce}"]) == 0.002
-    assert told['kafkalog_server_request_errors_total{api="produce",error_code="3"}'] == "1"
+    assert float(shown[f"kafkalog_server_request_work_seconds_total{of_produce}"]) == 0.002
+    assert shown['kafkalog_server_request_errors_total{api="produce",error_code="3"}'] == "1"
 
 
 @pytest.mark.parametrize("turns", range(5))

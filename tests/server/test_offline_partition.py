@@ -1,4 +1,4 @@
-"""A partition that cannot be opened leaves the others served: it is offline, and everybody who asks is told why."""
+"""A partition that cannot be opened is offline: requests for it get the reason, the other partitions are served."""
 
 import asyncio
 import logging
@@ -73,8 +73,8 @@ def test_a_store_opens_without_a_log_that_is_damaged(
             assert dirs["t", 0].append([b"c"]).last_offset >= 2 and dirs["t", 2][0].value == b"a"
             assert all(one.offline_error is None for one in dirs.directories)
             assert dirs.alter_topic("t", partitions=4).partitions == (0, 1, 2, 3)
-    told = [one for one in caplog.records if one.levelno == logging.ERROR]
-    assert len(told) == 2 and all(f"{path / 't-1'} is offline" in one.message for one in told)
+    reported = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert len(reported) == 2 and all(f"{path / 't-1'} is offline" in one.message for one in reported)
 
 
 def test_a_log_that_is_damaged_raises_its_error_by_itself(damaged: tuple[Path, type[KafkalogError]]) -> None:
@@ -108,9 +108,9 @@ def test_a_server_serves_the_others_and_says_which_is_offline(damaged: tuple[Pat
         async with node_for(path) as node:
             answer = await call(node, "metadata", 12, WHO)
             (topic,) = answer.topics
-            told = [(one.partition_index, one.error_code, one.leader_id, len(one.offline_replicas))
+            reported = [(one.partition_index, one.error_code, one.leader_id, len(one.offline_replicas))
                     for one in topic.partitions]  # fmt: skip
-            assert told == [(0, 0, 1, 0), (1, 5, -1, 1), (2, 0, 1, 0)]
+            assert reported == [(0, 0, 1, 0), (1, 5, -1, 1), (2, 0, 1, 0)]
             rows = [{"partition_index": number, "current_leader_epoch": -1, "timestamp": -1} for number in range(3)]
             asked = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": rows}]}
             answer = await call(node, "list_offsets", 7, asked)

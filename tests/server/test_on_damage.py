@@ -1,4 +1,4 @@
-"""Where damage is refused, a store or a server leaves such a partition closed, as it was, and serves the rest."""
+"""With damage refused, a store or server leaves the damaged partition closed and unchanged, and serves the rest."""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ def test_a_call_that_fails_frees_its_buffers_before_its_error_is_seen() -> None:
         with pytest.raises(ValueError, match="refused") as caught:
             await pool.run(unpack)
         assert [one() for one in made] == [None, None]
-        assert "unpack" in [entry.name for entry in caught.traceback]  # where it came from is told all the same
+        assert "unpack" in [entry.name for entry in caught.traceback]  # the traceback still shows the origin
         await asyncio.to_thread(pool.close)
 
     with left_to_collector():

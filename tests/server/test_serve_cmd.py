@@ -1,4 +1,4 @@
-"""`kafkalog serve` as a process: ready file, signals, directories that are taken, memory that is given back."""
+"""`kafkalog serve` as a process: ready file, signals, directories in use, released memory."""
 
 import os
 import signal
@@ -166,7 +166,7 @@ def test_settings_come_from_a_file_and_x_goes_before_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (["--memory", "-d", "x"], "omit -d"),
         (["-d", "{tmp}", "--read-only", "--add-user", "x"], "omit one of them"),
@@ -176,10 +176,10 @@ def test_settings_come_from_a_file_and_x_goes_before_it(tmp_path: Path) -> None:
         (["-d", "{tmp}", "--config", "{tmp}/none"], "read the settings"),
     ],
 )
-def test_wrong_usage_is_told_in_one_line(tmp_path: Path, args: list[str], told: str) -> None:
+def test_wrong_usage_is_told_in_one_line(tmp_path: Path, args: list[str], message: str) -> None:
     command = [*COMMAND, *(word.format(tmp=tmp_path) for word in args)]
     environment = {name: value for name, value in os.environ.items() if name != "KAFKALOG_DIR"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment)
     assert done.returncode in (1, 2)
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -40,7 +40,7 @@ def test_the_number_of_another_node_is_refused(tmp_path: Path) -> None:
 
 
 def test_who_the_node_is_cannot_be_kept(tmp_path: Path) -> None:
-    """What was opened is closed again: the next one gets it."""
+    """Opened logs are closed again: the next opener can lock them."""
     (tmp_path / NODE_FILE).write_text("{}")
     with pytest.raises(Exception, match="has no valid identity of the node"):
         open_store([str(tmp_path)], ServerConfig())

@@ -21,7 +21,7 @@ from tests.trees import PACKAGE
 
 
 def is_answering(server: KafkaServer) -> bool:
-    """Whether an ApiVersions request is answered."""
+    """Return True if an ApiVersions request is answered."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
         link.sendall(b"\0\0\0\x0a" + b"\0\x12\0\0\0\0\0\x07\xff\xff")
         return link.recv(8)[4:8] == b"\0\0\0\x07"
@@ -64,7 +64,7 @@ def test_killed_and_started_again_it_has_the_port_it_had() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"settings": {"num.partitions": "x"}}, "ConfigError: num.partitions='x'"),
         ({"settings": {"listeners": "SSL://127.0.0.1:0"}}, "ConfigError: a TLS listener has no private key"),
@@ -72,10 +72,10 @@ def test_killed_and_started_again_it_has_the_port_it_had() -> None:
         ({"users": {"root": ""}}, "IllegalArgument: the password is empty"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(given: dict[str, Any], told: str) -> None:
+def test_what_is_wrong_is_told_in_one_line(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ServerDidNotStart) as raised, kafka_server(**given):
         raise AssertionError("it started")
-    assert str(raised.value).startswith(f"the server did not start: {told}")
+    assert str(raised.value).startswith(f"the server did not start: {message}")
     assert "\n" not in str(raised.value)
 
 

@@ -367,7 +367,7 @@ def test_a_disk_that_cannot_note_a_delete_does_not_keep_the_topic(tmp_path: Path
 def test_what_is_left_of_a_delete_that_failed_is_there_after_a_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MGR-10: its client was told so, and others go on writing to it."""
+    """MGR-10: its client gets the error, and others continue to write to it."""
 
     async def use(topics: Topics, manager: LogManager) -> None:
         await topics.create("t", 3)

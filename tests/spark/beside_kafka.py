@@ -1,4 +1,4 @@
-"""The same topics through two sources: Spark's own from a running broker, ours from that broker's directory."""
+"""The same topics through two sources: Spark's own from a running broker, kafkalog's from that broker's directory."""
 
 from __future__ import annotations
 
@@ -104,16 +104,16 @@ class BesideKafka:
         return reader.options(**(HASTY | named)).load()
 
     def ours(self, options: Mapping[str, object]) -> DataFrame:
-        """A batch frame of ours, with the same options."""
+        """Return a batch frame of kafkalog's source, with the same options."""
         return self.spark.read.format("kafkalog").options(**dict(options)).load(str(self.data))
 
     @property
     def streams(self) -> Path:
-        """Where streams keep checkpoints and tables."""
+        """Directory of the streams' checkpoints and tables."""
         return self.data.parent / "streams"
 
     def run_stream(self, source: str, options: Mapping[str, object], name: str = "refused") -> None:
-        """Runs a stream of "kafka" or "kafkalog" until it has all that is there, into a Parquet table.
+        """Run a stream of "kafka" or "kafkalog" into a Parquet table until it has read everything.
 
         Table and checkpoint are in `streams`, under the name and the source.
         """
@@ -129,7 +129,7 @@ class BesideKafka:
         assert query.awaitTermination(TIMEOUT_S), f"{source} is not done"
 
     def table(self, to: Path) -> DataFrame:
-        """What a stream wrote."""
+        """Return what a stream wrote."""
         return self.spark.read.parquet(str(to / "table"))
 
     def wait_for_directory(self, topic: str, partitions: int) -> None:
@@ -157,7 +157,7 @@ def same(beside: BesideKafka, **options: object) -> list[Any]:
 
 
 def refusal(work: Callable[[], object]) -> str | None:
-    """What Spark, or either source in it, says against the work; None where it is done."""
+    """Return the error of Spark, or of either source in it; None if the work succeeds."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

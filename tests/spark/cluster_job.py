@@ -1,4 +1,4 @@
-"""A driver's program for the tests of clusters: reads a topic, copies it, and tells where its tasks ran, as JSON.
+"""A driver's program for the tests of clusters: reads a topic, copies it, and reports where its tasks ran, as JSON.
 
     python cluster_job.py MASTER FROM TO [NAME=VALUE ...] [-- ARGUMENT ...]
 

@@ -117,7 +117,7 @@ def running(
 
 
 def awaited(log: Path, pattern: str, program: "subprocess.Popen[bytes]") -> str:
-    """What a program is to write into its log: the match of a pattern."""
+    """Return the first match of a pattern in a program's log, once it is written."""
     until = time.monotonic() + DEADLINE_S
     while time.monotonic() < until:
         found = re.search(pattern, log.read_text(errors="replace"))

@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def needs_kafka_jars(item: pytest.Item) -> bool:
-    """Whether Spark's own Kafka source is asked for: beside a broker, or before a server of ours."""
+    """Return True if Spark's own Kafka source is required: beside a broker, or with a kafkalog server."""
     return bool({"beside", "served"} & set(getattr(item, "fixturenames", ())))
 
 
@@ -49,10 +49,10 @@ def why_not() -> str | None:
     java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
     if java is None:
         return f"Spark needs Java {MIN_JAVA} or newer: there is no java"
-    told = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
-    version = re.search(r'version "(\d+)', told)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
+    version = re.search(r'version "(\d+)', output)
     if version is None or int(version[1]) < MIN_JAVA:
-        return f"Spark needs Java {MIN_JAVA} or newer: {told.splitlines()[:1]}"
+        return f"Spark needs Java {MIN_JAVA} or newer: {output.splitlines()[:1]}"
     try:
         import pyspark  # noqa: F401
     except ImportError:
@@ -61,7 +61,7 @@ def why_not() -> str | None:
 
 
 def settings(scratch: Path) -> dict[str, str]:
-    """What every session of the tests is set to: small, quiet, on the loopback, its files in `scratch`."""
+    """Return the settings of every session of the tests: small, quiet, on the loopback, files in `scratch`."""
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -145,7 +145,7 @@ def beside(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="session")
 def served(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Iterator[BesideKafka]:
-    """A server of ours, with Spark's own Kafka source and sink for its clients, and our source on its directory."""
+    """A kafkalog server with Spark's own Kafka source and sink as clients, and kafkalog's source on its directory."""
     if not kafka_jars():
         pytest.skip(f"no Kafka source of Spark: Java, Maven or its registry is absent, or {toolchain.SKIP_VARIABLE}=1")
     data = tmp_path_factory.mktemp("served") / "data"

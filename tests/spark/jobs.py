@@ -17,7 +17,7 @@ class Done(NamedTuple):
 
 
 def job(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> Done:
-    """`kafkalog spark ...` as it is run from a shell, but for the process."""
+    """Run `kafkalog spark ...` as from a shell, in this process."""
     capfd.readouterr()
     status = run(["spark", *map(str, arguments)])
     return Done(status, *capfd.readouterr())

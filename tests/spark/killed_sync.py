@@ -16,7 +16,7 @@ from tests.kills import die_at
 
 
 class _Session:
-    """What the driver asks a session for."""
+    """The part of a session that the driver uses."""
 
     class sparkContext:
         defaultParallelism = 2

@@ -41,7 +41,7 @@ MOMENT_S, END_S = 60, 1800
 
 
 def drive(root: Path) -> None:
-    """Runs the query until it is told to stop."""
+    """Run the query until it is stopped."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
@@ -156,7 +156,7 @@ class Run:
             )
 
     def landed(self) -> int:
-        """How many records the topic has."""
+        """Return the number of records in the topic."""
         if not (self.data / "t-0").exists():
             return 0
         with kafkalog.open_dirs(self.data) as dirs:
@@ -206,7 +206,7 @@ class Run:
         return max((mark.batch_id for mark in read_ledger(str(self.data)).marks.values()), default=-1)
 
     def _await(self, moment: str) -> bool:
-        """Whether the moment was seen; there is an end to waiting."""
+        """Return True if the moment came before the deadline."""
         if moment == "any":
             time.sleep(self.rng.random() * 3)
             return True
@@ -239,7 +239,7 @@ class Run:
             return _kill([self.rng.choice(theirs)] if theirs else [])
         assert self._driver is not None
         drivers = [process for process in processes.commands() if process not in {*executors, *theirs}]
-        if target == "driver without its workers":  # a commit that has begun goes on with nobody to tell
+        if target == "driver without its workers":  # a commit that has begun finishes without a driver
             lines = processes.commands()
             drivers = [process for process in drivers if b"pyspark.daemon" not in lines.get(process, b"pyspark.daemon")]
         return _kill(drivers)
@@ -262,7 +262,7 @@ class Run:
         assert self._driver.wait(END_S) == 0, self._log.read_text(errors="replace")[-6000:]
 
     def check(self) -> str:
-        """What was found; AssertionError where a line is missing, there twice or out of its order."""
+        """Return the findings; raise AssertionError if a line is missing, duplicated or out of order."""
         lines: list[bytes] = []
         with kafkalog.open_dirs(self.data) as dirs:
             for log in dirs.logs("t"):

@@ -31,7 +31,7 @@ gateway.proc.wait()
 
 @functools.cache
 def quick_java() -> str:
-    """As `spark.driver.extraJavaOptions` has them; the first call of a user runs a small job, for the archive."""
+    """Return `spark.driver.extraJavaOptions`; a user's first call runs a small job to build the archive."""
     import pyspark
 
     def train(archiving: tuple[str, ...]) -> None:

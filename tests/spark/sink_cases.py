@@ -1,4 +1,4 @@
-"""Batches for the sink without Spark: staged as tasks would, committed, and told apart in the logs by their values."""
+"""Batches for the sink without Spark: staged like tasks do, committed, and identified in the logs by their values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def key(topic: str, partition: int = 0) -> TopicPartition:
 
 
 def values(name: str, batches: int, each: int = 3) -> list[list[bytes]]:
-    """So many batches of records, each told from all others by its value."""
+    """Return so many batches of records, each with a unique value."""
     return [[b"%s %d.%d" % (name.encode(), batch, n) for n in range(each)] for batch in range(batches)]
 
 
@@ -39,7 +39,7 @@ def stage(
     directory: Path, job: Job, batch_id: int, tasks: Iterable[Records], *, compression: str = "none",
     partitions: int = 1, timestamp_ms: int = NOW_MS, fs: FileSystem = OS,
 ) -> list[StagedTask]:  # fmt: skip
-    """What tasks stage; a topic that is not there is to be made with `partitions`, or as many as are named."""
+    """Stage like tasks do; a missing topic is to be created with `partitions`, or as many as are named."""
     codec = PLAIN if compression == "none" else parse_compression(compression)
     staged = []
     for at, task in enumerate(tasks):

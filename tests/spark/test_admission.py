@@ -1,4 +1,4 @@
-"""How far a micro-batch goes: shares of the lag, and batches that are put off."""
+"""The end of a micro-batch: shares of the lag, and batches that are put off."""
 
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ PARTITION = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0
 
 @st.composite
 def positions(draw: st.DrawFn) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where partitions begin and end; some have nothing new, some went back."""
+    """Draw start and end positions of partitions; some have nothing new, some went back."""
     keys = draw(st.lists(PARTITION, unique=True, max_size=12))
     begins = {one: draw(OFFSET) for one in keys}
     return begins, {one: max(0, begins[one] + draw(st.integers(-5, 1 << draw(st.integers(0, 40))))) for one in keys}

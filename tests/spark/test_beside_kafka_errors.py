@@ -1,4 +1,4 @@
-"""Where Spark's own Kafka source refuses options, ours does, too, in words of its own that name the option."""
+"""kafkalog's source refuses the options that Spark's own Kafka source refuses, in words that name the option."""
 
 import pytest
 
@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 TOPIC = "refusals"
 S = {"subscribe": TOPIC}
-# what both refuse before they look at a topic -> a word of ours that says what is wrong
+# what both refuse before they read a topic -> a word of kafkalog's message that says what is wrong
 BATCH = [
     ({}, "subscribe"),
     (S | {"assign": f'{{"{TOPIC}":[0]}}'}, "assign"),
@@ -59,7 +59,7 @@ def kafka(beside: BesideKafka) -> BesideKafka:
 
 
 def ours(options: dict[str, str], *, streaming: bool) -> str:
-    """What our options say against these."""
+    """Return the error of kafkalog's options."""
     with pytest.raises(KafkalogError) as refused:
         parsed = SourceOptions.parse({"path": "/data", **options}, streaming=streaming)
         assert parsed.subscription is not None  # else asked for when the directory is looked at

@@ -81,10 +81,10 @@ def check_done(done: "subprocess.CompletedProcess[str]") -> list[tuple[str, str]
 
 
 def test_an_archive_brings_the_package_to_machines_that_do_not_have_it(cluster: Cluster, tmp_path: Path) -> None:
-    told = run_job(cluster.url, cluster.python, cluster.topic, tmp_path, "spark.cores.max=1")
-    assert told.returncode == 1 and "Traceback" not in told.stderr
-    assert "cannot import kafkalog (No module named 'kafkalog')" in told.stderr
-    assert "install it on every node" in told.stderr and "spark.archives=" in told.stderr
+    done = run_job(cluster.url, cluster.python, cluster.topic, tmp_path, "spark.cores.max=1")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "cannot import kafkalog (No module named 'kafkalog')" in done.stderr
+    assert "install it on every node" in done.stderr and "spark.archives=" in done.stderr
     archive = write_archive(tmp_path / "env.tar.gz", dependencies=False)
     shipped = [f"spark.archives={archive.path}#env", "spark.executorEnv.PYTHONPATH=env"]
     done = run_job(cluster.url, cluster.python, cluster.topic, tmp_path, *shipped)

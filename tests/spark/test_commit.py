@@ -1,4 +1,4 @@
-"""A commit lands what tasks staged, once, in order; what is in its way is told, and nothing is half done."""
+"""A commit lands what tasks staged, once, in order; obstacles are reported, and nothing is half done."""
 
 import os
 from functools import partial
@@ -156,7 +156,7 @@ def test_a_missing_topic_is_made_with_the_partitions_that_were_asked_for(tmp_pat
     with kafkalog.open_dirs(tmp_path) as dirs:
         assert dirs.topics["t"].partitions == (0, 1, 2, 3)
         assert dirs["t", 1].end_offset == 3
-    with kafkalog.open_dirs(tmp_path, "a") as dirs:  # the files of the sink are in nobody's way
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:  # the sink's files disturb no other program
         assert dirs["t", 1].end_offset == 3
 
 

@@ -83,7 +83,7 @@ def commit(directory: Path, case: Case, fs: FileSystem) -> None:
 
 
 def kill_at(directory: Path, case: Case, nth: int) -> bool:
-    """Whether the commit was killed at its `nth` call; False where it has not so many."""
+    """Return True if the commit was killed at its `nth` call; False if it has fewer calls."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -98,7 +98,7 @@ def kill_at(directory: Path, case: Case, nth: int) -> bool:
 
 
 def resume(directory: Path, case: Case, rng: Random) -> None:
-    """What comes after the crash: appends of others, commits of others, and the batch again, with files of its own."""
+    """Continue after the crash: appends and commits of other writers, then the batch again, with new files."""
     if case.between:
         with kafkalog.open(directory / "t-0", "a", **case.settings["t"]) as log:
             log.append(b"between")

@@ -1,4 +1,4 @@
-"""What the probes of executors are judged by, and which line of Spark's long errors is told."""
+"""How the probes judge executors, and the line of Spark's long errors that is reported."""
 
 import ast
 import subprocess
@@ -93,9 +93,9 @@ def test_a_lost_connection_is_the_end_of_the_virtual_machine() -> None:
         protocol.Py4JNetworkError("Answer is empty"),
         protocol.Py4JError(while_it_waited),
     ):
-        told = failed(error, "the job 'x' failed")
-        assert isinstance(told, JobFailed)
-        assert str(told).startswith("the job 'x' failed: Spark's virtual machine ended. Hint: it may have had")
+        raised = failed(error, "the job 'x' failed")
+        assert isinstance(raised, JobFailed)
+        assert str(raised).startswith("the job 'x' failed: Spark's virtual machine ended. Hint: it may have had")
     traced = failed(protocol.Py4JError(f"{while_it_waited}. Trace:\npy4j.Py4JException: no such method\n"), "it failed")
     assert isinstance(traced, JobFailed) and "virtual machine ended" not in str(traced)
 
@@ -109,8 +109,8 @@ def test_what_java_can_no_longer_say_is_not_asked_for_in_vain() -> None:
 
         __str__ = refuse_connection
 
-    told = failed(Raised(), "it failed")
-    assert isinstance(told, JobFailed) and str(told).startswith("it failed: Spark's virtual machine ended")
+    raised = failed(Raised(), "it failed")
+    assert isinstance(raised, JobFailed) and str(raised).startswith("it failed: Spark's virtual machine ended")
 
 
 def test_an_error_of_nobody_is_left_as_it_is() -> None:

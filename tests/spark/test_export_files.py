@@ -191,5 +191,5 @@ def test_a_disk_that_is_full_is_named_and_nothing_half_stays(tmp_path: Path) -> 
         for _ in range(4):
             log.append([(None, os.urandom(1000)) for _ in range(500)])
     done = run_on_tiny_disk(FULL_DISK.replace("LOG", repr(str(path))))
-    told = "free space on this disk and try again; existing data is unchanged"
-    assert done.stdout == f"{errno.ENOSPC} {told}\n[]\n", done.stderr
+    hint = "free space on this disk and try again; existing data is unchanged"
+    assert done.stdout == f"{errno.ENOSPC} {hint}\n[]\n", done.stderr

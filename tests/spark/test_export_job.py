@@ -40,7 +40,7 @@ def fill(data: Path, name: str, start: int, stop: int) -> None:
 
 
 def rows(target: Path) -> list[dict[str, Any]]:
-    """What a reader of the table has, by partition and offset."""
+    """Return the rows that a reader of the table gets, by partition and offset."""
     found = ds.dataset(target, partitioning="hive").to_table().to_pylist() if any(target.glob("topic=*")) else []
     return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
@@ -191,7 +191,7 @@ def test_nothing_committed_is_read_that_was_aborted(spark: "SparkSession", tmp_p
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "error", "told"),
+    ("given", "options", "error", "message"),
     [
         ("nowhere", {}, PartitionNotFound, "no such directory"),
         ("file", {}, NotAPartition, "a file, not a directory"),
@@ -207,17 +207,17 @@ def test_nothing_committed_is_read_that_was_aborted(spark: "SparkSession", tmp_p
 )
 def test_what_cannot_be_exported_is_told(
     spark: "SparkSession", data: Path, tmp_path: Path, given: str, options: dict[str, str], error: type[Exception],
-    told: str,
+    message: str,
 ) -> None:  # fmt: skip
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         export(spark, tmp_path / given, tmp_path / "out", options)
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").rglob("*.parquet"))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"columns": ["valu"]}, "value"),
         ({"columns": ["topic"]}, "no column is selected besides the topic"),
@@ -226,9 +226,9 @@ def test_what_cannot_be_exported_is_told(
     ],
 )
 def test_arguments_are_checked_first(
-    spark: "SparkSession", data: Path, tmp_path: Path, arguments: Any, told: str
+    spark: "SparkSession", data: Path, tmp_path: Path, arguments: Any, message: str
 ) -> None:
-    with pytest.raises(IllegalArgument, match=told):
+    with pytest.raises(IllegalArgument, match=message):
         export(spark, data, tmp_path / "out", **arguments)
     assert not (tmp_path / "out").exists()
 
@@ -286,7 +286,7 @@ def test_the_command_exports_and_says_what(
 
 
 @pytest.mark.parametrize(
-    ("given", "status", "told"),
+    ("given", "status", "message"),
     [
         (("nowhere", "out"), 1, "nowhere"),
         (("data",), 2, "Missing argument"),
@@ -297,12 +297,12 @@ def test_the_command_exports_and_says_what(
 )
 def test_the_command_says_what_is_wrong(
     spark: "SparkSession", data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-    given: tuple[str, ...], status: int, told: str,
+    given: tuple[str, ...], status: int, message: str,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(data.parent)
     done = job(capfd, "export", *given)
     assert done.status == status
-    assert told in done.err
+    assert message in done.err
 
 
 def test_tasks_are_as_large_as_files_and_fewer_bytes_where_cores_would_wait() -> None:

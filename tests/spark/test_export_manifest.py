@@ -24,7 +24,7 @@ SETTINGS = ExportSettings(("value", "offset"), "read_committed", True)
 
 
 def stage(directory: ExportDirectory, start: int, stop: int, attempt: str = "a", topic: str = "t") -> ExportedRange:
-    """What a task leaves: one file, and its word."""
+    """Return what a task leaves: one file and its description."""
     name = f"{topic}-0-{start}-{attempt}"
     Path(directory.staging, f"{name}.parquet").write_text(f"{start} {stop} {attempt}")
     place = f"topic={topic}/date=2026-01-02/{topic}-0-{start:020d}-{stop - 1:020d}.parquet"
@@ -156,16 +156,16 @@ def test_a_file_where_a_directory_is_meant_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         (ExportSettings(("value",), "read_committed", True), "columns value, offset, not value"),
         (ExportSettings(("value", "offset"), "read_uncommitted", True), "isolation read_committed, not"),
         (ExportSettings(("value", "offset"), "read_committed", False), "by_date true, not false"),
     ],
 )
-def test_an_export_with_other_settings_is_refused(tmp_path: Path, other: ExportSettings, told: str) -> None:
+def test_an_export_with_other_settings_is_refused(tmp_path: Path, other: ExportSettings, message: str) -> None:
     ExportDirectory(str(tmp_path), SETTINGS).close()
-    with pytest.raises(IllegalArgument, match=told):
+    with pytest.raises(IllegalArgument, match=message):
         ExportDirectory(str(tmp_path), other)
 
 

@@ -1,4 +1,4 @@
-"""What filters leave of a read, without a JVM: exactly what they say, or more where Spark applies them again."""
+"""A read after its filters, without a JVM: exactly the matching rows, or more where Spark filters again."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -21,13 +21,13 @@ def consumed_cases() -> list[Case]:
     return list({case.directory.name: case for case in reversed(cases) if is_consumed(case)}.values())
 
 
-def as_row(case: Case, told: dict[str, Any]) -> tuple[Any, ...]:
+def as_row(case: Case, row: dict[str, Any]) -> tuple[Any, ...]:
     """A line of the consumer's listing as the columns of a row; headers are null where there are none."""
-    headers = [(name, decoded(value)) for name, value in told["headers"]]
+    headers = [(name, decoded(value)) for name, value in row["headers"]]
     topic, _, partition = case.directory.name.rpartition("-")
     return (
-        decoded(told["key"]), decoded(told["value"]), topic, int(partition), told["offset"], told["timestamp"] * 1000,
-        TYPES[told["timestampType"]], headers or None,
+        decoded(row["key"]), decoded(row["value"]), topic, int(partition), row["offset"], row["timestamp"] * 1000,
+        TYPES[row["timestampType"]], headers or None,
     )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_rows_are_those_that_the_consumer_read(spark: "SparkSession", level: str
         )  # fmt: skip
         found.setdefault((row.topic, row.partition), []).append(one)
     for case in cases:
-        rows = [as_row(case, told) for told in expected(case, level)]
+        rows = [as_row(case, row) for row in expected(case, level)]
         key = (rows[0][2], rows[0][3]) if rows else None
         got = sorted(found.pop(key, []), key=lambda row: row[4]) if key else []
         assert got == rows, case.id

@@ -1,4 +1,4 @@
-"""What the job `import` does in its tasks and its commit: exported partitions come back as they were."""
+"""The tasks and the commit of the job `import`: exported partitions come back unchanged."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def export_files(log: Path, out: Path, cuts: int = 1, **changes: Any) -> list[st
 
 
 def stage_files(files: list[str], data: Path, keep: bool = True) -> list[KeptTarget]:
-    """What the tasks stage."""
+    """Return what the tasks stage."""
     data.mkdir(exist_ok=True)
     facts = [survey(path, {}, None) for path in files]
     assert all(one.is_ordered for one in facts)
@@ -316,7 +316,7 @@ def test_a_plan_that_is_none_is_named(tmp_path: Path, content: str) -> None:
 
 
 def rows_of(path: Path, **columns: Any) -> Any:
-    """What is known of a Parquet file with such columns."""
+    """Return what is known of a Parquet file with such columns."""
     columns = {name: pa.array(found, pa.int32()) if name == "partition" else found for name, found in columns.items()}
     pq.write_table(pa.table(columns), path)
     return survey(str(path), {}, None)

@@ -1,4 +1,4 @@
-"""What Spark's workers import: each step of a plan is a new Python, which waits for all that is imported."""
+"""Imports of Spark's workers: each step of a plan is a new Python, which waits for all of its imports."""
 
 import subprocess
 import sys
@@ -9,9 +9,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 
 def imported_modules(code: str) -> set[str]:
-    """The modules of ours that a new Python has after the code."""
-    told = f"{code}\nimport sys\nprint(*(name for name in sys.modules if name.startswith('kafkalog')))"
-    return set(subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout.split())
+    """Return the kafkalog modules that a new Python has imported after the code."""
+    code = f"{code}\nimport sys\nprint(*(name for name in sys.modules if name.startswith('kafkalog')))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
 def test_the_schema_needs_neither_files_nor_the_sink() -> None:

@@ -100,7 +100,7 @@ def test_parquet_with_topics_and_partitions_of_its_own(spark: "SparkSession", tm
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "error", "told"),
+    ("name", "given", "error", "message"),
     [
         ("a.csv", {"columns": RowColumns(value="nam")}, IllegalArgument, "did you mean name"),
         ("a.csv", {"columns": RowColumns(partition="name")}, (IllegalArgument, JobFailed), "name|Ada|cast"),
@@ -121,7 +121,7 @@ def test_parquet_with_topics_and_partitions_of_its_own(spark: "SparkSession", tm
     ],
 )  # fmt: skip
 def test_what_cannot_be_ingested_is_told_and_nothing_is_written(
-    spark: "SparkSession", tmp_path: Path, name: str, given: dict[str, Any], error: Any, told: str
+    spark: "SparkSession", tmp_path: Path, name: str, given: dict[str, Any], error: Any, message: str
 ) -> None:
     inputs = tmp_path / "inputs"
     (inputs / "nothing").mkdir(parents=True)
@@ -130,7 +130,7 @@ def test_what_cannot_be_ingested_is_told_and_nothing_is_written(
     (inputs / "bad.jsonl").write_text('{"a": 1}\n{"a": \n')
     (inputs / "bad.parquet").write_text("no parquet at all")
     (inputs / "a.txt").write_text("line\n")
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         ingest(spark, inputs / name, tmp_path / "data", **{"topic": "t", **given})
     assert not (tmp_path / "data").exists() or not [n for n in os.listdir(tmp_path / "data") if "lock" not in n]
 

@@ -31,7 +31,7 @@ def read_values(directory: Path, name: str = "t-0") -> list[bytes]:
 
 
 def ingest_all(paths: list[Path], options: TextOptions, to: Landing, split_bytes: int) -> int:
-    """What the job does, without Spark."""
+    """Run the job without Spark."""
     tasks = text_tasks([str(path) for path in paths], options, to, split_bytes)
     return Committer(to.directory).commit(to.job, 0, [stage_lines(task) for task in tasks]).records
 
@@ -138,8 +138,8 @@ def test_what_a_failed_commit_did_not_decide_is_swept(tmp_path: Path, monkeypatc
 
 
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
-    for name, error, told in (("x.gz", FormatError, "decompress"), ("missing", StorageError, "missing")):
-        with pytest.raises(error, match=told):
+    for name, error, message in (("x.gz", FormatError, "decompress"), ("missing", StorageError, "missing")):
+        with pytest.raises(error, match=message):
             text_tasks([str(tmp_path / name)], TextOptions("t"), landing(tmp_path / "d"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(FormatError, match="the directory has no files"):

@@ -8,13 +8,13 @@ from kafkalog.errors import MissingRequirement
 from kafkalog.spark.java import PACKAGES, Java, find_java, version_of
 
 
-def java(home: Path, version: str, *, told: bool = True) -> Path:
-    """A directory like that of a Java; with `told` False only the command says which."""
+def java(home: Path, version: str, *, has_release: bool = True) -> Path:
+    """Create a directory like that of a Java; with `has_release` False only the command shows its version."""
     (home / "bin").mkdir(parents=True)
     command = home / "bin" / "java"
     command.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-01' >&2\n")
     command.chmod(0o755)
-    if told:
+    if has_release:
         (home / "release").write_text(f'IMPLEMENTOR="Somebody"\nJAVA_VERSION="{version}"\n')
     return home
 
@@ -26,12 +26,12 @@ def test_versions_are_read_from_the_release_file_and_from_the_command(
     tmp_path: Path, version: str, feature: int
 ) -> None:
     assert version_of(str(java(tmp_path / "a", version))) == feature
-    assert version_of(str(java(tmp_path / "b", version, told=False))) == feature
+    assert version_of(str(java(tmp_path / "b", version, has_release=False))) == feature
 
 
 def test_what_is_no_java_has_no_version(tmp_path: Path) -> None:
     assert version_of(str(tmp_path)) is None
-    odd = java(tmp_path / "odd", "none of your business", told=False)
+    odd = java(tmp_path / "odd", "none of your business", has_release=False)
     assert version_of(str(odd)) is None
 
 

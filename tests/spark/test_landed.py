@@ -1,4 +1,4 @@
-"""How much landed is told by the log alone, whatever happened to it since: against a model that knows."""
+"""The log alone shows how much landed, whatever happened to it since: against a model that knows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Which directories a path and a subscription name, and where what they hold starts and ends."""
+"""Directories that a path and a subscription name, and the first and last offsets in them."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where a stream goes on from, and what it has lost: of a stream's offsets and of those that are there."""
+"""Where a stream continues, and what it has lost: from a stream's offsets and the available ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,8 +42,8 @@ def test_what_retention_took_before_it_was_read_is_told_and_what_was_read_is_not
 def test_a_partition_that_went_back_goes_on_at_its_end_and_one_made_anew_at_its_start() -> None:
     cut = reachable({A: 100}, standing_of(0, 20))
     assert cut.ends == {A: 20} and "read up to 100 but now ends at 20" in texts(cut.losses)
-    anew = reachable({A: 100}, standing_of(0, 20), {A})
-    assert anew.ends == {A: 0} and anew.losses
+    created_again = reachable({A: 100}, standing_of(0, 20), {A})
+    assert created_again.ends == {A: 0} and created_again.losses
 
 
 def test_isolation_that_ends_before_what_was_read_is_no_loss() -> None:

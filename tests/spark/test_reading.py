@@ -1,4 +1,4 @@
-"""What a task reads: Spark's own types, damage and loss by the options' rules, memory that stays flat."""
+"""A task's reads: Spark's own types, damage and loss by the options' rules, memory that stays flat."""
 
 import json
 import logging
@@ -114,9 +114,9 @@ def test_a_corrupt_batch_in_the_middle_is_skipped_and_counted(
         assert offsets_of(options) == [*range(50), *range(75, 150)]
     (report,) = (tmp_path / "report").iterdir()
     (line,) = report.read_text().splitlines()
-    told = json.loads(line)
-    assert told.pop("reason")
-    assert told == {
+    reported = json.loads(line)
+    assert reported.pop("reason")
+    assert reported == {
         "topic": "orders", "partition": 0, "file": str(path), "position": position, "bytes": size, "offset": 50,
         "next_offset": 75,
     }  # fmt: skip
@@ -133,8 +133,8 @@ def test_log_without_a_sound_batch_raises_or_reports(tmp_path: Path) -> None:
     options = source_options(tmp_path, onDamage="skip", corruptReport=str(tmp_path / "report"))
     assert plan_batch(options) == []
     (report,) = (tmp_path / "report").iterdir()
-    told = json.loads(report.read_text())
-    assert (told["file"], told["position"], told["bytes"]) == (str(path), position, size)
+    reported = json.loads(report.read_text())
+    assert (reported["file"], reported["position"], reported["bytes"]) == (str(path), position, size)
 
 
 def test_damage_in_several_segments_is_skipped(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_several_batches_in_a_row_are_one_piece(tmp_path: Path) -> None:
     report = tmp_path / "report"
     found = offsets_of(source_options(tmp_path, onDamage="skip", corruptReport=str(report)))
     assert found == [*range(50), *range(125, 200)]
-    told = [json.loads(line) for file in report.iterdir() for line in file.read_text().splitlines()]
-    assert [(one["offset"], one["next_offset"]) for one in told] == [(50, 125)]
+    reported = [json.loads(line) for file in report.iterdir() for line in file.read_text().splitlines()]
+    assert [(one["offset"], one["next_offset"]) for one in reported] == [(50, 125)]
 
 
 def test_a_batch_that_quotes_another_log_is_skipped_whole(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def offsets_between(first: int, stop: int) -> dict[str, str]:
 @pytest.mark.parametrize("index", [0, 4096])
 @pytest.mark.parametrize("rolled", [False, True])
 def test_a_range_that_begins_within_a_batch_behind_damage(tmp_path: Path, index: int, rolled: bool) -> None:
-    """Wherever a range begins: a sound batch that straddles its start is given, and only what is lost is told."""
+    """At any start of a range: a sound batch across its start is given, and only lost offsets are reported."""
     make_topic(tmp_path, batches=6, index_interval_bytes=index)
     damage_batches(tmp_path, 2)
     if rolled:
@@ -193,9 +193,9 @@ def test_a_range_that_begins_within_a_batch_behind_damage(tmp_path: Path, index:
     report = tmp_path / "report"
     options = source_options(tmp_path, onDamage="skip", corruptReport=str(report), maxRecordsPerPartition=30)
     assert offsets_of(options) == there + [*range(150, 155)] * rolled
-    told = [json.loads(line) for file in report.iterdir() for line in file.read_text().splitlines()]
-    assert sorted((one["offset"], one["next_offset"]) for one in told)[0][0] == 50
-    assert max(one["next_offset"] for one in told) == 75
+    reported = [json.loads(line) for file in report.iterdir() for line in file.read_text().splitlines()]
+    assert sorted((one["offset"], one["next_offset"]) for one in reported)[0][0] == 50
+    assert max(one["next_offset"] for one in reported) == 75
 
 
 def test_a_range_behind_two_places_of_damage(tmp_path: Path) -> None:
@@ -317,9 +317,9 @@ def test_damage_inside_a_batch_that_is_behind_other_damage(tmp_path: Path, trust
     expected = [2, 3, 4, *range(5, 10), *range(15, 25)] if trusted else [2, 3, 4, *range(15, 20)]
     assert offsets_of(options) == expected
     lines = [json.loads(line) for one in (tmp_path / "report").iterdir() for line in one.read_text().splitlines()]
-    told = {(one["offset"], one["next_offset"]) for one in lines}
+    reported = {(one["offset"], one["next_offset"]) for one in lines}
     starts = [one.start for one in plan_batch(options)]
-    assert all(first >= min(starts) for first, _ in told) and max(end for _, end in told) == 15
+    assert all(first >= min(starts) for first, _ in reported) and max(end for _, end in reported) == 15
 
 
 # Loss

@@ -1,4 +1,4 @@
-"""The job `reindex`: what recovery would write, from the logs alone; dry by default, and safe whoever fails."""
+"""The job `reindex`: the indexes that recovery would write, from logs alone; dry by default, safe in any failure."""
 
 import json
 import shutil

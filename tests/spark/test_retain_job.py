@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Two data directories with old segments, and a topic that nobody knows."""
+    """Two data directories with old segments, and an unknown topic."""
     root = tmp_path / "tree"
     root.mkdir()
     make(root / "a" / "time-0", retention_ms=2 * DAY)

@@ -19,7 +19,7 @@ ALL = flat(BATCHES)
 
 @pytest.fixture
 def half_landed_data(tmp_path: Path) -> Path:
-    """As `half_landed`, with records of long ago: a log that is opened anew has forgotten who wrote them."""
+    """Return `half_landed` with very old records: a reopened log has forgotten who wrote them."""
     return half_landed(tmp_path / "data", NOW_MS)
 
 

@@ -155,7 +155,7 @@ def write_file(source: Path, name: str, lines: int) -> list[bytes]:
 
 
 def run(spark: "SparkSession", source: Path, directory: Path, checkpoint: Path, **options: str) -> str:
-    """What is new in the source, each file a batch; the query's id."""
+    """Write the new files of the source, one batch each; return the query's id."""
     query = (
         spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(source))
         .writeStream.format("kafkalog").options(**options).option("checkpointLocation", str(checkpoint))

@@ -1,4 +1,4 @@
-"""What a task makes of rows, without Spark: each row a record of the right partition, or an error that names it."""
+"""A sink task without Spark: each row becomes a record of the right partition, or an error that names the row."""
 
 import os
 from pathlib import Path

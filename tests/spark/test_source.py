@@ -104,7 +104,7 @@ def test_a_view_of_sql(spark: "SparkSession", data: Path) -> None:
 
 
 def test_a_table_of_sql_is_told_its_options_by_who_reads_it(spark: "SparkSession", data: Path) -> None:
-    """Spark forgets the options of a table: what it says of that tells the ways that work."""
+    """Spark forgets the options of a table: the error names the ways that work."""
     options = f"(path '{data}', subscribe 'orders')"
     spark.sql(f"CREATE TABLE orders_table USING kafkalog OPTIONS {options}")
     try:
@@ -190,8 +190,8 @@ def test_a_corrupt_batch_in_the_middle_by_both_policies(spark: "SparkSession", t
     report = tmp_path / "report"
     frame = load(spark, data, onDamage="skip", corruptReport=str(report))
     assert places(frame) == [*all_places(0, stop=50), *all_places(0, start=75, stop=150)]
-    told = spark.read.json(str(report)).first()
-    assert (told.file, told.position, told.bytes, told.offset, told.next_offset) == (str(path), position, size, 50, 75)
+    row = spark.read.json(str(report)).first()
+    assert (row.file, row.position, row.bytes, row.offset, row.next_offset) == (str(path), position, size, 50, 75)
 
 
 def test_a_segment_deleted_between_planning_and_reading(spark: "SparkSession", tmp_path: Path) -> None:

@@ -34,11 +34,11 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_every_job_is_listed_with_a_line() -> None:
-    told = commands.ok("spark", "--help").decode()
+    output = commands.ok("spark", "--help").decode()
     jobs = {"compact", "export", "import", "index", "ingest", "reindex", "retain", "stats", "sync", "verify"}
     assert command.commands.keys() == jobs | {"archive"}
     for name, one in command.commands.items():
-        assert f"  {name} " in told and one.help
+        assert f"  {name} " in output and one.help
         assert name == "archive" or "--master" in commands.ok("spark", name, "--help").decode()
 
 

@@ -43,13 +43,13 @@ def test_every_option_of_the_sink_is_there() -> None:
 
 
 def test_every_job_is_there_with_its_flags() -> None:
-    told = {line.split("`")[1]: set(re.findall(r"`(--[a-z-]+)`", line)) for line in rows("Jobs")}
+    documented = {line.split("`")[1]: set(re.findall(r"`(--[a-z-]+)`", line)) for line in rows("Jobs")}
     there = {name: flags_of(job) for name, job in spark_cmd.command.commands.items() if name != "archive"}
-    assert told == there
+    assert documented == there
 
 
 def flags_of(job: click.Command) -> set[str]:
-    """The long flags of a job, but for those that all have."""
+    """Return the long flags of a job, except those that all jobs have."""
     found = {flag for option in job.params for flag in option.opts if flag.startswith("--")}
     return found - {"--json", "--master", "--conf"}
 
@@ -57,13 +57,13 @@ def flags_of(job: click.Command) -> set[str]:
 def test_every_error_is_said_somewhere() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (PACKAGE / "spark").rglob("*.py"))
     part = DOCUMENT.read_text(encoding="utf-8").split("## Errors\n")[1]
-    told = re.findall(r"^\| (.*?) \| ", part, re.MULTILINE)[1:]
-    assert len(told) >= 10
-    assert [one for one in told if one not in " ".join(text.split()).replace("{OLDEST}", "17")] == []
+    documented = re.findall(r"^\| (.*?) \| ", part, re.MULTILINE)[1:]
+    assert len(documented) >= 10
+    assert [one for one in documented if one not in " ".join(text.split()).replace("{OLDEST}", "17")] == []
 
 
 def in_this_process(command: str, _: Path) -> str | None:
-    """What a job's command says on stdout: it runs here, in the session that there is."""
+    """Return the stdout of a job's command, run in the current session."""
     words = shlex.split(command)
     if words[:2] != ["kafkalog", "spark"]:
         return None

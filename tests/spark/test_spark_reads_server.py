@@ -1,4 +1,4 @@
-"""Spark's own Kafka source and sink, against a server of ours: batches, streams, and what they write."""
+"""Spark's own Kafka source and sink against a kafkalog server: batches, streams, and their writes."""
 
 from tests.spark.beside_kafka import BesideKafka, Sent, rows_of, same
 

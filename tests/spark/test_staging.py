@@ -1,4 +1,4 @@
-"""Staged files hold what tasks gave them, tell damage of any kind, and mean nothing to others who read there."""
+"""Staged files keep what tasks write, report damage of any kind, and do not disturb other readers of the directory."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -104,12 +104,12 @@ def test_the_command(spark: "SparkSession", tree: Path, capfd: pytest.CaptureFix
     lines = done.out.splitlines()
     assert lines[0].split()[:4] == ["TOPIC", "RECORDS", "BYTES", "RECORDS/S"] and lines[1].split()[:2] == ["a", "300"]
     assert lines[-1].startswith("2 topics, 3 partitions, 3 segments, ")
-    told = [json.loads(line) for line in job(capfd, "stats", "-J", "--no-keys", tree / "1").out.splitlines()]
-    assert [one["type"] for one in told] == ["hour", "hour", "hour", "topic", "topic", "stats"]
-    assert told[0]["hour"] == T0 and told[3]["keys"] is None and told[-1]["ok"] is True
-    assert told[4]["codecs"]["zstd"]["records"] == 10 and told[4]["ratio"] > 10
-    assert told[4]["records_per_second"] is None  # one batch: no time passes
-    assert told[0]["records_per_second"] == 100 / 3600
+    rows = [json.loads(line) for line in job(capfd, "stats", "-J", "--no-keys", tree / "1").out.splitlines()]
+    assert [one["type"] for one in rows] == ["hour", "hour", "hour", "topic", "topic", "stats"]
+    assert rows[0]["hour"] == T0 and rows[3]["keys"] is None and rows[-1]["ok"] is True
+    assert rows[4]["codecs"]["zstd"]["records"] == 10 and rows[4]["ratio"] > 10
+    assert rows[4]["records_per_second"] is None  # one batch: no time passes
+    assert rows[0]["records_per_second"] == 100 / 3600
     (tree / "1" / "b-0" / LOG).write_bytes(b"\0" * 11 + b"\x05" + b"\1" * 50)
     bad = job(capfd, "stats", "--no-keys", tree / "1")
     assert bad.status == 1 and "problem: " in bad.out

@@ -113,7 +113,7 @@ def test_a_writer_beside_a_running_query(spark, tmp_path: Path) -> None:
             writer.start()
             writer.join()
             query.processAllAvailable()
-            told = query.lastProgress["sources"][0]
+            progress = query.lastProgress["sources"][0]
     assert spark.table("beside").columns[-1] == "headers"
     found = spark.sql("select offset, cast(value as string) v, headers from beside order by offset").collect()
     assert [row.offset for row in found] == list(range(10, 410)), "from the latest offset on, each once"
@@ -121,7 +121,7 @@ def test_a_writer_beside_a_running_query(spark, tmp_path: Path) -> None:
         (f"v{n}", "n", b"%d" % n) for n in range(200)
     ]
     assert all(row.headers is None for row in found[1::2])
-    assert json.loads(str(told["latestOffset"]).replace("'", '"')) == {"orders": {"0": 410}}
+    assert json.loads(str(progress["latestOffset"]).replace("'", '"')) == {"orders": {"0": 410}}
 
 
 def test_records_that_are_lost_end_the_query_or_are_passed_over(spark, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def reader(*paths: Path, clock: MockClock | None = None, **given: Any) -> Stream
 
 
 def latest(stream: StreamReader, start: Offsets) -> Offsets:
-    """Where the next batch ends, asked as Spark asks: offsets go through JSON, the limit is the reader's own."""
+    """Return the end of the next batch, requested as Spark does: offsets go through JSON, with its own limit."""
     end = stream.latestOffset(json.loads(json.dumps(start)), stream.getDefaultReadLimit())
     return json.loads(json.dumps(end))
 
@@ -208,10 +208,10 @@ class TestAvailableNow:
 
 
 def after_loss(make: Callable[..., StreamReader], start: Offsets, match: str) -> tuple[StreamReader, Offsets]:
-    """Where a stream goes on that may lose data; one that may not fails with the same words."""
-    with pytest.raises(OffsetOutOfRange, match=match) as told:
+    """Return the restart offsets of a stream that may lose data; one that may not fails with the same words."""
+    with pytest.raises(OffsetOutOfRange, match=match) as raised:
         latest(make(failOnDataLoss="true"), start)
-    assert told.value.hint is not None and "failOnDataLoss" in told.value.hint
+    assert raised.value.hint is not None and "failOnDataLoss" in raised.value.hint
     stream = make(failOnDataLoss="false")
     with pytest.warns(DataLoss, match=match):
         return stream, latest(stream, start)

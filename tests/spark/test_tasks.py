@@ -1,4 +1,4 @@
-"""Work as tasks of a job: results in their order, errors of ours as values, and how far it is."""
+"""Work as tasks of a job: results in order, kafkalog's errors as values, and progress."""
 
 import time
 from functools import partial

@@ -14,7 +14,7 @@ TIME = 1_700_000_000_000
 def make_topic(
     data: Path, topic: str = "orders", partitions: int = 1, batches: int = 4, records: int = 25, **settings: Any
 ) -> Path:
-    """A topic of so many batches of records; a record's value tells its offset, its time is TIME and its offset."""
+    """Write a topic of so many batches; a record's value is its offset, its time TIME plus its offset."""
     for partition in range(partitions):
         with kafkalog.open(data / f"{topic}-{partition}", "a", **settings) as log:
             for first in range(0, batches * records, records):

@@ -61,7 +61,7 @@ def segment(
 
 
 def log(path: Path, *, clock: MockClock | None = None, fs: FileSystem = OS, **more: Any) -> UnifiedLog:
-    """The log of `path`/topic-0, which is made where it is missing. Settings may be mixed with arguments of `open`."""
+    """Return the log of `path`/topic-0, created if missing. Settings may be mixed with arguments of `open`."""
     directory = path / "topic-0"
     directory.mkdir(exist_ok=True)
     names = (

@@ -75,7 +75,7 @@ Append = Callable[[UnifiedLog], object]
 
 
 def run_appends(path: Path, appends: list[Append], way: AbstractContextManager[Any]) -> tuple[Any, ...]:
-    """What each append gave, the state at the end, and the files after it was closed."""
+    """Return each append's result, the final state, and the files after the close."""
     given = []
     path.mkdir()
     with way:
@@ -156,7 +156,7 @@ def join_groups(batches: list[bytes], groups: list[list[Any]]) -> list[bytes]:
 
 
 def check_both_ways(new_path: Callable[[str], Path], appends: list[Append]) -> None:
-    """An append that somebody is told of takes the long way."""
+    """An append with a listener takes the long path."""
     root = new_path("ways")
     short = run_appends(root / "short", appends, nullcontext())
     assert short == run_appends(root / "long", appends, hooks.on("append", lambda event: None))
@@ -166,7 +166,7 @@ LONG_WAYS = {"append_checked", "_append_group", "_append_kept"}
 
 
 def path_taken(a_log: UnifiedLog, data: bytes, append: Append | None = None) -> str:
-    """Which way an append took: the long ones plan it in Python."""
+    """Return the path that an append took: the long ones plan it in Python."""
     called: set[str] = set()
     sys.setprofile(lambda frame, event, _: called.add(frame.f_code.co_name))
     try:

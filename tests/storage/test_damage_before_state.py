@@ -1,4 +1,4 @@
-"""What is derived from batches (producers, metadata, surveys) where damage lies between them: told, never silent."""
+"""State derived from batches (producers, metadata, surveys) with damage between them: reported, never silent."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that are open only while they are used: the bound holds, and nobody reads or writes another file meanwhile."""
+"""Files that are open only while in use: the bound holds, and no call reads or writes another file meanwhile."""
 
 import errno
 import gc
@@ -134,7 +134,7 @@ def test_a_slice_outlives_closing_and_deleting(tmp_path: Path, end: Callable[[Fi
 
 
 def test_a_slice_of_a_closed_file_knows_it_again(tmp_path: Path, few: None) -> None:
-    """Where too many are open, closing does not open one more: it is found by its name, and never another file."""
+    """With too many files open, a close does not open another: it finds the file by name, and never another one."""
     path, data = tmp_path / "0.log", run(0, 3)
     path.write_bytes(data)
     (tmp_path / "open").write_bytes(b"x")
@@ -205,7 +205,7 @@ class Told:
 def test_a_loss_while_the_file_was_closed_is_told_by_the_next_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failed write-back is told to open files only: a probe asks on behalf of a file that was closed meanwhile."""
+    """The system reports a failed write-back to open files only: a probe asks on behalf of a file closed meanwhile."""
     monkeypatch.setattr(lazy_file, "WritebackErrorProbe", Told)
     a_log, = many_logs(tmp_path, 1)
     append_batches(a_log)
@@ -254,7 +254,7 @@ def test_witnesses_go_when_they_are_not_needed_any_more(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
 def test_too_many_open_files(tmp_path: Path, code: int) -> None:
-    """What is idle is closed and the call repeated; a typed error with a hint where nothing is left to be closed."""
+    """Idle files are closed and the call is repeated; if none is left to close, a typed error with a hint."""
     fs = FaultFS()
     logs = many_logs(tmp_path, 3, fs)
     for a_log in logs:

@@ -1,4 +1,4 @@
-"""The file of leader epochs follows the log; when it cannot be written, no append is lost, or told to have failed."""
+"""The file of leader epochs follows the log; if it cannot be written, no append is lost or reported as failed."""
 
 import errno
 import logging
@@ -12,7 +12,7 @@ from tests.storage.logs import append_batches, log
 
 
 def test_an_append_that_is_done_does_not_fail_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever repeats an append that raised would write twice. The next append or flush writes the file."""
+    """A caller that repeats a raised append would write twice. The next append or flush writes the file."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
     rule = fs.fail("open", "pwrite", path="leader-epoch-checkpoint", code=errno.ENOSPC)

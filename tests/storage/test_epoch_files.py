@@ -35,7 +35,7 @@ def test_a_new_epoch_begins_at_the_first_offset_of_its_batch(tmp_path: Path) -> 
 
 
 def test_a_followers_batch_of_an_old_format_ends_what_was_known(tmp_path: Path) -> None:
-    """LOG-59: v0 and v1 carry no epoch; the next v2 batch begins anew, whatever was known before."""
+    """LOG-59: v0 and v1 carry no epoch; the next v2 batch starts one, whatever was known before."""
     a_log = log(tmp_path)
     append_epochs(a_log, 3, 5)
     a_log.append_as_follower(message_v1(2, b"old"), 5)

@@ -1,4 +1,4 @@
-"""What is synced, in which order, and what a sync that fails does (LOG-49 to LOG-51, LOG-35, SEG-32)."""
+"""Syncs, their order, and the effect of a failed one (LOG-49 to LOG-51, LOG-35, SEG-32)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_flush_syncs_records_then_indexes_then_the_directory(tmp_path: Path) -
 
 
 def test_a_commit_syncs_records_and_leaves_the_recovery_point(tmp_path: Path) -> None:
-    """A crash then recovers from the old point: the indexes of what was committed are made anew."""
+    """A crash then recovers from the old point: the indexes of committed records are rebuilt."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, index_interval_bytes=100)
     append_batches(a_log, times=5)
@@ -219,8 +219,8 @@ def test_flush_ms_flushes_in_the_background(tmp_path: Path) -> None:
 # A sync that fails
 
 
-def workload(directory: Path, fs: FaultFS, told: list[bytes]) -> None:
-    """Commits, a roll, a new epoch, a cut, a flush, a close; `told` gets what was said to be on disk."""
+def workload(directory: Path, fs: FaultFS, reported: list[bytes]) -> None:
+    """Commits, a roll, a new epoch, a cut, a flush, a close; `reported` gets what was reported as on disk."""
     opened = open_for_append(directory / "t-0", {"index_interval_bytes": 100}, sync=True, fs=fs)
     a_log = kafkalog.Log(opened.log, opened)
     failed = None
@@ -228,13 +228,13 @@ def workload(directory: Path, fs: FaultFS, told: list[bytes]) -> None:
         for turn in range(12):
             value = b"%d" % turn * 30
             a_log.append(value)
-            told.append(value)
+            reported.append(value)
             if turn == 3:
                 a_log.roll()
             if turn == 5:
                 opened.log.leader_epoch = 1
             if turn == 7:
-                del told[6:]  # a cut that fails may have cut
+                del reported[6:]  # a cut that fails may have cut
                 a_log.truncate_to(6)
             if turn == 9:
                 a_log.flush()
@@ -255,26 +255,26 @@ def workload(directory: Path, fs: FaultFS, told: list[bytes]) -> None:
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_each_sync_in_turn_fails_once(tmp_path: Path, code: int) -> None:
-    """Data, indexes, snapshot, directory, epochs, checkpoints, marker: nothing that was told is lost, nothing is told
-    after the failure until the log is opened anew, and the recovery then decides what is there."""
+    """Data, indexes, snapshot, directory, epochs, checkpoints, marker: no reported record is lost, and none is reported
+    after the failure until the log is reopened; recovery then decides what is there."""
     for nth in each_failure():
         directory = tmp_path / str(nth)
         directory.mkdir()
-        fs, told = FaultFS(), []  # type: ignore[var-annotated]
+        fs, reported = FaultFS(), []  # type: ignore[var-annotated]
         rule = fs.fail(*SYNCS, nth=nth, times=1, code=code)
         with suppress(StorageError):
-            workload(directory, fs, told)
+            workload(directory, fs, reported)
         if not rule.fired:
-            assert nth > 25 and len(told) == 10
+            assert nth > 25 and len(reported) == 10
             break
         with kafkalog.open(directory / "t-0", "a") as again:
             values = [record.value for record in again]
-            assert values[: len(told)] == told
+            assert values[: len(reported)] == reported
             assert again.append(b"goes on").first_offset == len(values)
 
 
 def test_an_epoch_file_that_could_not_be_synced_is_written_anew(tmp_path: Path) -> None:
-    """The one sync that is made again: of a new file, with all that the memory has."""
+    """The only sync that is retried: of a new file, with the whole content from memory."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
     append_batches(a_log)

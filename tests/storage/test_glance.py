@@ -92,7 +92,7 @@ def test_a_time_costs_one_read(tmp_path: Path, size: int, by: int) -> None:
 
 
 def test_a_file_that_was_renamed_since_the_listing_is_looked_for_in_another_way(tmp_path: Path) -> None:
-    """A broker that swaps a cleaned segment in does that: a glance cannot tell then, and says so."""
+    """A broker that swaps a cleaned segment in does that: the fast look-up cannot decide then, and reports it."""
     write_segment(tmp_path / "t-0", 3 * RECORDS, batches(3 * RECORDS, 3, RECORDS))
     view, _ = open_view(tmp_path, batches(0, 3, RECORDS))
     with view:

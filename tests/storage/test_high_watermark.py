@@ -13,7 +13,7 @@ from tests.storage.logs import append_batches, log
 
 @pytest.fixture
 def two_batches(tmp_path: Path) -> UnifiedLog:
-    """A log of two batches, 0 to 4 and 5 to 9, whose high watermark moves only when told."""
+    """A log of two batches, 0 to 4 and 5 to 9, whose high watermark moves only on request."""
     a_log = log(tmp_path, high_watermark_follows_end=False)
     append_batches(a_log, 120, 5, times=2)
     return a_log

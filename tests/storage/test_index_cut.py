@@ -80,7 +80,7 @@ def test_an_untouched_index_is_closed_without_a_warning(tmp_path: Path, caplog: 
 
 @pytest.mark.parametrize("length", [0, 8])
 def test_an_index_cut_after_it_was_dropped_is_an_error(tmp_path: Path, length: int) -> None:
-    """What is in memory no more cannot be mended from there; the hint's way out works."""
+    """Entries no longer in memory cannot be restored from there; the hint's remedy works."""
     closed_log(tmp_path)
     a_log = log(tmp_path, **SETTINGS)
     segment = a_log.segments[1]

@@ -1,4 +1,4 @@
-"""An index on a full disk, on one that fails, and while its file is cut: typed errors, nothing lost, nobody killed."""
+"""Indexes on a full or failing disk, or truncated in use: typed errors, no loss, no killed process."""
 
 import errno
 import os
@@ -125,7 +125,7 @@ def test_every_call_may_fail(path: Path) -> None:
 
 
 def again_if_it_fails(call: Callable[[], Any], path: Path) -> Any:
-    """What `call` returns, the second time if the first raises a StorageError that names the file."""
+    """Return the result of `call`; retry once if it raises a StorageError that names the file."""
     try:
         return call()
     except StorageError as error:

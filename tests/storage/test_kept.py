@@ -36,7 +36,7 @@ def make(root: Path) -> Path:
 
 
 def positions(path: Path) -> list[int]:
-    """Where the batches of a segment begin."""
+    """Return the positions of a segment's batches."""
     found, at, data = [], 0, path.read_bytes()
     while at < len(data):
         found.append(at)

@@ -107,7 +107,7 @@ def test_a_file_of_many_epochs_is_gone_through_once(tmp_path: Path) -> None:
 
 
 def test_as_many_epochs_as_batches(tmp_path: Path) -> None:
-    """What a file may say costs what its length says, not its square."""
+    """Parsing costs time linear in the file's length, not quadratic."""
     count = 200_000
     lines = "".join(f"{n} {10 * n}\n" for n in range(count))
     (tmp_path / "leader-epoch-checkpoint").write_text(f"0\n{count}\n{lines}")

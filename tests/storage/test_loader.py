@@ -72,7 +72,7 @@ def test_an_index_whose_log_was_renamed_already(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_snapshot_that_a_power_cut_left_unfinished_goes(tmp_path: Path, clean: bool) -> None:
-    """Nobody writes a snapshot of that offset again, so nobody else would remove it; another program's file stays."""
+    """No one writes a snapshot of that offset again, so no one else would remove it; another program's file stays."""
     folder = write_segments(tmp_path, killed=not clean)
     half = folder / f"{snapshot_file_name(7)}.tmp"
     half.write_bytes(b"half of one")
@@ -147,13 +147,13 @@ def test_a_damaged_index_below_the_recovery_point_is_rebuilt_and_logged(
 def test_segments_from_the_recovery_point_on_are_looked_at(tmp_path: Path, point: int, segments: int) -> None:
     """LOAD-10, LOAD-27: from the one that holds it; the last one always."""
     write_segments(tmp_path, killed=True)
-    told: list[RecoveryProgress] = []
+    reported: list[RecoveryProgress] = []
     clock = MockClock(NOW)
     again = UnifiedLog.open(
         tmp_path / "topic-0", config(**SETTINGS), clock=clock, recovery_point=point, had_clean_shutdown=False,
-        progress=told.append,
+        progress=reported.append,
     )  # fmt: skip
-    assert told[-1].segments_done == told[-1].segments == segments
+    assert reported[-1].segments_done == reported[-1].segments == segments
     again.close()
 
 

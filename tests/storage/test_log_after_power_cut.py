@@ -1,4 +1,4 @@
-"""What a power cut may leave of a log, one loss at a time (tests/crash finds them, these keep them)."""
+"""A log after a power cut, one loss at a time (tests/crash finds them, these keep them)."""
 
 from pathlib import Path
 
@@ -145,7 +145,7 @@ def test_a_damaged_offset_says_nothing_about_where_the_log_goes_on(tmp_path: Pat
 
 @pytest.mark.parametrize("log_start", [0, 9, 12])
 def test_segments_given_up_and_a_second_crash(tmp_path: Path, log_start: int) -> None:
-    """What tells of the end is not removed before the segment that goes on there is on disk."""
+    """The file that shows the end is removed only once the segment that continues there is on disk."""
     directory = write_deleted_segments(tmp_path, 9)
     fs = FaultFS()
     fs.fail("unlink", path="6.timeindex.deleted")
@@ -158,7 +158,7 @@ def test_segments_given_up_and_a_second_crash(tmp_path: Path, log_start: int) ->
 
 
 def test_room_reserved_ahead_is_given_up_before_the_last_flush(tmp_path: Path) -> None:
-    """LOAD-29: the recovery point of a closed log lies behind its end, so that nobody would cut it off later."""
+    """LOAD-29: the recovery point of a closed log lies behind its end, so that no later open truncates it."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, internal_segment_bytes=3000, preallocate=True)
     append_batches(a_log, times=3)

@@ -69,7 +69,7 @@ def test_a_leader_assigns_offsets_and_epoch(tmp_path: Path) -> None:
 
 
 def test_an_epoch_may_begin_before_its_first_append(tmp_path: Path) -> None:
-    """What a new leader does (LOG-59): the epoch is in its file, and the append that follows begins none."""
+    """A new leader (LOG-59): the epoch is in its file, and the append that follows starts none."""
     a_log = log(tmp_path)
     a_log.append_as_leader(bytearray(sized_batch(100, 3)))
     a_log.begin_epoch(4)

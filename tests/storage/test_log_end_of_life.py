@@ -1,4 +1,4 @@
-"""What a log does once it is closed, renamed, deleted or abandoned."""
+"""A log after it is closed, renamed, deleted or abandoned."""
 
 import errno
 import threading

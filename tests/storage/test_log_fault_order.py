@@ -1,4 +1,4 @@
-"""What has to be true after a call that fails half-way through a step (tests/crash finds them, these keep them)."""
+"""The state after a call that fails half-way through a step (tests/crash finds them, these keep them)."""
 
 import errno
 from pathlib import Path

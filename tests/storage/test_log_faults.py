@@ -190,7 +190,7 @@ def test_a_failed_sync_of_any_file_or_the_directory(tmp_path: Path, suffix: str)
 
 
 def test_a_failed_background_flush_poisons(tmp_path: Path) -> None:
-    """LOG-18: the append that caused the roll succeeded; the next one is told."""
+    """LOG-18: the append that caused the roll succeeded; the next one reports the error."""
     fs, clock = FaultFS(), MockClock(NOW)
     a_log = log(tmp_path, fs=fs, clock=clock, scheduler=MockScheduler(clock), recovery_point=0, **SETTINGS)
     fs.fail("fdatasync", path=".log", times=1, code=errno.EIO)

@@ -53,7 +53,7 @@ def test_records_below_the_log_start_do_not_count(three_segments: UnifiedLog) ->
 
 
 def test_a_segment_whose_late_record_lies_below_the_start_is_passed_over(tmp_path: Path) -> None:
-    """LOG-57: its largest time promises a record that may not be read any more; a later segment has one."""
+    """LOG-57: its largest time promises a record that is no longer readable; a later segment has one."""
     a_log = log(tmp_path)
     late, early = sized_batch(100, timestamp=NOW + 99, epoch=0), sized_batch(100, base=1, timestamp=NOW, epoch=0)
     a_log.append_as_follower(late + early, 0)

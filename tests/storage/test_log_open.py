@@ -101,7 +101,7 @@ def test_the_largest_time_of_a_log_opened_again(tmp_path: Path, timestamp: int) 
 def test_index_trouble_is_never_fatal(
     tmp_path: Path, base: int, suffix: str, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SEG-29: missing, all zeros, cut in an entry, garbage, past the data: made anew from the data (KAFKA-1112)."""
+    """SEG-29: missing, all zeros, cut in an entry, garbage, past the data: rebuilt from the data (KAFKA-1112)."""
     a_log = open_filled(tmp_path)
     a_log.close()
     want = filled_entries(tmp_path)
@@ -123,7 +123,7 @@ def test_index_trouble_is_never_fatal(
 
 
 def filled_entries(path: Path) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
-    """What the indexes of the closed log hold."""
+    """Return the entries in the indexes of the closed log."""
     again = log(path, **SETTINGS)
     found = entries(again)
     again.close()

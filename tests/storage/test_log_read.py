@@ -206,7 +206,7 @@ def test_readers_beside_a_writer_see_whole_batches_below_their_bound(tmp_path: P
 
 
 def test_a_reader_of_a_deleted_segment_reads_on(tmp_path: Path) -> None:
-    """LOG-26: whoever took the state, or a slice, before the delete."""
+    """LOG-26: for a reader that took the state, or a slice, before the delete."""
     a_log = log(tmp_path, internal_segment_bytes=300)
     append_batches(a_log, times=9)
     state, held = a_log.state, a_log.read(0, 300).records

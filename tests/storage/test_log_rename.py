@@ -54,7 +54,7 @@ def test_a_rename_that_fails_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_deleted_log_takes_no_append_and_is_gone_after_the_delay(tmp_path: Path) -> None:
-    """LOG-71, LOG-72: nothing of it is left, on disk or to be done; the same partition made anew is another log."""
+    """LOG-71, LOG-72: nothing of it remains, on disk or pending; the same partition created again is another log."""
     clock = MockClock(NOW)
     scheduler = MockScheduler(clock)
     with LogManager.open([tmp_path], clock=clock, scheduler=scheduler) as manager:
@@ -66,9 +66,9 @@ def test_a_deleted_log_takes_no_append_and_is_gone_after_the_delay(tmp_path: Pat
         with pytest.raises(StorageError, match="was deleted"):
             append_batches(made)
         assert made.read(0, 1000).records.size == 300  # for who still reads
-        anew = manager.get_or_create(T0)
-        assert anew.log_end_offset == 0 and anew.leader_epochs == ()
-        assert read_partition_metadata(OS, anew.path) != first_id
+        created = manager.get_or_create(T0)
+        assert created.log_end_offset == 0 and created.leader_epochs == ()
+        assert read_partition_metadata(OS, created.path) != first_id
         ends = metrics.snapshot()["kafkalog_log_end_offset"]
         assert [row["value"] for row in ends if row["labels"]["directory"] == str(tmp_path)] == [0]
         clock.advance(manager.config.log_segment_delete_delay_ms)

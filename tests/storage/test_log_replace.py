@@ -34,7 +34,7 @@ def open_filled(path: Path, fs: FileSystem = OS, segments: int = 3, **more: obje
 
 
 def clean_every_second(a_log: UnifiedLog, old: Sequence[LogSegment], keep: int = 2) -> LogSegment:
-    """What a clean makes of `old` that keeps every second batch."""
+    """Clean `old` so that every second batch remains; return the new segment."""
     made = a_log.replacer.new_cleaned_segment(old[0].base_offset)
     for segment in old:
         for one in segment.records.batches():
@@ -113,7 +113,7 @@ def test_one_clean_at_a_time(tmp_path: Path) -> None:
 
 
 def test_what_an_interrupted_clean_left_is_removed_when_one_begins(tmp_path: Path) -> None:
-    """LOAD-2: also where the log was not opened anew in between."""
+    """LOAD-2: also if the log was not reopened in between."""
     a_log = open_filled(tmp_path)
     old = tuple(a_log.segments)[:2]
     clean_every_second(a_log, old).close_handlers()
@@ -218,7 +218,7 @@ OLD, NEW = [*range(13)], [0, 2, 4, 6, 8, 9, 10, 11, 12]
 
 @pytest.mark.parametrize("times", [1, 1 << 20], ids=["once", "from then on"])
 def test_a_failure_at_any_call_leaves_the_old_log_or_the_new_one(tmp_path: Path, times: int) -> None:
-    """The error is told; the log, and the next opening, have all records of one of the two."""
+    """The error is reported; the log, and the next open, have all records of one of the two."""
     for nth in each_failure():
         folder = tmp_path / str(nth)
         folder.mkdir()

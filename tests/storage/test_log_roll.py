@@ -96,7 +96,7 @@ def test_new_base_is_the_first_offset_of_the_append(tmp_path: Path) -> None:
 
 
 def test_new_base_where_the_first_offset_is_not_known(tmp_path: Path) -> None:
-    """LOG-16: a compressed v1 message tells its last offset only: last - 2^31 + 1, but not below the log end."""
+    """LOG-16: a compressed v1 message shows only its last offset: last - 2^31 + 1, but not below the log end."""
     import struct
     import zlib
 

@@ -72,10 +72,10 @@ def test_retention_goes_by_log_start_then_size_then_time(tmp_path: Path) -> None
     append_batches(a_log, times=20)
     append_batches(a_log, times=10, timestamp=NOW + 999)
     a_log.maybe_increment_log_start_offset(7)
-    told = []
-    with hooks.on("delete", lambda event: told.append((event.values["reason"], event.values["base_offsets"]))):
+    events = []
+    with hooks.on("delete", lambda event: events.append((event.values["reason"], event.values["base_offsets"]))):
         assert a_log.delete_old_segments() == 4
-    assert told == [("log_start", (0,)), ("size", (5, 10)), ("time", (15,))]
+    assert events == [("log_start", (0,)), ("size", (5, 10)), ("time", (15,))]
     assert bases(a_log) == [20, 25]
     a_log.close()
 

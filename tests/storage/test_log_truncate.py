@@ -1,4 +1,4 @@
-"""UnifiedLog: cutting back, starting anew, giving up the front (LOG-52 to LOG-56)."""
+"""UnifiedLog: truncation, a full restart, deletion of the front (LOG-52 to LOG-56)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A walk over a whole log: every sound batch is given, or the damage is raised or told with its place."""
+"""A walk over a whole log: every sound batch is given, or the damage is raised or reported with its place."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -65,15 +65,15 @@ a_log.close_handlers()
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="needs root and mkfs.ext4")
 def test_what_was_lost_while_a_file_was_closed_is_told_by_the_flush(tmp_path: Path) -> None:
-    """An fsync through a descriptor opened later is not told: the probe that was left behind is (fsync(2))."""
+    """An fsync through a descriptor opened later does not get the error: the probe left open does (fsync(2))."""
     unshare = ["unshare", "-m", "sh", "-c", MOUNTS, "sh", str(tmp_path)]
     if subprocess.run([*unshare, "true"], capture_output=True).returncode:
         pytest.skip("no loop device may be mounted here")
-    told = subprocess.run(
+    done = subprocess.run(
         [*unshare, sys.executable, "-c", SCRIPT],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
     )  # fmt: skip
-    lines = told.stdout.split("\n")[:-1]
+    lines = done.stdout.split("\n")[:-1]
     if lines[:2] != ["lost", "not told"]:
-        pytest.skip(f"the system did not lose what it was to lose: {lines} {told.stderr[-500:]}")
-    assert lines[2:] == ["told", "no more writes"], told.stderr[-2000:]
+        pytest.skip(f"the system did not lose what it was to lose: {lines} {done.stderr[-500:]}")
+    assert lines[2:] == ["told", "no more writes"], done.stderr[-2000:]

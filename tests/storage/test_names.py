@@ -117,7 +117,7 @@ def test_live_directories(name: str, topic: str, partition: int) -> None:
 
 @pytest.mark.parametrize("kind", ["-delete", "-future", "-stray"])
 def test_directories_in_transit(kind: str) -> None:
-    """What follows the last dot goes first: a topic may have dots and dashes of its own."""
+    """The part after the last dot is cut first: a topic may contain dots and dashes."""
     assert parse_dir(f"a.b-c-7.0123456789abcdef0123456789abcdef{kind}") == (TopicPartition("a.b-c", 7), kind)
     assert parse_dir(f"a-7.{kind}") == (TopicPartition("a", 7), kind)
     with pytest.raises(NotAPartition, match="without '.<id>'"):

@@ -63,7 +63,7 @@ def test_what_an_open_and_close_leaves_is_what_was_there(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_threads_that_meet_a_damaged_index_first(tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture) -> None:
-    """SEG-20, KAFKA-1112: it is made anew once, by whoever comes first, and is on disk then."""
+    """SEG-20, KAFKA-1112: it is rebuilt once, by the first caller, and is on disk then."""
     found = closed_log(tmp_path)
     path = tmp_path / "topic-0" / f"{found[3]:020d}{suffix}"
     sound = path.read_bytes()
@@ -97,7 +97,7 @@ def test_threads_that_meet_a_damaged_index_first(tmp_path: Path, suffix: str, ca
 
 
 def test_indexes_are_dropped_when_there_are_too_many(tmp_path: Path) -> None:
-    """What they say is the same when they are opened again, while the active segment keeps its own."""
+    """Their content is the same when they are reopened, while the active segment keeps its own."""
     INDEXES.limit = 8
     try:
         closed_log(tmp_path)
@@ -118,7 +118,7 @@ def test_indexes_are_dropped_when_there_are_too_many(tmp_path: Path) -> None:
 
 
 def test_an_index_that_was_dropped_is_synced_all_the_same(tmp_path: Path) -> None:
-    """SEG-32: what a roll wrote is on disk after the flush, whoever has the file open."""
+    """SEG-32: what a roll wrote is on disk after the flush, even with the file open elsewhere."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, **SETTINGS)
     append_batches(a_log, times=7)
@@ -202,11 +202,11 @@ def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
     for number in range(300):
         shutil.copytree(first / "topic-0", store / f"topic-{number}")
     (store / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SMALL, str(store), "300"],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
     )  # fmt: skip
-    assert (told.returncode, told.stdout) == (0, "fine\n"), told.stderr[-2000:]
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("batches", [1, 3])

@@ -1,4 +1,4 @@
-"""What a log knows of its producers: sequences, epochs, transactions, snapshots (checklist PSM)."""
+"""A log's producer state: sequences, epochs, transactions, snapshots (checklist PSM)."""
 
 import os
 from pathlib import Path

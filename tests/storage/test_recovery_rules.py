@@ -33,7 +33,7 @@ def recover(
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
 def test_text_in_an_index_does_not_matter(tmp_path: Path, suffix: str) -> None:
-    """SEG-20: made anew; look-ups by offset and time are right."""
+    """SEG-20: rebuilt; look-ups by offset and time are right."""
     a_segment = segment(tmp_path, index_interval_bytes=150)
     a_segment.append(run(0, 20))
     offsets, times = offset_entries(a_segment), time_entries(a_segment)
@@ -52,7 +52,7 @@ def test_text_in_an_index_does_not_matter(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("damaged", range(10))
 def test_what_lies_before_a_flipped_bit_is_kept(tmp_path: Path, damaged: int) -> None:
-    """SEG-21: of ten batches those before it, and the bytes behind them are told."""
+    """SEG-21: of ten batches the sound ones before it remain, and the bytes after them are reported."""
     a_segment = segment(tmp_path)
     a_segment.append(run(0, 10))
     a_segment.close_handlers()

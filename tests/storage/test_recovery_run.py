@@ -1,4 +1,4 @@
-"""The recovery of a log of several segments: its threads, what it tells while it goes on, and its lines in the log."""
+"""Recovery of a log of several segments: its threads, its progress reports, and its lines in the log."""
 
 import errno
 import logging
@@ -65,24 +65,24 @@ def test_threads_change_nothing(tmp_path: Path, damaged: int | None) -> None:
 def test_progress_goes_from_nothing_to_all(tmp_path: Path) -> None:
     """One call at a time, from the threads that read; segments and bytes never go back."""
     folder = write_killed_log(tmp_path)
-    told: list[RecoveryProgress] = []
+    reported: list[RecoveryProgress] = []
     names: list[str] = []
     inside = threading.Lock()
 
     def progress(one: RecoveryProgress) -> None:
         assert inside.acquire(blocking=False), "two calls at once"
-        told.append(one)
+        reported.append(one)
         names.append(threading.current_thread().name)
         inside.release()
 
     again = open_recovered(folder, recovery_threads=3, progress=progress)
     again.close()
-    assert told[0] == (0, 9, 0, 4200) and told[-1] == (9, 9, 4200, 4200)
-    assert told == sorted(told)
+    assert reported[0] == (0, 9, 0, 4200) and reported[-1] == (9, 9, 4200, 4200)
+    assert reported == sorted(reported)
 
 
 def test_segments_are_read_in_several_threads(tmp_path: Path) -> None:
-    """The first one by whoever opens the log, the others by threads that end with the recovery."""
+    """The opener's thread recovers the first one; threads that end with the recovery do the others."""
     readers = set()
 
     class Watched(FileSystem):
@@ -98,9 +98,9 @@ def test_segments_are_read_in_several_threads(tmp_path: Path) -> None:
 
 def test_a_log_that_was_closed_well_tells_nothing(tmp_path: Path) -> None:
     write_killed_log(tmp_path)
-    told: list[RecoveryProgress] = []
-    UnifiedLog.open(tmp_path / "topic-0", config(**SETTINGS), progress=told.append).close()
-    assert told == []
+    reported: list[RecoveryProgress] = []
+    UnifiedLog.open(tmp_path / "topic-0", config(**SETTINGS), progress=reported.append).close()
+    assert reported == []
 
 
 def test_one_line_at_the_beginning_and_one_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,7 @@ NAME = f"{0:020d}"
 
 
 def test_truncate_to_the_start_of_a_batch_removes_it(tmp_path: Path) -> None:
-    """SEG-11: the bytes cut are told, and the next append goes on from there."""
+    """SEG-11: the truncated bytes are reported, and the next append continues from there."""
     seg = segment(tmp_path)
     seg.append(run(0, 3))
     assert seg.truncate_to(2) == 100
@@ -140,7 +140,7 @@ def test_close_trims_indexes_and_preallocated_data(tmp_path: Path) -> None:
 
 
 def test_sanity_check_finds_a_damaged_index(tmp_path: Path) -> None:
-    """SEG-29: a missing one is made anew by the loader, which checks before it opens."""
+    """SEG-29: the loader rebuilds a missing one; it checks before it opens."""
     seg = segment(tmp_path, index_interval_bytes=1)
     seg.append(run(0, 4))
     seg.sanity_check()

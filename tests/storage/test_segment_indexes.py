@@ -67,7 +67,7 @@ def test_what_is_asked_for_after_the_close_is_closed(tmp_path: Path, close: Call
 
 
 def test_a_segment_that_gets_another_name_takes_its_index_files_with_it(tmp_path: Path) -> None:
-    """SEG-27, of files that nobody has looked at."""
+    """SEG-27, for unopened files."""
     segment, _ = files(tmp_path)
     for suffix in (".index", ".timeindex", ".txnindex"):
         (tmp_path / f"{NAME}{suffix}").write_bytes(b"")

@@ -14,7 +14,7 @@ from tests.storage.logs import append_batches, bases, log
 
 @dataclass(frozen=True)
 class Fake:
-    """What the map looks at in a segment."""
+    """The part of a segment that the map uses."""
 
     base_offset: int
     size: int = 0

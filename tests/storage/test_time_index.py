@@ -221,7 +221,7 @@ def test_entry(index: TimeIndex) -> None:
 
 
 def test_read_only_after_a_roll(index: TimeIndex) -> None:
-    """TIDX-3: the final entry that is there already may be asked for again; another one is an error."""
+    """TIDX-3: a repeat of the final entry is accepted; another one is an error."""
     fill(index, 3)
     index.trim_to_valid_size()
     index.make_read_only()

@@ -26,7 +26,7 @@ def write_index(path: Path) -> TransactionIndex:
 
 @pytest.mark.parametrize("last", [50, 49, 0, -1])
 def test_last_offsets_rise(tmp_path: Path, last: int) -> None:
-    """TXN-1: an equal or lower one is refused, also after the file was opened anew; nothing is written."""
+    """TXN-1: an equal or lower one is refused, also after a reopen; nothing is written."""
     index = write_index(tmp_path)
     for one in (index, TransactionIndex(index.path, 0)):
         with pytest.raises(IllegalArgument, match="cannot follow one that ends at 50"):
@@ -93,7 +93,7 @@ def test_a_reset_leaves_none(tmp_path: Path) -> None:
 
 
 def test_the_file_comes_with_the_first_entry(tmp_path: Path) -> None:
-    """TXN-8: not with a flush, a look, a cut or a reset of nothing; a removal tells whether it was there."""
+    """TXN-8: not with a flush, a read, a cut or a reset of nothing; a removal returns whether it existed."""
     path = tmp_path / "00000000000000000000.txnindex"
     index = TransactionIndex(path, 0)
     index.flush()
@@ -153,7 +153,7 @@ def test_a_huge_file_is_not_taken_into_memory(tmp_path: Path) -> None:
 
 
 def test_a_close_that_the_system_refuses_names_the_file(tmp_path: Path) -> None:
-    """As where a file system tells of a failed write only then; the descriptor is given back, and nothing is lost."""
+    """A file system may report a failed write only then; the descriptor is closed, and nothing is lost."""
     fs = FaultFS()
     index = TransactionIndex(tmp_path / "00000000000000000000.txnindex", 0, fs=fs)
     index.append(ENTRIES[0])

@@ -80,7 +80,7 @@ def test_a_broker_s_directory(events: list[Event]) -> None:
 
 @given(st.lists(EVENTS, max_size=30), st.data())
 def test_with_any_files_beside_the_log_missing_or_damaged(events: list[Event], data: st.DataObject) -> None:
-    """What is not in the files is found by scanning: the records stay the same."""
+    """A scan finds transactions that are missing from the files: the records stay the same."""
     log = made(events)
     with write_to_directory(log) as directory:
         for path in [*(index_path(directory, base) for base in log.segments), *directory.glob("*.snapshot")]:
@@ -258,7 +258,7 @@ def test_a_read_of_committed_data_says_what_was_aborted(tmp_path: Path) -> None:
 
 
 def test_an_own_log_says_what_was_aborted_too(tmp_path: Path) -> None:
-    """LOG-21, FLOW-16: a superset for the range is sound: whoever filters looks at offsets."""
+    """LOG-21, FLOW-16: a superset for the range is sound: the filter checks offsets."""
     log = made(SPANNING)
     directory = tmp_path / "t-0"
     log.write(directory)

@@ -1,4 +1,4 @@
-"""Mode "r" on files with any one thing wrong: what is given is right, what is not given is told."""
+"""Mode "r" on files with any one fault: what it returns is right, what it cannot return is reported."""
 
 import struct
 import tempfile
@@ -88,7 +88,7 @@ def test_no_index_makes_an_answer_wrong(
 
 
 def starts_of(good: bytes) -> list[int]:
-    """Where each batch begins, and where the last one ends."""
+    """Return where each batch begins, and where the last one ends."""
     starts = [0]
     while starts[-1] < len(good):
         starts.append(starts[-1] + int.from_bytes(good[starts[-1] + 8 : starts[-1] + 12], "big") + 12)
@@ -110,7 +110,7 @@ def first_changed_batch(data: bytes, good: bytes) -> tuple[int, bool]:
 
 
 def check_time(view: LogView, offset: int, time: int, given_: list[int], whole: bool) -> None:
-    """The record of that time is found, or it is told why not; a later one only where no damage hides it."""
+    """The record of that time is found, or the error says why not; a later one only where no damage hides it."""
     try:
         found = view.offset_for_time(time)
     except (CorruptRecord, InvalidRecord):

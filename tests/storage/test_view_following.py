@@ -95,7 +95,7 @@ class TestFollowing:
             assert offsets(view, 990) == list(range(990, 1040))
 
     def test_roll_is_seen_though_the_directory_time_does_not_tell(self, folder: Path) -> None:
-        """A directory time that comes from another machine: the listing is made at times all the same."""
+        """A directory time from another machine: the directory is listed from time to time all the same."""
         clock = MockClock(int(folder.stat().st_mtime * 1000) + 10 * FRESH_MS)
         with LogView(folder, clock=clock) as view:
             seen = folder.stat()
@@ -130,7 +130,7 @@ class TestFollowing:
             assert error.value.offset == 990
 
     def test_truncation_that_the_view_has_not_seen(self, folder: Path) -> None:
-        """A short read: the reader looks again once, then tells that the log was cut."""
+        """A short read: the reader checks once more, then reports that the log was cut."""
         with LogView(folder) as view:
             read = records(view, 980, 1000)
             os.truncate(log_file(folder, 500), log_file(folder, 500).stat().st_size - 5)
@@ -179,7 +179,7 @@ class TestFollowing:
             assert view.problems == ()
 
     def test_time_search_while_the_file_is_cut_and_rolled_again(self, folder: Path) -> None:
-        """What looks damaged because the view has an older length of it is looked at again."""
+        """Apparent damage that comes from an older known length is checked again."""
         with LogView(folder) as view:
             log_file(folder, 500).unlink()
             os.truncate(log_file(folder, 0), sum(map(len, batches(0, 40, 10))))
@@ -206,7 +206,7 @@ class TestFollowing:
                 view.read(3, 100)
 
     def test_time_search_when_a_segment_was_deleted_that_the_view_had_not_opened(self, folder: Path) -> None:
-        """No missing file is told of: the log begins later now."""
+        """No missing file is reported: the log now begins later."""
         write_segment(folder, 1000, batches(1000, 3, 10))
         for target, expected in ((1100, 500), (1600, 600), (2005, 1005)):
             with LogView(folder) as view:
@@ -396,7 +396,7 @@ class TestFollowing:
 
 
 class TestPassingProblems:
-    """What an owner is just writing, replacing or deleting is looked at again before it is a problem."""
+    """Files that an owner is writing, replacing or deleting are checked again before a problem is reported."""
 
     @pytest.mark.parametrize("suffix", ["index", "timeindex"])
     def test_an_index_that_comes_a_moment_later_is_no_problem(self, folder: Path, suffix: str) -> None:

@@ -155,6 +155,12 @@ def test_request_like_one_that_passed_is_looked_at_where_it_differs(server: Kafk
     assert fault.matched == 2
 
 
+def test_fault_for_a_partition_that_no_topic_can_have_matches_nothing(server: KafkaServer) -> None:
+    with server.fault("Produce", error=MOVED, partition=1 << 31) as fault, Link(server.bootstrap) as link:
+        assert code_of(link.call("produce", 9, produced())) == 0
+        assert fault.matched == 0
+
+
 def produce_outline_of(frame: bytearray, wanted: tuple[int, ...]) -> bytes | None:
     return PassedProduces(FLEXIBLE_PRODUCE, PRODUCE_BY_ID, wanted).outline(frame)
 

@@ -111,6 +111,17 @@ def test_files_beside_the_segments_serve_readers_that_name_no_place(long_log: Pa
 
 
 @pytest.mark.usefixtures("settled")
+def test_files_that_cannot_be_read_are_noted_in_memory_once(long_log: Path, tmp_path: Path) -> None:
+    path = tmp_path / "data" / long_log.name
+    shutil.copytree(long_log, path)
+    for segment in path.glob("*.log"):
+        segment.with_suffix(".timeranges").symlink_to(segment.with_suffix(".timeranges"))  # a loop: ELOOP
+    size = sum(file.stat().st_size for file in path.glob("*.log"))
+    (_, first), (rows, later) = Query(path, None).run(2)
+    assert rows == 51 and later < 0.1 * size < first
+
+
+@pytest.mark.usefixtures("settled")
 def test_a_reader_that_stops_early_notes_nothing(long_log: Path, tmp_path: Path) -> None:
     with kafkalog.open(long_log, time_ranges=tmp_path / "times") as log:
         assert next(log.records(where=f"time >= {T + 4_000_000} and time < {T + 4_050_000}")).offset == 4000

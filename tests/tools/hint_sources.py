@@ -1,6 +1,7 @@
 """The texts of the package that a user may read, and the commands, flags and names in them."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,15 +21,25 @@ def named_commands(text: str) -> set[str]:
     return {_TARGET.sub("", command) for command in COMMAND.findall(text)}
 
 
-def texts() -> Iterator[str]:
+@functools.cache
+def texts() -> tuple[str, ...]:
     """Every string constant of the sources but docstrings; f-strings with their fields in braces."""
+    return tuple(_texts())
+
+
+def _texts() -> Iterator[str]:
     for tree in _trees(PACKAGE):
         passed = {id(part) for node in ast.walk(tree) for part in _left_out(node)}
         yield from _strings(tree, passed)
 
 
-def hints(folder: str = "") -> Iterator[str]:
+@functools.cache
+def hints(folder: str = "") -> tuple[str, ...]:
     """The hints of errors and findings in a folder of the package: what is given as one, or has a name for one."""
+    return tuple(_hints(folder))
+
+
+def _hints(folder: str) -> Iterator[str]:
     for tree in _trees(PACKAGE / folder):
         for node in ast.walk(tree):
             if isinstance(node, ast.keyword) and node.arg in ("hint", "default_hint"):

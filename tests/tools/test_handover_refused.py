@@ -147,6 +147,19 @@ def test_reserved_space_that_no_close_cut_off(broker_dir: Path) -> None:
     assert apply(broker_dir).applied
 
 
+@pytest.mark.parametrize("name", ["lost+found", "orders-0.old"])
+def test_a_directory_that_is_no_partitions(broker_dir: Path, name: str) -> None:
+    """A broker does not start beside it."""
+    (broker_dir / name).mkdir()
+    assert f"{name} is no partition directory" in refusal(broker_dir)
+
+
+def test_a_partition_without_segments(broker_dir: Path) -> None:
+    for file in (broker_dir / "orders-0").glob("0*"):
+        file.unlink()
+    assert "orders-0: the directory contains no segment files" in refusal(broker_dir)
+
+
 def test_a_damaged_topic_id(broker_dir: Path) -> None:
     (broker_dir / "orders-0" / "partition.metadata").write_text("nonsense")
     assert "partition.metadata" in refusal(broker_dir)

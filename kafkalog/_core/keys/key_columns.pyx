@@ -23,7 +23,7 @@ from kafkalog._core.batch.record cimport Record
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.keys.given_keys cimport GivenKeys
 from kafkalog._core.keys.key_picker cimport (
-    AHEAD, COMPARED, HAS_OBJECT, LINE_BYTES, MISSED, STATUS_MISSED, Copied, KeyPicker, kl_prefetch_wanted, own_record,
+    AHEAD, COMPARED, HAS_OBJECT, MISSED, STATUS_MISSED, Copied, KeyPicker, fetch_copy, own_record,
 )
 
 cdef enum:
@@ -159,8 +159,7 @@ cdef class KeyColumns(KeyPicker):
         cdef int status = OK
         for i in range(first, first + rows):
             if i + AHEAD < self.keys.count and self.places[i + AHEAD] > 0:
-                kl_prefetch_wanted(self.copies + self.places[i + AHEAD] - 1)
-                kl_prefetch_wanted(self.copies + self.places[i + AHEAD] - 1 + LINE_BYTES)
+                fetch_copy(self.copies, self.places[i + AHEAD])
             place = self.places[i]
             if place > 0:
                 if not self.has_key(i, <const Copied*>(self.copies + place - 1)):

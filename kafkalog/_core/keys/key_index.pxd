@@ -61,7 +61,9 @@ cdef class KeyIndex:
     cdef bint find_all_of(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef bint find_in_order(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef bint find_asked(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil
-    cdef void prefetch(self, const Block* block, const Asked* asked, const int64_t* found, int64_t n) noexcept nogil
+    cdef int64_t find_group(
+        self, const Block* block, const Asked* asked, int64_t* found, int64_t count, int64_t below
+    ) noexcept nogil
     cdef int64_t guess(self, int64_t offset) noexcept nogil
     cdef int64_t mark_of(self, int64_t offset, MarkedRange* found) noexcept nogil
     cdef bint marks_below(self, const Block* block, uint64_t limit, uint64_t* number) noexcept nogil

@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from kafkalog._core.batch.record_walk cimport kl_prefetch_record as kl_prefetch_index
 from kafkalog._core.batch.sections cimport SectionTable
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.crc cimport kl_crc32c
@@ -20,7 +21,7 @@ from kafkalog._core.keys.key_walk cimport NO_OFFSET
 
 cdef enum:
     LINE_BYTES = 64
-    SMALL_BUCKET = 40               # bytes of the entries of a bucket, on average
+    NOT_SMALL = 0xFFFF              # no number of entries in a small bucket
     GROUP = 32                      # keys whose pages are on their way into the cache together
     PART_SHIFT = 64 - 11
     PARTS = 1 << 11
@@ -28,12 +29,6 @@ cdef enum:
 
 IS_DAMAGED = DAMAGED_INDEX
 MOST_BLOCK_BITS = MOST_BITS
-
-cdef extern from *:
-    """
-    #define kl_prefetch_index(p) __builtin_prefetch(p)
-    """
-    void kl_prefetch_index(const void* p) noexcept nogil
 
 
 def bucket_bits(uint64_t entries) -> int:
@@ -360,41 +355,62 @@ cdef class KeyIndex:
         return True
 
     cdef bint find_asked(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil:
-        """The directory's lines, then the entries', are on their way for GROUP hashes at a time."""
+        """As find_all_of, a group after the other where there is one block; what a group cannot decide, one by one."""
         cdef int64_t done = 0
-        cdef int64_t i, n, offset
-        while done < count:
-            n = min(count - done, <int64_t>GROUP)
-            if self.block_count == 1 and self.area != NULL:
-                self.prefetch(&self.blocks[0], asked + done, found, n)
-            for i in range(done, done + n):
-                if found[asked[i].number] == NO_OFFSET:
-                    offset = self.last_below(asked[i].hashed, below)
-                    if offset == DAMAGED_INDEX:
-                        return False
-                    found[asked[i].number] = offset
-            done += n
-        return True
+        cdef int64_t offset
+        cdef bint is_alone = self.block_count == 1 and below > self.base_offset
+        while True:
+            if is_alone and self.area != NULL and done % GROUP == 0:
+                done += self.find_group(&self.blocks[0], asked + done, found, min(count - done, <int64_t>GROUP), below)
+            if done == count:
+                return True
+            if found[asked[done].number] == NO_OFFSET:
+                offset = self.last_below(asked[done].hashed, below)
+                if offset == DAMAGED_INDEX:
+                    return False
+                found[asked[done].number] = offset
+            done += 1
 
-    cdef void prefetch(self, const Block* block, const Asked* asked, const int64_t* found, int64_t n) noexcept nogil:
-        """Asks for the lines that the search will read: of pages that are not there, for nothing."""
+    cdef int64_t find_group(
+        self, const Block* block, const Asked* asked, int64_t* found, int64_t count, int64_t below
+    ) noexcept nogil:
+        """As find_asked, of up to GROUP hashes, whose lines are on their way together; the number of those decided."""
+        cdef uint64_t places[GROUP]
+        cdef uint32_t sizes[GROUP]
+        cdef uint32_t[2] ends
         cdef int64_t i
+        cdef int64_t relative
         cdef uint64_t place
-        cdef uint32_t first
-        for i in range(n):
-            place = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
+        for i in range(count):
+            places[i] = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
+            kl_prefetch_index(self.area + places[i])
             kl_prefetch_index(&found[asked[i].number])
-            kl_prefetch_index(self.area + place)
-        for i in range(n):
-            place = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
-            if not self.held[place // PAGE_BYTES] or found[asked[i].number] != NO_OFFSET:
+        for i in range(count):
+            place = places[i]
+            sizes[i] = NOT_SMALL
+            if not self.held[place // PAGE_BYTES] or place % PAGE_BYTES > PAGE_BYTES - 8:
                 continue
-            memcpy(&first, self.area + place, 4)
-            if first < block.entries:
-                place = block.entries_at + 8 * <uint64_t>first
+            memcpy(ends, self.area + place, 8)
+            if ends[0] > ends[1] or ends[1] > block.entries or ends[1] - ends[0] >= SORTED_FROM:
+                continue
+            place = block.entries_at + 8 * <uint64_t>ends[0]
+            if place % PAGE_BYTES + 8 * (ends[1] - ends[0]) <= PAGE_BYTES and self.held[place // PAGE_BYTES]:
+                places[i], sizes[i] = place, ends[1] - ends[0]
                 kl_prefetch_index(self.area + place)
-                if place % LINE_BYTES > LINE_BYTES - SMALL_BUCKET:
+                if place % LINE_BYTES + 8 * sizes[i] > LINE_BYTES:
                     kl_prefetch_index(self.area + place + LINE_BYTES)
+        below = min(below - self.base_offset, self.span)
+        for i in range(count):
+            if found[asked[i].number] != NO_OFFSET:
+                continue
+            if sizes[i] == NOT_SMALL:
+                return i
+            relative = self.last_of(self.area + places[i], sizes[i], tag_of(asked[i].hashed), below)
+            if relative == DAMAGED_INDEX:
+                return i
+            if relative >= 0:
+                found[asked[i].number] = self.base_offset + relative
+        return count
 
     def place(self, int64_t offset) -> tuple[int, int]:
         """(position, size) of the batches among which the one with this offset is; (-1, 0) where that is not known."""

@@ -41,6 +41,13 @@ cdef struct Copied:                 # value and key follow, or with `whole` Batc
     int16_t whole                   # 1: it has headers
 
 
+cdef inline void fetch_copy(const uint8_t* copies, int64_t place) noexcept nogil:
+    """Ask for the lines of a small copy."""
+    kl_prefetch_wanted(copies + place - 1)
+    kl_prefetch_wanted(copies + place - 1 + LINE_BYTES)
+    kl_prefetch_wanted(copies + place - 1 + 2 * LINE_BYTES)
+
+
 cpdef Record own_record(Record record)
 
 

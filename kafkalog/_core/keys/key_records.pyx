@@ -13,7 +13,7 @@ from kafkalog._core.batch.record cimport Record, lone_record, record_of
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.keys.given_keys cimport GivenKeys
 from kafkalog._core.keys.key_picker cimport (
-    AHEAD, HAS_OBJECT, LINE_BYTES, MISSED, Copied, KeyPicker, kl_prefetch_wanted, own_record,
+    AHEAD, HAS_OBJECT, MISSED, Copied, KeyPicker, fetch_copy, own_record,
 )
 
 cdef extern from "Python.h":
@@ -74,8 +74,7 @@ cdef class KeyRecords(KeyPicker):
         cdef const Copied* copied
         for i in range(count):
             if i + AHEAD < count and self.places[i + AHEAD] > 0:
-                kl_prefetch_wanted(self.copies + self.places[i + AHEAD] - 1)
-                kl_prefetch_wanted(self.copies + self.places[i + AHEAD] - 1 + LINE_BYTES)
+                fetch_copy(self.copies, self.places[i + AHEAD])
             if self.places[i] > 0:
                 copied = <const Copied*>(self.copies + self.places[i] - 1)
                 if self.has_key(i, copied):

@@ -15,6 +15,7 @@ cdef enum:
     OUTLINE_BYTES = 1024
     MOST_WANTED = 16
     MOST_PASSED = 1024
+    MOST_PARTITION = 0x7FFFFFFF
 
 cdef struct Outline:
     uint8_t data[OUTLINE_BYTES]
@@ -116,7 +117,7 @@ cdef class PassedProduces:
         cdef Py_ssize_t i
         self.outlines = set()
         self.first_flexible, self.first_by_id = first_flexible, first_by_id
-        numbers = tuple(wanted)
+        numbers = tuple(one for one in wanted if 0 <= one <= MOST_PARTITION)
         self.count = len(numbers)
         if self.count <= MOST_WANTED:
             for i in range(self.count):

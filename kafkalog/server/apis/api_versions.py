@@ -59,18 +59,18 @@ def read(version: int, frame: Frame, position: int) -> Client:
 async def handle(node: Node, context: RequestContext, request: Client | None) -> bytes:
     """Return the response body as bytes. `request` is None for a version that is not served."""
     if request is None:
-        return _body(context.api_version, 0, _is_in_replica_set(node), NO_FEATURES)
+        return _body(context.api_version, 0, *_kind(node), NO_FEATURES)
     if context.api_version >= 3:
         error = _refusal(node, request)
         if error != ErrorCode.NONE:
-            return _body(context.api_version, int(error), _is_in_replica_set(node), NO_FEATURES)
+            return _body(context.api_version, int(error), *_kind(node), NO_FEATURES)
         connection = context.connection
         connection.software_name, connection.software_version = (one[:_MAX_NAME_LENGTH] for one in request[:2])
     features = offered_features(node.features.current)
     if context.throttle_ms:
-        apis = dict(offered(_is_in_replica_set(node)))
+        apis = dict(offered(*_kind(node)))
         return api_versions_body(context.api_version, apis, 0, context.throttle_ms, features)
-    return _body(context.api_version, 0, _is_in_replica_set(node), features)
+    return _body(context.api_version, 0, *_kind(node), features)
 
 
 def _refusal(node: Node, client: Client) -> ErrorCode:
@@ -87,11 +87,12 @@ def _refusal(node: Node, client: Client) -> ErrorCode:
 
 def refused(node: Node, context: RequestContext, request: object, error: Refused) -> bytes:
     """Return a body with the error code."""
-    return _body(context.api_version, error.code, _is_in_replica_set(node), NO_FEATURES)
+    return _body(context.api_version, error.code, *_kind(node), NO_FEATURES)
 
 
-def _is_in_replica_set(node: Node) -> bool:
-    return node.quorum.replica_set is not None
+def _kind(node: Node) -> tuple[bool, bool]:
+    """Return True for a node of a replica set, and for one with a receiver of clients' metrics."""
+    return node.quorum.replica_set is not None, node.telemetry is not None
 
 
 def offered_features(features: Features) -> OfferedFeatures:
@@ -101,5 +102,7 @@ def offered_features(features: Features) -> OfferedFeatures:
 
 
 @lru_cache(maxsize=64)
-def _body(version: int, error_code: int, in_set: bool, features: OfferedFeatures) -> bytes:
-    return api_versions_body(version, dict(offered(in_set)), error_code, features=features)
+def _body(
+    version: int, error_code: int, in_set: bool, with_telemetry: bool, features: OfferedFeatures
+) -> bytes:
+    return api_versions_body(version, dict(offered(in_set, with_telemetry)), error_code, features=features)

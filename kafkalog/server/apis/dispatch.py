@@ -18,7 +18,7 @@ from kafkalog.server.requests.error_answers import error_answer
 from kafkalog.server.requests.refusals import call_name
 from kafkalog.server.wire.header import RequestHeader, read_header
 from kafkalog.server.wire.pieces import Pieces
-from kafkalog.server.wire.versions import ALONE, API_VERSIONS, APIS, FETCH, OF_A_SET, PRODUCE, Api
+from kafkalog.server.wire.versions import ALONE, API_VERSIONS, FETCH, IN_A_SET, OF_A_SET, OF_TELEMETRY, PRODUCE, Api
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -50,9 +50,10 @@ _HEAD_WITH_TAGS: Final = struct.Struct(">ix").pack
 Refusal = Callable[["Node", RequestContext, Any, Refused], Answer]
 
 
-def offered(in_set: bool = False) -> Mapping[int, Api]:
+def offered(in_set: bool = False, with_telemetry: bool = False) -> Mapping[int, Api]:
     """Return the served calls by key, for a single node or a replica set. Each call has a module in this package."""
-    return APIS if in_set else ALONE
+    calls = IN_A_SET if in_set else ALONE
+    return dict(sorted({**calls, **OF_TELEMETRY}.items())) if with_telemetry else calls
 
 
 def refusal_of(api: Api) -> Refusal:
@@ -110,7 +111,9 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     except MalformedRequest as error:
         return _refuse(node, connection, "a request", "malformed", f"no request of Kafka's: {error}")
     api_key, version, correlation_id, client_id, position = header
-    api = (ALONE if node.quorum.replica_set is None else APIS).get(api_key)
+    api = (ALONE if node.quorum.replica_set is None else IN_A_SET).get(api_key)
+    if api is None and node.telemetry is not None:
+        api = OF_TELEMETRY.get(api_key)
     call = _CALLS.get((api_key, version))
     if api is None or (call is None and not api.serves(version) and api_key != API_VERSIONS):
         return _not_served(node, connection, header, api)

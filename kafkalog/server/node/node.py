@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.server.replica.dir_moves import DirMoves
     from kafkalog.server.replica.replica_manager import ReplicaManager
     from kafkalog.server.requests.context import Close, RequestContext
+    from kafkalog.server.requests.telemetry import Receiver, Telemetry
     from kafkalog.server.security.authorizer import Authorizer
     from kafkalog.server.security.credentials import Credentials
     from kafkalog.server.security.quotas import Quotas
@@ -67,6 +68,7 @@ class NodeOptions(TypedDict, total=False):
     kept_positions: Sequence[KeptPosition]
     workers: Workers | None
     owner: Owner | None
+    telemetry: Receiver | None
 
 
 class Node:
@@ -103,6 +105,7 @@ class Node:
         kept_positions: Sequence[KeptPosition] = (),
         workers: Workers | None = None,
         owner: Owner | None = None,
+        telemetry: Receiver | None = None,
     ) -> None:
         self.config = config
         self.opened = opened
@@ -115,6 +118,8 @@ class Node:
         """The other processes that serve this node; None without any, and in those."""
         self.owner = owner
         """The link to the main process; None except in a worker."""
+        self.telemetry = None if telemetry is None else _telemetry_of(self, telemetry)
+        """Where clients push their metrics; None without a receiver, and then they are not asked for any."""
         self.is_ready = False
         self.is_read_only = is_read_only
         self.on_config_change: list[Callable[[ServerConfig], object]] = [self._resize_pool]
@@ -172,6 +177,12 @@ class Node:
         for callback in self.on_config_change:
             callback(changed)
 
+    def disconnected(self, connection_id: int) -> None:
+        """Forget what is kept for a client's connection, which has ended."""
+        self.shares.disconnected(connection_id)
+        if self.telemetry is not None:
+            self.telemetry.disconnected(connection_id)
+
     def _resize_pool(self, config: ServerConfig) -> None:
         self.pool.resize(config["num.io.threads"])
 
@@ -213,6 +224,13 @@ class Node:
             await self.stop_parts()
         finally:
             await self.close()
+
+
+def _telemetry_of(node: Node, receiver: Receiver) -> Telemetry:
+    """Return what a node with a receiver of clients' metrics has; few have one."""
+    from kafkalog.server.requests.telemetry import Telemetry
+
+    return Telemetry(node, receiver)
 
 
 def call_later(delay_ms: float, callback: Callable[[*Ts], object], /, *args: *Ts) -> asyncio.TimerHandle:

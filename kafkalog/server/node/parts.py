@@ -42,6 +42,12 @@ OF_THE_LEADER: Final = ("shares", "groups", "transactions")
 """Parts that run only on the leader of a replica set."""
 
 
+def import_parts() -> None:
+    """Import the modules of all parts, for a process that forks nodes."""
+    for name in PARTS.values():
+        resolve_name(name)
+
+
 def make_part(node: Node, name: str) -> Part:
     """Create a part and set it as the node's attribute of that name."""
     part: Part = resolve_name(PARTS[name])(node)

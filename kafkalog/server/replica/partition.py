@@ -169,7 +169,8 @@ class Partition:
         """Epoch of the leader, -1 before the first one."""
         return self.role.leader_epoch
 
-    def _leader_role(self) -> Role:
+    def leader_role(self) -> Role:
+        """Return this node's role as the leader. Raise NotLeaderOrFollower if another node leads."""
         role = self.role
         if role.leader != self.node_id:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by node {role.leader}, not {self.node_id}")
@@ -193,7 +194,7 @@ class Partition:
             if current_leader_epoch > role.leader_epoch:
                 raise UnknownLeaderEpoch(f"leader epoch {current_leader_epoch} of {self.topic_partition} is unknown")
         if only_leader and role.leader != self.node_id:
-            self._leader_role()
+            self.leader_role()
 
     # Writing
 
@@ -211,7 +212,7 @@ class Partition:
 
         NotLeaderOrFollower. NotEnoughReplicas, before anything is written, if acks is all and the ISR is too small.
         """
-        role = self._leader_role()
+        role = self.leader_role()
         in_sync = len(role.isr)
         if required_acks == ALL and in_sync < len(role.replicas) and in_sync < (needed := self._min_isr(role)):
             raise NotEnoughReplicas(
@@ -399,7 +400,7 @@ class Partition:
 
         NotLeaderOrFollower; PolicyViolation for a topic that is only compacted; OffsetOutOfRange.
         """
-        self._leader_role()
+        self.leader_role()
         log = self.log
         if not log.config.delete:
             raise PolicyViolation(

@@ -63,7 +63,8 @@ async def verified(
 ) -> Verified:
     """Verify with the coordinator the transactions that begin with these batches; with `ask`, in another process.
 
-    Batches of missing partitions are removed from `batches`.
+    Batches of partitions that are missing, or that another node leads, are removed from `batches`: the coordinator need
+    not be here then, and its absence would keep clients at this node.
 
     If the batches have more than one producer, the whole request is rejected with INVALID_PRODUCER_ID_MAPPING. While
     another process is asked, a marker that is written makes the guards invalid: no append follows a transaction's end.
@@ -71,7 +72,7 @@ async def verified(
     result = Verified({}, {})
     for key in tuple(batches):
         try:
-            find(key)
+            find(key).leader_role()
         except KafkalogError as error:
             result.refused[key] = refused(key, error, None)
             del batches[key]

@@ -1,22 +1,24 @@
-"""Subscriptions to metrics of clients (KIP-714): their settings, and which values a broker takes.
+"""Subscriptions to metrics of clients (KIP-714): their settings, which values a broker takes, and what they ask for.
 
-They are kept and listed as by a broker without a plug-in that receives metrics: no client is asked for any.
+They are kept and listed in any case. Clients are asked for metrics only by a server with a receiver.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from kafkalog.config.keys import Key
 from kafkalog.errors import ConfigError, InvalidRequest
 from kafkalog.server.settings.checks import check_value
 
 INTERVAL, MATCH, METRICS = "interval.ms", "match", "metrics"
+ALL: Final = "*"
+_DEFAULT_MS: Final = 300_000
 KEYS: Final[Mapping[str, Key]] = {
     one.name: one for one in (
-        Key(INTERVAL, "int", 300_000, None, "interval at which clients would push metrics, in ms"),
+        Key(INTERVAL, "int", _DEFAULT_MS, None, "interval at which clients would push metrics, in ms"),
         Key(MATCH, "list", (), None, "clients that would push: attribute=pattern, all of which have to match"),
         Key(METRICS, "list", (), None, "prefixes of the names of metrics that clients would push; * for all"),
     )
@@ -66,13 +68,47 @@ def _items(setting: str, text: str) -> list[str]:
 
 
 def _is_match(text: str) -> bool:
+    attribute, pattern = _parts(text)
+    if not pattern or "=" in pattern or attribute not in _ATTRIBUTES:
+        return False
+    return _ONLY_IN_JAVA.search(pattern) is not None or _compiled(pattern) is not None
+
+
+def _parts(text: str) -> tuple[str, str]:
     attribute, _, pattern = text.rstrip("=").partition("=")
-    if not pattern or "=" in pattern or attribute.strip() not in _ATTRIBUTES:
-        return False
-    if _ONLY_IN_JAVA.search(pattern):
-        return True
+    return attribute.strip(), pattern.strip()
+
+
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """Return a pattern of Java's as one of Python's, or None if it is not one."""
     try:
-        re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern.strip()))
+        return re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern))
     except (re.error, RecursionError, OverflowError):
-        return False
+        return None
+
+
+class Wanted(NamedTuple):
+    """Prefixes of the names of metrics that a client pushes, sorted, or ALL alone, and the interval."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+
+
+def wanted_of(attributes: Mapping[str, str], subscriptions: Iterable[Mapping[str, str]]) -> Wanted:
+    """Return what all subscriptions together want of a client: the union of their metrics, the shortest interval."""
+    metrics: set[str] = set()
+    interval_ms = _DEFAULT_MS
+    for settings in subscriptions:
+        if _fits(attributes, settings):
+            metrics.update(_items(METRICS, settings.get(METRICS, "")))
+            interval_ms = min(interval_ms, int(settings.get(INTERVAL, interval_ms)))
+    return Wanted((ALL,) if ALL in metrics else tuple(sorted(metrics)), interval_ms)
+
+
+def _fits(attributes: Mapping[str, str], settings: Mapping[str, str]) -> bool:
+    """Return True if every attribute matches; a pattern that only Java understands matches no client."""
+    for attribute, pattern in map(_parts, _items(MATCH, settings.get(MATCH, ""))):
+        found = _compiled(pattern)
+        if found is None or not found.fullmatch(attributes[attribute]):
+            return False
     return True

@@ -154,7 +154,6 @@ _FIXED: Final[Mapping[str, tuple[Kind, object]]] = {
     "socket.connection.setup.timeout.ms": ("long", 10_000),
     "ssl.allow.dn.changes": ("bool", False),
     "ssl.allow.san.changes": ("bool", False),
-    "telemetry.max.bytes": ("int", 1_048_576),
 }
 _DYNAMIC: Final[Mapping[str, tuple[Kind, object]]] = {
     "config.providers": ("list", ()),

@@ -63,6 +63,7 @@ _NETWORK: Final = (
     _start("socket.listen.backlog.size", "int", 1024, at_least(1), "connections waiting to be accepted"),
     _start("socket.receive.buffer.bytes", "int", -1, at_least(-1), "SO_RCVBUF; -1: the system's"),
     _start("socket.request.max.bytes", "int", 104_857_600, at_least(1), "a larger request closes its connection"),
+    _start("telemetry.max.bytes", "int", 1_048_576, at_least(1), "metrics of one push, for a server with a receiver"),
     _start("socket.send.buffer.bytes", "int", -1, at_least(-1), "SO_SNDBUF; -1: the system's"),
 )  # fmt: skip
 

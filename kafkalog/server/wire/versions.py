@@ -102,6 +102,8 @@ _ROWS = (
     Api(66, "list_transactions", 0, 2, 0),
     Api(68, "consumer_group_heartbeat", 0, 1, 0),
     Api(69, "consumer_group_describe", 0, 1, 0),
+    Api(71, "get_telemetry_subscriptions", 0, 0, 0),
+    Api(72, "push_telemetry", 0, 0, 0),
     Api(74, "list_config_resources", 0, 1, 0),
     Api(75, "describe_topic_partitions", 0, 0, 0),
     Api(76, "share_group_heartbeat", 1, 1, 0),
@@ -115,7 +117,10 @@ _ROWS = (
 APIS = {row.key: row for row in _ROWS}
 OF_A_SET = frozenset({52, 53, 54, 58, 59})
 """Calls that are served only in a replica set."""
-ALONE = {key: api for key, api in APIS.items() if key not in OF_A_SET}
+OF_TELEMETRY = {key: APIS[key] for key in (71, 72)}
+"""Calls that are served only by a node with a receiver of clients' metrics."""
+IN_A_SET = {key: api for key, api in APIS.items() if key not in OF_TELEMETRY}
+ALONE = {key: api for key, api in IN_A_SET.items() if key not in OF_A_SET}
 
 
 class OfferedFeatures(NamedTuple):

@@ -16,10 +16,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from typing import Final, NoReturn
 
-from kafkalog.server.node.parts import PARTS
+from kafkalog.server.node.parts import import_parts
 from kafkalog.server.running import loop_factory
 from kafkalog.server.workers.child import main
 from kafkalog.server.workers.layout import MAIN
@@ -41,7 +40,10 @@ class ForkedWorker:
     def _reap(self) -> bool:
         with self._lock:
             if not self._is_reaped:
-                self._is_reaped = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+                try:
+                    self._is_reaped = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+                except ChildProcessError:  # the kernel did it: what started this process ignores SIGCHLD
+                    self._is_reaped = True
             return self._is_reaped
 
     def wait(self, timeout: float | None = None) -> None:
@@ -57,7 +59,8 @@ class ForkedWorker:
         """End the process at once; nothing if it has ended."""
         with self._lock:
             if not self._is_reaped:  # until then no other process gets its id
-                os.kill(self._pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
 
 
 @contextmanager
@@ -70,8 +73,7 @@ def forked_workers(count: int, log_metrics: Callable[[], str]) -> Iterator[dict[
     try:
         if count > 1 and threading.active_count() == 1 and sys.platform != "darwin":  # whose libraries have threads
             loop_factory()
-            for name in PARTS.values():
-                import_module(name)
+            import_parts()
             gc.freeze()  # the collector then leaves the pages of what is shared alone
             for number in range(MAIN + 1, count):
                 found[number] = _fork([one.sock for one in found.values()], log_metrics)

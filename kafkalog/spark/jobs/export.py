@@ -41,6 +41,7 @@ from kafkalog.spark.progress import Tell
 from kafkalog.spark.subscriptions import SubscribePattern
 from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.storage.damage import Skipped
+from kafkalog.storage.data_directory import refuse_data_directory
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.tools.directories import path_list
 from kafkalog.types import TopicPartition
@@ -104,6 +105,7 @@ def export(
     several = path_list(paths)
     if not several:
         raise IllegalArgument("no path is given", hint="name a data directory, or directories of partitions")
+    refuse_data_directory(target, "an export", [os.path.realpath(path) for path in several])
     wanted = _options([os.path.abspath(path) for path in several], options or {})
     settings = ExportSettings(column_names(columns), wanted.isolation, by_date)
     if compression not in CODECS["parquet"]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.errors import IllegalArgument, KafkalogError, TopicExists
 from kafkalog.server.groups.offsets import Place
 from kafkalog.server.quorum.poll import Peers
+from kafkalog.server.settings.client_metrics import check_subscription
+from kafkalog.server.settings.kinds import CLIENT_METRICS
 from kafkalog.testing.inside.recorder import Recorder
 from kafkalog.testing.inside.reopening import Reopening
 from kafkalog.testing.inside.rules import NodeRules, rule_of
@@ -166,6 +168,17 @@ class Commands:
         """Delete topics; those that are missing are left out."""
         known = self._server.node.topics
         await known.delete_all([name for name in topics if known.get(name) is not None])
+
+    async def do_subscribe(self, subscription: str, settings: dict[str, str]) -> None:
+        """Set a subscription to metrics of clients, in place of what it was."""
+        dynamic = self._server.node.dynamic
+        check_subscription(subscription, settings)
+        gone = dict.fromkeys(dynamic.kept(CLIENT_METRICS, subscription))
+        await dynamic.change_kept(CLIENT_METRICS, subscription, {**gone, **settings})
+
+    async def do_subscription(self, subscription: str) -> dict[str, str]:
+        """Return the settings of a subscription to metrics of clients, as this node knows them."""
+        return dict(self._server.node.dynamic.kept(CLIENT_METRICS, subscription))
 
     async def do_ends(self, topic: str) -> dict[str, list[int]]:
         """Return the start, the high watermark and the last stable offset of each partition of a topic."""

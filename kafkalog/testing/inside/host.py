@@ -18,10 +18,9 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from pkgutil import resolve_name
 from typing import Any, Final
 
-from kafkalog.server.node.parts import PARTS
+from kafkalog.server.node.parts import import_parts
 from kafkalog.server.running import loop_factory
 from kafkalog.server.wire.reader import request_reader, response_reader
 from kafkalog.server.wire.versions import APIS
@@ -41,8 +40,7 @@ def main(descriptor: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the test; the host ends after it
         signal.signal(number, signal.SIG_IGN)
     loop_factory()
-    for name in PARTS.values():
-        resolve_name(name)
+    import_parts()
     for name in _MODULES:
         importlib.import_module(name)
     for key in _BETWEEN_NODES:

@@ -84,8 +84,9 @@ class Reopening:
         )
         try:
             node = Node(
-                server.config, store, clock=self._clock, later=self._timers.later, log_metrics=old.log_metrics
-            )
+                server.config, store, clock=self._clock, later=self._timers.later, log_metrics=old.log_metrics,
+                telemetry=None if old.telemetry is None else old.telemetry.receiver,
+            )  # fmt: skip
         except BaseException:
             store.close()
             raise

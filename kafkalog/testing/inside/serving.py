@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError
@@ -25,6 +26,7 @@ from kafkalog.testing.inside.counts import RuleCounts
 from kafkalog.testing.inside.disk import TestDisk
 
 if TYPE_CHECKING:
+    from kafkalog.server.requests.telemetry import Receiver
     from kafkalog.server.serving import Server
     from kafkalog.testing.inside.registry import NodeRegistry
 
@@ -70,7 +72,8 @@ async def _serve(control: socket.socket, home: list[str]) -> bool:
     counts = RuleCounts(given["counts"])
     async with (
         serving(given["directories"], config, fs=disk, clock=clock, later=timers.later, log_metrics=_metrics,
-                worker_ports={int(one): ports for one, ports in given["worker_ports"].items()}) as server,  # fmt: skip
+                worker_ports={int(one): ports for one, ports in given["worker_ports"].items()},
+                telemetry=_receiver(given["pushed"])) as server,  # fmt: skip
         _registry(server, given) as registry,
     ):
         for name, partitions in given["topics"].items():
@@ -104,6 +107,14 @@ def _registry(server: Server, given: Mapping[str, Any]) -> AbstractAsyncContextM
     from kafkalog.testing.inside.registry import NodeRegistry  # few tests need it
 
     return NodeRegistry.serving(port, server, {int(node): one for node, one in given["registry_ports"].items()})
+
+
+def _receiver(path: str | None) -> Receiver | None:
+    if path is None:
+        return None
+    from kafkalog.testing.pushed import append  # few tests need it
+
+    return partial(append, path)
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, commands: Commands) -> bool:

@@ -13,7 +13,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from kafkalog.errors import CorruptCheckpoint, CorruptRecord, IllegalState, NotAPartition, UnknownTopicOrPartition
+from kafkalog.errors import (
+    CorruptCheckpoint,
+    CorruptRecord,
+    IllegalState,
+    KafkalogError,
+    NotAPartition,
+    UnknownTopicOrPartition,
+)
 from kafkalog.manager.log_dir import LogDir, is_locked
 from kafkalog.manager.producer_ids import read_next_producer_id
 from kafkalog.manager.topics import TopicEntry, TopicStore
@@ -24,9 +31,10 @@ from kafkalog.tools.handover.apply import apply_plan, undo_changes
 from kafkalog.tools.handover.expiry import broker_defaults, guard_records
 from kafkalog.tools.handover.journal import Journal
 from kafkalog.tools.handover.node import find_metadata, read_node
-from kafkalog.tools.handover.plan import Found, HandoverPlan, make_plan, to_problem
+from kafkalog.tools.handover.plan import Found, HandoverPlan, Problem, make_plan, to_problem
 from kafkalog.tools.handover.report import HandoverReport
 from kafkalog.tools.handover.survey import TRANSACTION_STATE, PartitionSurvey, survey
+from kafkalog.tools.verify.checkpoints import stops_a_broker
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -111,7 +119,7 @@ def _make_plan(
     plan = make_plan(
         node, metadata, topics, home=homes[0], adopt=options.adopt, next_producer_id=given, ended=ended
     )
-    plan.problems += [to_problem(error) for error in broken]
+    plan.problems += [*(to_problem(error) for error in broken), *_foreign_problems(homes, fs)]
     if any(found.values()):
         plan.notes += [
             f"{path} was not closed cleanly: the broker will recover its partitions"
@@ -128,18 +136,28 @@ def _make_plan(
 
 def _survey_partitions(
     homes: Sequence[str], topics: Sequence[str], fs: FileSystem
-) -> tuple[dict[str, list[PartitionSurvey]], list[CorruptRecord | CorruptCheckpoint]]:
+) -> tuple[dict[str, list[PartitionSurvey]], list[KafkalogError]]:
     """Return the partitions by topic, and the errors of those that a broker cannot use."""
     found: dict[str, list[PartitionSurvey]] = {}
-    broken: list[CorruptRecord | CorruptCheckpoint] = []
+    broken: list[KafkalogError] = []
     for topic_partition, path in partitions(homes, fs=fs):
         if topics and topic_partition.topic not in topics:
             continue
         try:
             found.setdefault(topic_partition.topic, []).append(survey(topic_partition, path, fs))
-        except (CorruptRecord, CorruptCheckpoint) as error:
+        except (CorruptRecord, CorruptCheckpoint, NotAPartition) as error:
             broken.append(error)
     return found, broken
+
+
+def _foreign_problems(homes: Sequence[str], fs: FileSystem) -> list[Problem]:
+    """Return a problem for each directory that no broker starts beside."""
+    found = (os.path.join(home, name) for home in homes for name in sorted(fs.names(home)) if stops_a_broker(name))
+    return [
+        Problem(f"{path} is no partition directory: the broker would not start", "move it out of the data directory")
+        for path in found
+        if fs.is_directory(path)
+    ]
 
 
 def _stray_notes(homes: Sequence[str], topics: Sequence[str], fs: FileSystem) -> list[str]:

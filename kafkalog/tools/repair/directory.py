@@ -27,11 +27,18 @@ from kafkalog.tools.repair.index import IndexRules
 from kafkalog.tools.repair.opening import NextOpening, next_openings
 from kafkalog.tools.repair.plan import Change, PartitionRepair, RepairOptions, cut_of, plan_repair
 from kafkalog.tools.repair.report import PartitionReport
-from kafkalog.tools.verify.checkpoints import BOOTSTRAP_FILE, list_partitions, was_closed_cleanly
+from kafkalog.tools.verify.checkpoints import (
+    BOOTSTRAP_FILE,
+    check_directory_files,
+    compare_with_log,
+    list_partitions,
+    read_checkpoints,
+    was_closed_cleanly,
+)
 from kafkalog.tools.verify.directories import is_partition
 from kafkalog.tools.verify.job import State, check_segment
-from kafkalog.tools.verify.partition import make_job
-from kafkalog.tools.verify.report import Finding, Findings, Severity
+from kafkalog.tools.verify.partition import PartitionOutcome, make_job
+from kafkalog.tools.verify.report import Finding, Findings, Severity, Sums
 from kafkalog.tools.verify.segment import Progress
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem, atomic_write
@@ -129,8 +136,7 @@ class DirectoryRepair:
         for one in self.work():
             plan = plan_partition_work(one, self._fs, self._progress)
             yield self._with_epochs(plan) if self._options.checkpoints else plan
-        if self._group.is_whole:
-            yield self._plan_directory()
+        yield self._plan_directory() if self._group.is_whole else self._plan_beside_partitions()
 
     def _plan_directory(self) -> PartitionRepair:
         """Plan the data directory's own files: its checkpoints, and the batches of `bootstrap.checkpoint`."""
@@ -149,7 +155,18 @@ class DirectoryRepair:
             changes += [] if cut is None else [cut]
             problems = [one for one in outcome.findings.all() if one.severity != Severity.NOTE]
             left += [one for one in problems if cut is None or not one.kind.startswith("tail-")]
-        return PartitionRepair(self._directory, changes, left)
+        own = Findings(self._directory)
+        check_directory_files(self._directory, State(is_clean=True), own, self._fs)
+        return PartitionRepair(self._directory, changes, [*left, *own.all()])
+
+    def _plan_beside_partitions(self) -> PartitionRepair:
+        """Report checkpoints above the ends of the given partitions, which only a repair of the directory corrects."""
+        own = Findings(self._directory)
+        checkpoints = read_checkpoints(self._directory, None, self._fs)
+        for partition, end in self._ends.items():
+            outcome = PartitionOutcome([], Sums(), None, end)
+            compare_with_log(self._directory, str(partition), outcome, checkpoints, own)
+        return PartitionRepair(self._directory, [], [one for one in own.all() if one.severity != Severity.NOTE])
 
     def _with_epochs(self, one: PartitionRepair) -> PartitionRepair:
         """Add the change to the leader epochs, if they are malformed or late."""
@@ -162,16 +179,20 @@ class DirectoryRepair:
 
     def note(self, repair: PartitionRepair) -> None:
         """Add a plan, carried out or not, to the reports."""
-        if repair.end_offset is not None:
+        if repair.end_offset is not None or repair.is_empty:
             try:
                 partition, kind = names.parse_dir(os.path.basename(repair.path))
             except NotAPartition:
                 kind = "other"
             if not kind:
-                self._ends[partition] = repair.end_offset
+                self._ends[partition] = self._start_of(partition) if repair.end_offset is None else repair.end_offset
         changes = tuple(change.without_data() for change in repair.changes)
         if changes or repair.left or repair.path != self._directory:
             self.reports.append(PartitionReport(repair.path, changes, tuple(repair.left)))
+
+    def _start_of(self, partition: TopicPartition) -> int:
+        """Return where a log without segments starts, and ends."""
+        return read_checkpoints(self._directory, None, self._fs).log_start.get(partition, 0)
 
     def _record_plan(self, one: PartitionRepair) -> None:
         """Keep the parts of a plan that the next opening depends on."""

@@ -87,7 +87,8 @@ def saved_name(path: str, position: int) -> str:
 class PartitionRepair(NamedTuple):
     """The changes to a partition, indexes before logs, and the findings that no repair resolves.
 
-    `end_offset` is the log end after them; None if that is not certain.
+    `end_offset` is the log end after them; None if that is not certain. With `is_empty` the partition has no segments,
+    and its log ends where it starts.
     """
 
     path: str
@@ -95,6 +96,7 @@ class PartitionRepair(NamedTuple):
     left: list[Finding]
     end_offset: int | None = None
     facts: tuple[SegmentFacts, ...] = ()
+    is_empty: bool = False
 
     @property
     def sound_ends(self) -> dict[int, int]:
@@ -140,7 +142,8 @@ def plan_repair(
             gone = {change.path for change in changes}
             changes += _snapshots_above([one for one in plan.snapshots if one not in gone], end, fs)
     changes += [*excised, *cuts.values()]
-    return PartitionRepair(path, changes, _unresolved(joined.findings, changes), end, facts_of)
+    left = _unresolved(joined.findings, changes)
+    return PartitionRepair(path, changes, left, end, facts_of, is_empty=not plan.segments)
 
 
 def _cuts(files: Sequence[tuple[SegmentJob, SegmentOutcome]], options: RepairOptions) -> dict[str, Change]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +14,7 @@ from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, DELETE_DIR_SUFFIX, FUTUR
 from kafkalog.tools.verify.job import State
 from kafkalog.tools.verify.partition import PartitionOutcome
 from kafkalog.tools.verify.report import Findings, Severity
-from kafkalog.tools.verify.small_files import check_meta_properties, check_offsets
+from kafkalog.tools.verify.small_files import check_meta_properties, check_offsets, check_quorum_state
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.fileio import FileSystem
@@ -22,9 +23,10 @@ from kafkalog.util.os_errors import list_names
 METADATA_LOG: Final = "__cluster_metadata-0"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 _LOST: Final = (
-    "restore the end of the log from a replica or a backup; `kafkalog repair --checkpoints --apply` adjusts the file "
-    "to the log"
+    "restore the end of the log from a replica or a backup; `kafkalog repair --checkpoints --apply` of the data "
+    "directory adjusts the file to the log"
 )
+_PARTITION_NAME: Final = re.compile(r".+-[0-9]+\Z")
 
 
 @dataclass
@@ -59,18 +61,22 @@ def read_checkpoints(directory: str, findings: Findings | None, fs: FileSystem) 
 def list_partitions(directory: str, findings: Findings, fs: FileSystem) -> list[str]:
     """Return the names of the partition directories to check, sorted; StorageError.
 
-    Directories pending deletion and stray ones are a note.
+    Directories pending deletion, stray ones and those that are no partition's are a note.
     """
     found = []
     for name in list_names(directory, fs):
         if name in NOT_PARTITIONS and name != METADATA_LOG:
             continue
         path = os.path.join(directory, name)
-        if "-" not in name or not fs.is_directory(path):
+        if not fs.is_directory(path):
             continue
         try:
             kind = parse_dir(name).kind
         except NotAPartition:
+            what = "this directory is no partition's, so it is not checked"
+            if stops_a_broker(name):
+                what += "; a broker does not start until it is moved away"
+            findings.add(Severity.NOTE, "foreign", what, path=path)
             continue
         if kind in ("", FUTURE_DIR_SUFFIX):
             found.append(name)
@@ -80,14 +86,49 @@ def list_partitions(directory: str, findings: Findings, fs: FileSystem) -> list[
     return found
 
 
+def stops_a_broker(name: str) -> bool:
+    """Return True if a broker does not start with a directory of this name in its data directory.
+
+    The broker only asks for a name of the form <topic>-<number>, and does not check the topic's characters.
+    """
+    if name in NOT_PARTITIONS:
+        return False
+    try:
+        parse_dir(name)
+    except NotAPartition:
+        return _PARTITION_NAME.match(name) is None
+    return False
+
+
 def check_directory_files(directory: str, state: State, findings: Findings, fs: FileSystem) -> None:
     """Report faults in the directory's own files, except its offset checkpoints."""
     check_meta_properties(directory, findings, fs)
+    check_quorum_state(os.path.join(directory, METADATA_LOG), findings, fs)
     if not state.is_clean and not state.is_live:
         findings.add(
             Severity.NOTE, "unclean",
             f"it was not closed cleanly (no {CLEAN_SHUTDOWN_FILE}): the next open recovers it",
         )  # fmt: skip
+
+
+def check_missing_partitions(
+    directory: str, checkpoints: Checkpoints, findings: Findings, fs: FileSystem
+) -> None:
+    """Report partitions that had records on disk, and whose directories are missing, as a note: they may be elsewhere.
+    """
+    present = set()
+    for name in list_names(directory, fs):
+        try:
+            present.add(parse_dir(name).topic_partition)
+        except NotAPartition:
+            continue
+    for topic_partition, offset in sorted(checkpoints.recovery_point.items()):
+        if offset > 0 and topic_partition not in present:
+            findings.add(
+                Severity.NOTE, "partition-missing",
+                f"{topic_partition} was on disk up to offset {offset}, but its directory is missing",
+                path=os.path.join(directory, RECOVERY_POINT_FILE),
+            )  # fmt: skip
 
 
 def compare_with_log(

@@ -20,6 +20,7 @@ from kafkalog.tools.verify.checkpoints import (
     METADATA_LOG,
     Checkpoints,
     check_directory_files,
+    check_missing_partitions,
     compare_with_log,
     list_partitions,
     read_checkpoints,
@@ -206,6 +207,8 @@ class _DirectoryTarget(_Target):
                 hint="give a data directory, a partition directory (<topic>-<number>) or files of one",
             )  # fmt: skip
         check_directory_files(self._directory, self._state, self._own, fs)
+        if not self._state.is_live:
+            check_missing_partitions(self._directory, self._checkpoints, self._own, fs)
         if fs.exists(bootstrap):
             job = make_job(bootstrap, State(), True, fs, base_offset=0, with_indexes=False)
             self._files = [job] if job is not None else []

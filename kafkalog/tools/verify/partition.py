@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -29,6 +29,7 @@ class PartitionPlan:
     segments: list[SegmentJob] = field(default_factory=list)
     batch_files: list[SegmentJob] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
+    has_orphans: bool = False
     findings: Findings = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,6 +68,7 @@ def plan_partition(path: str, state: State, fs: FileSystem) -> PartitionPlan:
             job = make_job(full, state, True, fs, base_offset=0, with_indexes=False)
             plan.batch_files += [job] if job is not None else []
         elif names.is_index_file(name) and names.parse_base_offset(name) not in bases and not state.is_live:
+            plan.has_orphans = True
             what = "an index without its segment: the next open removes it"
             plan.findings.add(Severity.NOTE, "orphan", what, path=full)
         elif name.endswith((names.CLEANED_SUFFIX, names.SWAP_SUFFIX)) and not state.is_live:
@@ -121,9 +123,10 @@ def join_partition(
     facts = [outcome.facts for outcome in segments if outcome.facts is not None]
     whole = len(facts) == len(segments)
     _set_neighbour_offsets(segments)
-    end = facts[-1].next_offset if facts and whole and facts[-1].tail is None else None
+    end = _log_end(plan, facts) if whole else None
+    _check_emptiness(plan, findings)
     start = plan.segments[0].base_offset if plan.segments else None
-    _check_joints(facts, findings, whole and not is_compacted)
+    _check_joints(facts, findings, whole and not is_compacted, _logs_behind_indexes(segments))
     epochs = check_epochs(plan.path, findings, fs)
     _check_epochs(facts, epochs, plan.state, findings)
     check_topic_id(plan.path, findings, fs)
@@ -136,6 +139,23 @@ def join_partition(
         sums.add(outcome.sums)
         found += outcome.findings.all()
     return PartitionOutcome(found + findings.all(), sums, start, end)
+
+
+def _log_end(plan: PartitionPlan, facts: Sequence[SegmentFacts]) -> int | None:
+    """Return the end of the log; None if it is not certain. A log without segments ends where it starts."""
+    if not plan.segments:
+        return plan.state.log_start_offset
+    return facts[-1].next_offset if facts[-1].tail is None else None
+
+
+def _check_emptiness(plan: PartitionPlan, findings: Findings) -> None:
+    """Report a partition without segments whose other files show that it had some."""
+    if plan.segments or plan.state.is_live or not (plan.has_orphans or plan.snapshots):
+        return
+    findings.add(
+        Severity.DAMAGE, "no-segments", "every .log file is missing, but other files of segments are here",
+        hint="restore the partition from a replica or a backup; the next opening for writing creates an empty log",
+    )  # fmt: skip
 
 
 def _set_neighbour_offsets(segments: Sequence[SegmentOutcome]) -> None:
@@ -155,8 +175,19 @@ def _set_neighbour_offsets(segments: Sequence[SegmentOutcome]) -> None:
         following = facts.first_offset if facts is not None and facts.first_offset >= 0 else following
 
 
-def _check_joints(facts: Sequence[SegmentFacts], findings: Findings, report_gaps: bool) -> None:
-    """Check that each segment begins at or above the end of the one before it."""
+def _logs_behind_indexes(segments: Sequence[SegmentOutcome]) -> set[str]:
+    """Return the paths of the segments that end before the entries of their indexes do."""
+    found = (one for outcome in segments for one in outcome.findings.all() if one.kind == "index-behind")
+    return {os.path.splitext(one.path)[0] + names.LOG_SUFFIX for one in found}
+
+
+def _check_joints(
+    facts: Sequence[SegmentFacts], findings: Findings, report_gaps: bool, behind_indexes: Collection[str]
+) -> None:
+    """Check that each segment begins at or above the end of the one before it.
+
+    A gap after a segment of `behind_indexes` is lost records, not compaction.
+    """
     gaps: list[tuple[str, int, int, int]] = []
     thinned = any(one.thinned for one in facts)
     for one in facts:
@@ -172,13 +203,25 @@ def _check_joints(facts: Sequence[SegmentFacts], findings: Findings, report_gaps
                 hint="a base offset or a file name is wrong: compare both segments with a replica",
             )  # fmt: skip
         elif after.first_offset > before.next_offset and not before.damaged and before.tail is None:
-            gaps.append((after.path, 0, before.next_offset, after.first_offset))
+            if before.path in behind_indexes:
+                findings.add(
+                    Severity.DAMAGE, "cut-short",
+                    "the segment ends before the entries of its index do: its last batches are lost",
+                    path=before.path, offset=before.next_offset, position=before.good_end, size=0,
+                    last_sound_offset=before.next_offset - 1 if before.batches else None,
+                    next_sound_offset=after.first_offset,
+                    hint="a replica or a backup may have these batches; once the index is rebuilt this is only a gap",
+                )  # fmt: skip
+            else:
+                gaps.append((after.path, 0, before.next_offset, after.first_offset))
     if report_gaps and not thinned and gaps:
         path, position, end, following = gaps[0]
-        more = f", and {len(gaps) - 1} more segments have such a gap" if len(gaps) > 1 else ""
+        count = len(gaps) - 1
+        more = f", and {count} more segment{' has' if count == 1 else 's have'} such a gap" if count else ""
+        lost = f"offset {end} is" if following == end + 1 else f"offsets {end} to {following - 1} are"
         findings.add(
             Severity.NOTE, "gap",
-            f"offsets {end} to {following - 1} are missing{more}: normal in a log that was compacted or copied, "
+            f"{lost} missing{more}: normal in a log that was compacted or copied, "
             "otherwise a base offset is wrong or a segment was removed",
             path=path, offset=end, position=position,
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -118,6 +119,26 @@ def check_meta_properties(directory: str, findings: Findings, fs: FileSystem) ->
         findings.add(
             Severity.DAMAGE, "meta-properties", what, path=path,
             hint="a broker refuses the directory: take the ids from another directory of the same broker",
+        )  # fmt: skip
+
+
+def check_quorum_state(directory: str, findings: Findings, fs: FileSystem) -> None:
+    """Report a malformed `quorum-state` of the metadata log; a missing one is no fault."""
+    path = os.path.join(directory, "quorum-state")
+    try:
+        state = json.loads(fs.read_file(path, MAX_PROPERTIES_BYTES).partition(b"\n")[0])
+        is_sound = isinstance(state, dict) and "data_version" in state
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        unreadable(findings, StorageError.from_os(error, "read", path=path), path)
+        return
+    except (ValueError, RecursionError):
+        is_sound = False
+    if not is_sound:
+        findings.add(
+            Severity.DAMAGE, "checkpoint", "malformed quorum-state: a JSON object with data_version is expected",
+            path=path, hint="a broker does not start on it; move it away, the broker writes it again",
         )  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.values.schemas.source import AVRO, JSON, MAX_SCHEMA_BYTES, PROTOBUF, Schema, UnknownSchema
 
+MOST_ID: Final = 2**31 - 1
+"""The largest id that a value can name."""
 SUFFIXES: Final = {".avsc": AVRO, ".desc": PROTOBUF, ".proto": PROTOBUF, ".json": JSON}
 
 
@@ -58,7 +60,7 @@ class SchemaDirectory:
         """
         try:
             known = [int(stem) for stem, suffix in map(os.path.splitext, self._fs.names(self.path))
-                     if suffix in SUFFIXES and stem.isascii() and stem.isdecimal()]  # fmt: skip
+                     if suffix in SUFFIXES and stem.isascii() and stem.isdecimal() and int(stem) < MOST_ID]  # fmt: skip
             for number in sorted(known):
                 path = os.path.join(self.path, f"{number}.avsc")
                 if self._fs.exists(path) and self._fs.read_file(path, MAX_SCHEMA_BYTES) == content:

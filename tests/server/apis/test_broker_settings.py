@@ -76,16 +76,16 @@ def test_rows_of_how_the_node_was_started(tmp_path: Path) -> None:
         node.endpoints["SIX"] = ("::1", 9)
         found = by_name(await describe(node, BROKER, "1"))
 
-        def told(name: str) -> tuple[Any, ...]:
+        def row_of(name: str) -> tuple[Any, ...]:
             one = found[name]
             return one.value, one.read_only, one.config_source, one.is_sensitive, one.config_type
 
-        assert told("super.users") == told("no.such") == (None, True, 4, True, 0)
-        assert told("advertised.listeners") == ("PLAINTEXT://localhost:9092,SIX://[::1]:9", True, 4, False, 7)
-        assert told("node.id") == told("broker.id") == ("1", True, 4, False, 3)
-        assert told("log.dirs") == (str(tmp_path), True, 4, False, 7)
-        assert told("process.roles") == ("broker,controller", True, 4, False, 7)
-        assert told("controller.quorum.voters") == ("1@c:9", True, 4, False, 7)
+        assert row_of("super.users") == row_of("no.such") == (None, True, 4, True, 0)
+        assert row_of("advertised.listeners") == ("PLAINTEXT://localhost:9092,SIX://[::1]:9", True, 4, False, 7)
+        assert row_of("node.id") == row_of("broker.id") == ("1", True, 4, False, 3)
+        assert row_of("log.dirs") == (str(tmp_path), True, 4, False, 7)
+        assert row_of("process.roles") == ("broker,controller", True, 4, False, 7)
+        assert row_of("controller.quorum.voters") == ("1@c:9", True, 4, False, 7)
         assert [(one.value, one.source) for one in found["broker.id"].synonyms] == [("1", 4), ("-1", 5)]
         assert "follower.replication.throttled.rate" not in found and "unstable.api.versions.enable" not in found
         row = await describe(node, BROKER, "1", "no.such", "other", "broker.id")
@@ -233,22 +233,22 @@ def test_calls_that_wait_for_a_thread_finish_when_the_number_changes() -> None:
 def test_the_policies_keep_the_order_in_which_they_were_given(tmp_path: Path) -> None:
     async def first(node: Node) -> None:
         await create(node, {"name": "t", "configs": [{"name": "cleanup.policy", "value": "delete,compact"}]})
-        assert await told(node) == "delete,compact"
+        assert await row_of(node) == "delete,compact"
         for how, value, after in (
             (SET, "compact, delete", "compact,delete"), (SUBTRACT, "compact", "delete"),
             (APPEND, "compact", "delete,compact"), (SET, "delete,compact,delete", "delete,compact"),
         ):  # fmt: skip
             assert await alter(node, TOPIC, "t", ("cleanup.policy", how, value)) == (0, None)
-            assert await told(node) == after
+            assert await row_of(node) == after
         assert node.store.logs[TopicPartition("t", 0)].config.cleanup_policy == {"compact", "delete"}
         assert await alter(node, BROKER, "", ("log.cleanup.policy", SET, "delete,compact")) == (0, None)
 
-    async def told(node: Node) -> str:
+    async def row_of(node: Node) -> str:
         value: str = by_name(await describe(node, TOPIC, "t"))["cleanup.policy"].value
         return value
 
     async def second(node: Node) -> None:
-        assert await told(node) == "delete,compact"
+        assert await row_of(node) == "delete,compact"
         assert by_name(await describe(node, BROKER, "1"))["log.cleanup.policy"].value == "delete,compact"
 
     with_node(tmp_path, first)

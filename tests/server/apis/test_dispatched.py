@@ -1,4 +1,4 @@
-"""Where requests are read: large ones by a thread, and those with records where they came, without a copy."""
+"""Request parsing: large requests in a thread, requests with records in place and without a copy."""
 
 from __future__ import annotations
 

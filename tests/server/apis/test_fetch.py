@@ -147,7 +147,7 @@ def test_the_id_of_another_topic_of_that_name_is_told(tmp_path: Path) -> None:
 
 
 def test_a_session_by_ids_does_not_go_on_with_the_next_topic_of_that_name(tmp_path: Path) -> None:
-    """FLOW-18: an id that nobody knows any more."""
+    """FLOW-18: a topic id that no longer exists is rejected."""
 
     async def body(node: Node) -> None:
         node.replicas.append_now(T0, make_batch(3), "client")
@@ -347,8 +347,8 @@ def test_what_gave_records_goes_to_the_end() -> None:
     session = FetchSession(1, 0, False, False, 0)
     session.update(session_partitions(1, 2, 3).values(), ())
     answers = [(("t", 1), FetchResult(records=Some())), (("t", 2), FetchResult())]
-    told: Any = session.news(answers)  # type: ignore[arg-type]
-    assert [key for key, _ in told] == [("t", 1)]  # a high watermark of -1 is no news
+    reported: Any = session.news(answers)  # type: ignore[arg-type]
+    assert [key for key, _ in reported] == [("t", 1)]  # a high watermark of -1 is no news
     assert [index for _, index in session.partitions] == [2, 3, 1]
     assert session.news([(("t", 9), FetchResult(3))]) == []  # forgotten meanwhile
     session.update((), [("t", 2)])

@@ -1,4 +1,4 @@
-"""Every call with values that nobody sends: an answer, or a closed connection, and never a traceback."""
+"""Every call with values that no client sends: an answer or a closed connection, never a traceback."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Requests that ask for very much: the loop serves others meanwhile, and what is asked for twice is told once."""
+"""Very large requests: the event loop keeps serving others, and duplicates are answered once."""
 
 import asyncio
 from importlib import import_module
@@ -117,7 +117,7 @@ def test_others_are_answered_between_the_partitions_of_a_request(tmp_path: Path,
     async def use(node: Node) -> None:
         await node.topics.create("t", 2)
         await node.topics.ensure_internal("__consumer_offsets")
-        if name == "metadata":  # of partitions that are not there
+        if name == "metadata":  # partitions that do not exist
             node.topics._put((await node.topics.create("large", 1))._replace(partitions=len(MANY)))
         frame = request_bytes(name, version, tree)
         key, module = KEYS[name], import_module(f"kafkalog.server.apis.{name}")

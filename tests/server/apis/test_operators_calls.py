@@ -1,6 +1,6 @@
 """Calls of operators' scripts that change nothing here: quorum, reassignments, unregistering, delegation tokens.
 
-The codes and texts are those of a broker of 4.4.0, but for what a node's settings decide.
+The codes and texts are those of a broker of 4.4.0, except those that a node's settings decide.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What is not served, or refused, is told once in the log, by the client's software and the call; bytes behind the end
-of a request are ignored, as a broker of 4.3.1 and one of 4.4.0 ignore them."""
+"""Unsupported and refused requests are logged once per client software and call. Bytes after the end
+of a request are ignored, as brokers of 4.3.1 and 4.4.0 ignore them."""
 
 import asyncio
 import logging
@@ -74,8 +74,8 @@ def test_a_call_that_is_refused_as_a_whole_is_told_once_for_each_error(
 
     with caplog.at_level(logging.INFO, LOGGER):
         run_node(tmp_path, use)
-    told = "refused create_topics of kgo 1.2 with client id 'test' at 127.0.0.1:0: error 44, this server is read-only"
-    assert lines(caplog) == [told]
+    line = "refused create_topics of kgo 1.2 with client id 'test' at 127.0.0.1:0: error 44, this server is read-only"
+    assert lines(caplog) == [line]
 
 
 def test_a_request_that_is_none_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -57,7 +57,7 @@ class Numbers:
 
 
 def iterate_fields(tree: Any) -> Iterator[tuple[str, Any]]:
-    """The name and the value of each field of a request or an answer, in their order, but for structures."""
+    """Yield name and value of each field of a request or an answer, in order, except structures."""
     pairs = tree.items() if isinstance(tree, dict) else tree._asdict().items()
     for name, value in pairs:
         for one in value if isinstance(value, list | tuple) and not hasattr(value, "_asdict") else [value]:

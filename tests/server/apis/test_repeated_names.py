@@ -46,5 +46,5 @@ async def test_an_offset_that_is_asked_for_many_times_is_told_once(tmp_path: Pat
         tree = {"groups": [{"group_id": "g", "topics": [ONE_TOPIC] * MANY}, {"group_id": "h", "topics": None}]}
         first, second = (await call(node, "offset_fetch", 9, tree)).groups
         assert (first.group_id, second.group_id) == ("g", "h")
-        [told] = first.topics
-        assert [(one.partition_index, one.committed_offset) for one in told.partitions] == [(0, 1)]
+        [topic] = first.topics
+        assert [(one.partition_index, one.committed_offset) for one in topic.partitions] == [(0, 1)]

@@ -309,7 +309,7 @@ def test_loggers_are_those_of_this_node(tmp_path: Path) -> None:
 
 
 def test_subscriptions_to_metrics_of_clients_are_kept(tmp_path: Path) -> None:
-    """Who is answered what is in tests/interop/test_kafka44_interop.py, beside a broker."""
+    """tests/interop/test_kafka44_interop.py compares the answers with a broker's."""
 
     async def first(node: Node) -> None:
         row = await describe(node, CLIENT_METRICS, "m")
@@ -353,7 +353,7 @@ def test_kinds_of_resources_that_are_none(tmp_path: Path, kind: int) -> None:
 
 @pytest.mark.parametrize("given", [None, 2])
 def test_the_least_replicas_in_sync_are_kept_for_the_cluster(tmp_path: Path, given: int | None) -> None:
-    """KIP-966: a new cluster of the reference has a value for all nodes, which is never taken back."""
+    """KIP-966: a new cluster of the reference has a value for all nodes, which is never removed."""
     name, value = "min.insync.replicas", str(given or 1)
 
     async def use(node: Node) -> None:

@@ -126,7 +126,7 @@ def test_quotas_are_set_told_and_taken_away(tmp_path: Path, version: int) -> Non
             (row,) = (await call(node, "alter_client_quotas", version, quota_change(*entity, **more))).entries
             return row.error_code, row.error_message
 
-        async def told(*components: tuple[str, int, str | None], strict: bool = False) -> list[Any]:
+        async def found(*components: tuple[str, int, str | None], strict: bool = False) -> list[Any]:
             rows = [{"entity_type": kind, "match_type": how, "match": match} for kind, how, match in components]
             answer = await call(node, "describe_client_quotas", version, {"components": rows, "strict": strict})
             assert answer.error_code == 0
@@ -136,14 +136,14 @@ def test_quotas_are_set_told_and_taken_away(tmp_path: Path, version: int) -> Non
         assert await alter(("user", None)) == (0, None)
         assert await alter(("client-id", "c"), ("user", "u"), key="request_percentage", value=12.5) == (0, None)
         assert await alter(("user", "u"), validate_only=True, value=5.0) == (0, None)
-        assert len(await told()) == 3
-        assert await told(("user", 0, "u")) == [{"user": "u"}, {"client-id": "c", "user": "u"}]
-        assert await told(("user", 0, "u"), strict=True) == [{"user": "u"}]
-        assert await told(("user", 1, None)) == [{"user": None}]
-        assert await told(("client-id", 2, None)) == [{"client-id": "c", "user": "u"}]
+        assert len(await found()) == 3
+        assert await found(("user", 0, "u")) == [{"user": "u"}, {"client-id": "c", "user": "u"}]
+        assert await found(("user", 0, "u"), strict=True) == [{"user": "u"}]
+        assert await found(("user", 1, None)) == [{"user": None}]
+        assert await found(("client-id", 2, None)) == [{"client-id": "c", "user": "u"}]
         assert node.credentials.file.state.quotas[("user", "u"),] == {"producer_byte_rate": 1000.0}
         assert await alter(("user", "u"), remove=True) == (0, None)
-        assert len(await told()) == 2
+        assert len(await found()) == 2
         for entity, more in (
             ((), {}), ((("user", ""),), {}), ((("group", "g"),), {}), ((("ip", "::1"), ("user", "u")), {}),
             ((("user", "u"),), {"key": "no_such"}), ((("user", "u"),), {"value": 0.0}),
@@ -178,8 +178,8 @@ def test_users_get_passwords_and_lose_them(tmp_path: Path) -> None:
         assert await alter(upsertions=rows) == expected
         assert await node.credentials.is_password("a", "pw") and not await node.credentials.is_password("a", "no")
         answer = await call(node, "describe_user_scram_credentials", 0, {"users": None})
-        told = {row.user: [(one.mechanism, one.iterations) for one in row.credential_infos] for row in answer.results}
-        assert told == {"a": [(1, 4096)], "b": [(1, 4096)]}
+        found = {row.user: [(one.mechanism, one.iterations) for one in row.credential_infos] for row in answer.results}
+        assert found == {"a": [(1, 4096)], "b": [(1, 4096)]}
         tree = {"users": [{"name": "a"}, {"name": "nobody"}, {"name": "b"}, {"name": "b"}]}
         answer = await call(node, "describe_user_scram_credentials", 0, tree)
         assert {row.user: row.error_code for row in answer.results} == {"a": 0, "nobody": 91, "b": 92}
@@ -240,7 +240,7 @@ def test_who_has_the_password_is_let_in_and_nobody_else(tmp_path: Path, mechanis
 
 
 def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first one of each kind is a warning; all are counted, and told where details are wanted."""
+    """The first failure of each kind is a warning; all are counted, and logged at debug level."""
     add_user(tmp_path, "u", "secret")
 
     async def use(node: Node) -> None:
@@ -258,9 +258,9 @@ def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCapture
 
     caplog.set_level("DEBUG", "kafkalog.server.security.sasl")
     with_node(tmp_path, use, connection_failed_authentication_delay_ms=1)
-    told = [one for one in caplog.records if "failed to authenticate" in one.message]
-    assert len(told) == 20
-    warnings = [one.message for one in told if one.levelname == "WARNING"]
+    found = [one for one in caplog.records if "failed to authenticate" in one.message]
+    assert len(found) == 20
+    warnings = [one.message for one in found if one.levelname == "WARNING"]
     assert len(warnings) == 3 and all("further failures are counted" in one for one in warnings)
     assert "by PLAIN: wrong password for 'stranger0'" in warnings[0] and "by SCRAM-SHA-256" in warnings[1]
 

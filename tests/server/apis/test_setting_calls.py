@@ -55,12 +55,12 @@ def test_settings_of_a_topic_are_told_with_where_they_come_from(tmp_path: Path, 
         assert (by_name["max.message.bytes"].value, by_name["max.message.bytes"].config_source) == ("777777", 4)
         assert by_name["cleanup.policy"].config_source == 5
 
-        def told(name: str) -> list[tuple[str, str, int]]:
+        def listed(name: str) -> list[tuple[str, str, int]]:
             return [(one.name, one.value, one.source) for one in by_name[name].synonyms]
 
-        assert told("retention.ms") == [("retention.ms", "5", 1), ("log.retention.hours", "3", 4)]
-        assert told("max.message.bytes") == [("message.max.bytes", "777777", 4), ("message.max.bytes", "1048588", 5)]
-        assert told("segment.ms") == [] and told("preallocate") == [("log.preallocate", "false", 5)]
+        assert listed("retention.ms") == [("retention.ms", "5", 1), ("log.retention.hours", "3", 4)]
+        assert listed("max.message.bytes") == [("message.max.bytes", "777777", 4), ("message.max.bytes", "1048588", 5)]
+        assert listed("segment.ms") == [] and listed("preallocate") == [("log.preallocate", "false", 5)]
         if version >= 3:
             kinds = {"preallocate": 1, "compression.type": 2, "segment.bytes": 3, "retention.ms": 5,
                      "min.cleanable.dirty.ratio": 6, "cleanup.policy": 7}  # fmt: skip
@@ -306,7 +306,7 @@ def test_settings_are_shown_and_changed_by_whoever_may(tmp_path: Path) -> None:
 
 
 def test_topics_of_a_broker_keep_their_ids_and_settings(tmp_path: Path) -> None:
-    """What its metadata says counts until a client changes it; then the topics file has all of it."""
+    """The metadata's settings apply until a client changes one; from then on the topics file has all of them."""
     write_metadata(tmp_path, topic_values("t", {"retention.ms": "5"}))
     with LogManager.open([tmp_path]) as manager:
         manager.get_or_create(TopicPartition("t", 0), topic_id=ID)

@@ -1,4 +1,4 @@
-"""Quotas on bytes: what a producer and a consumer above their limits are told, and what they get."""
+"""Byte quotas: the answers that a producer and a consumer above their limits get, and the data."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def test_a_consumer_that_waits_keeps_its_session_and_gets_what_it_asked_for_late
             assert waits.throttle_time > 0
             assert (waits.error_code, waits.session_id, waits.responses) == (0, made.session_id, ())
             await set_limit(node, "consumer_byte_rate", 10.0**9)
-            told = await fetch(node, "slow", session_epoch=2, **following)
-            assert (told.error_code, told.session_id, told.throttle_time) == (0, made.session_id, 0)
-            assert len(told.responses[0].partitions[0].records) == len(DATA)
+            fetched = await fetch(node, "slow", session_epoch=2, **following)
+            assert (fetched.error_code, fetched.session_id, fetched.throttle_time) == (0, made.session_id, 0)
+            assert len(fetched.responses[0].partitions[0].records) == len(DATA)
 
     asyncio.run(main())

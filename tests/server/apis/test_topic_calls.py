@@ -329,20 +329,20 @@ def test_directories_tell_what_lies_in_them(tmp_path: Path, version: int) -> Non
 
 
 def test_partitions_come_page_by_page(tmp_path: Path) -> None:
-    """KIP-966: the cursor names the first partition that is not told yet."""
+    """KIP-966: the cursor names the first partition that the answer omits."""
 
     async def use(node: Node) -> None:
         await create(node, {"name": "a", "num_partitions": 3}, {"name": "b", "num_partitions": 2}, {"name": "c"})
-        told: list[tuple[str, int]] = []
+        reported: list[tuple[str, int]] = []
         cursor, calls = None, 0
         while calls == 0 or cursor is not None:
             tree = {"topics": (), "response_partition_limit": 2, "cursor": cursor}
             answer = await call(node, "describe_topic_partitions", 0, tree)
-            told += [(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions]
+            reported += [(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions]
             following = answer.next_cursor
             cursor = following and {"topic_name": following.topic_name, "partition_index": following.partition_index}
             calls += 1
-        assert told == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("c", 0)] and calls == 3
+        assert reported == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("c", 0)] and calls == 3
         named = [{"name": "zz"}, {"name": "a b"}, {"name": "c"}]
         tree = {"topics": named, "response_partition_limit": 2000, "cursor": None}
         answer = await call(node, "describe_topic_partitions", 0, tree)

@@ -1,4 +1,4 @@
-"""What a produce and its transaction have to do with each other, over restarts too."""
+"""A produce request and its transaction, also across restarts."""
 
 from pathlib import Path
 from typing import Any

@@ -53,7 +53,7 @@ def number_of(request: bytes) -> bytes:
 
 @asynccontextmanager
 async def liar(answer: Answer, *, is_honest_first: bool = True) -> AsyncIterator[int]:
-    """The port of a peer that tells the truth of its versions, and then says what `answer` gives."""
+    """Return the port of a peer that reports its real versions, then sends what `answer` returns."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         is_honest = is_honest_first
@@ -83,7 +83,7 @@ async def liar(answer: Answer, *, is_honest_first: bool = True) -> AsyncIterator
 
 
 async def error_of(awaitable: Awaitable[Any]) -> BaseException:
-    """What an awaitable raises."""
+    """Return the exception that an awaitable raises."""
     try:
         await awaitable
     except Exception as error:

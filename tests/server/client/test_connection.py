@@ -168,7 +168,7 @@ async def test_a_login(tmp_path: Path, mechanism: str) -> None:
         error = await error_of(connect(HOST, port, wrong))
         assert isinstance(error, PeerRefused) and "Authentication failed" in str(error)
         assert "secret" not in str(error) and not error.retriable
-        async with open_connection(port) as connection:  # who does not log in is told what there is, and no more
+        async with open_connection(port) as connection:  # before the login, only the versions are answered
             assert isinstance(await error_of(connection.request(METADATA, ALL_TOPICS)), PeerUnreachable)
 
 

@@ -1,6 +1,6 @@
 """Read, process, write with transactions, while the server and the client are killed: nothing twice, nothing lost.
 
-KAFKALOG_KILLS says how many times each of them is killed; once, if nobody does.
+KAFKALOG_KILLS sets the number of kills of each; the default is one.
 """
 
 import os

@@ -36,7 +36,7 @@ class Finding(AssertionError):
 
 @dataclass
 class Limits:
-    """What has to hold at every look."""
+    """Limits that hold at every check."""
 
     rss_mb: float
     answer_s: float
@@ -47,7 +47,7 @@ class Limits:
 
 @dataclass
 class Figures:
-    """What was done and seen."""
+    """Counts of the steps done and the results seen."""
 
     sent: int = 0
     answered: int = 0
@@ -126,7 +126,7 @@ class Driver:
 
     def _look_at_descriptors(self, client: Client) -> None:
         until = time.monotonic() + SETTLE_S
-        while True:  # a topic of a thousand partitions is made to its end, whoever has gone
+        while True:  # the server creates all of a topic's partitions, even after the client disconnects
             client.tidy()
             partitions = sum(client.partitions().values())
             now = self._served.descriptors()
@@ -184,7 +184,7 @@ class Driver:
 
 
 def _findings(log: str) -> Counter[str]:
-    """What in a log is a finding, by its last line."""
+    """Count the findings in a log, by their last line."""
     found: Counter[str] = Counter()
     lines = log.splitlines()
     for number, line in enumerate(lines):

@@ -262,7 +262,7 @@ def _bombs() -> tuple[bytes, ...]:
 
 
 def _shuts_out(body: bytearray) -> bool:
-    """Whether an administrator would shut others out with it, which is no fault: settings, topics that are huge."""
+    """Return True if an administrator could lock others out with it (settings, huge topics): not a fault."""
     if len(body) < 12:
         return False
     key, version = struct.unpack_from(">hh", body)

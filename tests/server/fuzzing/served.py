@@ -40,7 +40,7 @@ KEYS: Final = {api.name: key for key, api in APIS.items()}
 
 
 class Served:
-    """The server's process. `root` is the tree whose kafkalog it runs, `environment` goes on top of ours."""
+    """The server's process. `root` is the tree whose kafkalog it runs; `environment` is added to this process's."""
 
     def __init__(self, directory: Path, root: Path, environment: Mapping[str, str]) -> None:
         self._environment = {**os.environ, "PYTHONPATH": str(root), "KAFKALOG_PASSWORD": PASSWORD, **environment}
@@ -76,11 +76,11 @@ class Served:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """Return True while the process runs."""
         return self.process is not None and self.process.poll() is None
 
     def log(self) -> str:
-        """What it logged: warnings, errors, and what a sanitizer says."""
+        """Return the log: warnings, errors and sanitizer reports."""
         return self.log_path.read_text("utf-8", "replace")
 
     def rss_mb(self) -> float:
@@ -92,7 +92,7 @@ class Served:
         return 0.0
 
     def descriptors(self) -> int:
-        """How many files and sockets it has open."""
+        """Return the number of open files and sockets."""
         assert self.process is not None
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
@@ -142,7 +142,7 @@ class Client:
         self._sock.close()
 
     def topic(self, name: str, partitions: int) -> bytes:
-        """The id of a topic, which is made where it is missing."""
+        """Return a topic's id; create the topic if it is missing."""
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}
         self.ask("create_topics", 7, {"topics": [topic], "timeout": 30_000, "validate_only": False})
         wanted = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False,

@@ -12,17 +12,17 @@ from tests.server.groups.groups import JOIN
 
 Ask = Callable[[str, int, Mapping[str, Any]], Awaitable[Any]]
 """Sends a call of a version to who is tested, and returns the answer."""
-Told = tuple[int | str, ...]
+ComparedFields = tuple[int | str, ...]
 
 EPOCH: Final = {"share": 2, "streams": 1}
 """The epoch that the only member, `m`, is in."""
 COMMITTED: Final = 7
 """What a streams group has committed for partition 0 of topic t."""
-_TOLD: Final = ("error_code", "error_message", "group_state", "committed_offset")
+_COMPARED: Final = ("error_code", "error_message", "group_state", "committed_offset")
 
 
 class Who(NamedTuple):
-    """Who calls: an id, and by how much the epoch that it names is above the member's; None without an epoch."""
+    """A caller: its id, and its epoch relative to the member's; None without an epoch."""
 
     member_id: str
     beside: int | None
@@ -43,13 +43,13 @@ class Row(NamedTuple):
     more: Mapping[str, Any] = {}
 
 
-async def answer(ask: Ask, row: Row, version: int, kind: str, group_id: str, topic_id: Any) -> Told:
+async def answer(ask: Ask, row: Row, version: int, kind: str, group_id: str, topic_id: Any) -> ComparedFields:
     """The answer to a row's call to a group: codes, messages, states and offsets in their order."""
     build = _TREES[row.call]
     tree = build(group_id, row.who.member_id, row.who.epoch(kind), topic_id) | dict(row.more)
     if row.call == "txn_offset_commit":
-        return _told(await _in_transaction(ask, version, group_id, tree), group_id)
-    return _told(await ask(row.call, version, tree), group_id)
+        return _compared_fields(await _in_transaction(ask, version, group_id, tree), group_id)
+    return _compared_fields(await ask(row.call, version, tree), group_id)
 
 
 async def _in_transaction(ask: Ask, version: int, group_id: str, tree: Mapping[str, Any]) -> Any:
@@ -63,16 +63,17 @@ async def _in_transaction(ask: Ask, version: int, group_id: str, tree: Mapping[s
     return found
 
 
-def _told(value: Any, group_id: str) -> Told:
+def _compared_fields(value: Any, group_id: str) -> ComparedFields:
     found: list[int | str] = []
     for name in getattr(value, "_fields", ()):
         one = getattr(value, name)
         if isinstance(one, tuple):
-            found += _told(one, group_id)
-        elif name in _TOLD and one not in (None, ""):
+            found += _compared_fields(one, group_id)
+        elif name in _COMPARED and one not in (None, ""):
             found.append(one.replace(group_id, "G") if isinstance(one, str) else one)
     if not hasattr(value, "_fields"):
-        found += [said for item in value for said in _told(item, group_id)] if isinstance(value, tuple) else []
+        items = value if isinstance(value, tuple) else ()
+        found += [field for item in items for field in _compared_fields(item, group_id)]
     return tuple(found)
 
 
@@ -130,7 +131,7 @@ _TREES: Final = {
 
 
 def share_records(group_id: str, *members: str) -> list[Record]:
-    """What a broker writes of a share group with these members."""
+    """Return the records that a broker writes for a share group with these members."""
     member = {"rackId": None, "clientId": "test", "clientHost": "/127.0.0.1", "subscribedTopicNames": ["t"]}
     return [
         *(records.record(records.SHARE_MEMBER, (group_id, one), member) for one in members),
@@ -143,7 +144,7 @@ def share_records(group_id: str, *members: str) -> list[Record]:
 def streams_records(
     group_id: str, *members: str, epoch: int = EPOCH["streams"], target: int = 0, state: int = 1, validated: int = 0
 ) -> list[Record]:
-    """What a broker writes of a streams group with these members, and an offset that it has committed."""
+    """Return the records that a broker writes for a streams group with these members and a committed offset."""
     member = {
         "instanceId": None, "rackId": None, "clientId": "test", "clientHost": "/127.0.0.1", "rebalanceTimeoutMs": 1,
         "topologyEpoch": 0, "processId": "p", "userEndpoint": None, "clientTags": [],

@@ -72,7 +72,7 @@ class Driver:
         return done
 
     def settle(self, *members: str) -> None:
-        """Heartbeats of members that do at once what they are told, until nothing changes."""
+        """Send heartbeats of members that follow each answer at once, until nothing changes."""
         for _ in range(20):
             before = len(self.records)
             for member_id in members:
@@ -86,7 +86,7 @@ class Driver:
         return {number for numbers in self.group.members[member_id].assigned.values() for number in numbers}
 
     def compacted(self) -> list[Record]:
-        """What a cleaner leaves of the records: the last one of each key, where it was."""
+        """Return the records that a cleaner keeps: the last one of each key, in place."""
         last = {key: at for at, (key, _) in enumerate(self.records)}
         return [one for at, one in enumerate(self.records) if last[one.key] == at]
 

@@ -404,11 +404,11 @@ async def test_each_revocation_has_its_own_time(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(node, "later", watched)
         await call(node, "consumer_group_heartbeat", 1, _beat("a"))
         await call(node, "consumer_group_heartbeat", 1, _beat("b"))
-        told = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: tuple(range(6))}))
-        kept = told.assignment.topic_partitions[0].partitions
+        answered = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: tuple(range(6))}))
+        kept = answered.assignment.topic_partitions[0].partitions
         assert (len(kept), len(begun)) == (3, 1)
         await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: tuple(range(6))}))
-        assert len(begun) == 1, "it goes on with what it was told before"
+        assert len(begun) == 1, "it continues with the previous assignment"
         await call(node, "consumer_group_heartbeat", 1, _beat("c"))
         again = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: kept}))
         assert (len(again.assignment.topic_partitions[0].partitions), len(begun)) == (2, 2)
@@ -438,9 +438,9 @@ async def test_who_gives_its_partitions_back_in_time_stays(tmp_path: Path) -> No
         made = await create_topic(node, partitions=4)
         await call(node, "consumer_group_heartbeat", 1, _beat("a"))
         await call(node, "consumer_group_heartbeat", 1, _beat("b"))
-        told = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: (0, 1, 2, 3)}))
+        answered = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: (0, 1, 2, 3)}))
         assert node.groups.table.timers.has("g", "revoke a")
-        kept = told.assignment.topic_partitions[0].partitions
+        kept = answered.assignment.topic_partitions[0].partitions
         done = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: kept}))
         assert (done.error_code, done.member_epoch) == (0, 3)
         assert not node.groups.table.timers.has("g", "revoke a") and node.groups.table.timers.has("g", "member a")
@@ -453,8 +453,8 @@ async def test_a_member_commits_in_the_epoch_since_which_it_has_a_partition(tmp_
         made = await create_topic(node, partitions=4)
         await call(node, "consumer_group_heartbeat", 1, _beat("a"))
         since = (await call(node, "consumer_group_heartbeat", 1, _beat("b"))).member_epoch
-        told = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: (0, 1, 2, 3)}))
-        kept = told.assignment.topic_partitions[0].partitions
+        answered = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: (0, 1, 2, 3)}))
+        kept = answered.assignment.topic_partitions[0].partitions
         done = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: kept}))
         first = node.groups.groups["g"].members["a"].epochs[made.id, kept[0]]
         assert first <= 2 < done.member_epoch == since == 3

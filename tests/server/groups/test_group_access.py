@@ -1,4 +1,4 @@
-"""Groups behind ACLs: every call asks, and who may not is told so (KIP-11)."""
+"""Groups behind ACLs: every call is authorized, and denied callers get an authorization error (KIP-11)."""
 
 from __future__ import annotations
 

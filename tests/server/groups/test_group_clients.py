@@ -1,4 +1,4 @@
-"""Groups of real clients on a server of ours: librdkafka by both protocols, aiokafka, kafka-python's admin."""
+"""Groups of real clients on a kafkalog server: librdkafka by both protocols, aiokafka, kafka-python's admin."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Member:
 
 
 def have_partition_counts(members: list[Member], *counts: int) -> Callable[[], bool]:
-    """Whether the members have so many partitions, none of them twice."""
+    """Return True if the members own so many partitions and none has two owners."""
 
     def is_so() -> bool:
         for member in members:

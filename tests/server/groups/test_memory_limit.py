@@ -1,4 +1,4 @@
-"""What members hold in memory is counted, and bounded: strangers that join for ever leave nothing behind."""
+"""Group members' memory is counted and bounded: clients that keep joining and leaving leave nothing behind."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def poll_until(readers: Iterable[Reader], is_so: Callable[[], bool]) -> None:
 
 
 def share(readers: Iterable[Reader]) -> bool:
-    """Whether the partitions are shared out among them, each to one, and each has some."""
+    """Return True if each partition has exactly one owner and each member owns some."""
     sets = [one.assigned for one in readers]
     return all(sets) and sum(map(len, sets)) == PARTITIONS == len(set().union(*sets))
 

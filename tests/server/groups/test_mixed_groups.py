@@ -1,7 +1,7 @@
 """Groups change between the classic and the consumer protocol while they have members (KIP-848).
 
-Codes, words, epochs and assignments are what a broker of 4.4.0 answered to the same requests; it waits a second before
-it assigns anew, which no request here depends on.
+Codes, words, epochs and assignments are those of a broker of 4.4.0 for the same requests. It waits a second before
+it reassigns; no request here depends on that.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ COUNT = 20 * TURN_ROWS
 @in_loop
 async def test_others_are_served_while_offsets_are_told(tmp_path: Path, topics: Any, turns: int) -> None:
     async with node_for(tmp_path) as node:
-        node.topics._put((await create_topic(node))._replace(partitions=COUNT))  # of partitions that are not there
+        node.topics._put((await create_topic(node))._replace(partitions=COUNT))  # of partitions that do not exist
         new = {("t", index): NewOffset(1, -1, "") for index in range(COUNT)}
         assert set((await node.groups.commits.commit("g", Committer(), new)).values()) == {0}
         tree = {"groups": [{"group_id": "g", "topics": topics}], "require_stable": False}

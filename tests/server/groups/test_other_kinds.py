@@ -26,8 +26,8 @@ from tests.server.groups.other_kinds import (
     OLD,
     STRANGER,
     WITHOUT_EPOCH,
+    ComparedFields,
     Row,
-    Told,
     answer,
     share_records,
     streams_records,
@@ -43,11 +43,11 @@ class Taken(NamedTuple):
     `here` is None where this server does the same, which the tests of share groups show.
     """
 
-    broker: Told
-    here: Told | None
+    broker: ComparedFields
+    here: ComparedFields | None
 
 
-Cell = Told | Taken
+Cell = ComparedFields | Taken
 GROUPS: Final = {"share": True, "share-empty": False, "streams": True, "streams-empty": False}
 """The groups of the table's columns, and whether they have a member."""
 NOT_CONSUMER: Final = (69, "Group G is not a consumer group.")
@@ -59,7 +59,7 @@ NEW_ID: Final = (79,)
 
 
 def for_kinds(share: Cell, streams: Cell) -> tuple[Cell, Cell, Cell, Cell]:
-    """The same with members and without."""
+    """Return the same cell for groups with members and without."""
     return share, share, streams, streams
 
 
@@ -127,7 +127,7 @@ EVERYTHING: Final[dict[str, list[str]]] = {"states_filter": [], "types_filter": 
 
 
 def broker_records() -> list[Record]:
-    """What a broker has written of the groups of the table."""
+    """Return the records that a broker has written for the groups of the table."""
     made = []
     for group_id, has_member in GROUPS.items():
         of_kind = share_records if group_id.startswith("share") else streams_records

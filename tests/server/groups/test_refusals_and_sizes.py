@@ -1,4 +1,4 @@
-"""What is refused changes nothing, and what is large is written in parts."""
+"""Rejected requests change nothing, and large records are written in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of groups and transactions that nobody here can read: the start goes on, they are told, and they are kept."""
+"""Group and transaction records of unknown versions: the server starts, logs them and keeps them."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_records_of_other_kinds_are_told_and_kept(tmp_path: Path, caplog: 
 async def test_a_transaction_whose_last_record_cannot_be_read_is_neither_served_nor_aborted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What a later version has decided to commit must not be aborted for its age."""
+    """A transaction that a later version decided to commit must not be aborted for its age."""
     open_one = Transaction("x", 5, 0, 1, TransactionState.ONGOING, frozenset([TopicPartition("t", 0)]), 1, 1)
     value = transaction_value(open_one)
     strange = [(transaction_key("x"), b"\x00\x09" + value[2:]), (transaction_key("y"), value[:20])]

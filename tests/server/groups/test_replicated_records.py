@@ -25,7 +25,7 @@ def with_a_follower(node: Any) -> Any:
 
 
 def replicated(node: Any, partition: Any) -> None:
-    """The follower has all that is there."""
+    """Return True if the follower has every record."""
     role = partition.role
     alone = Role(node.node_id, role.leader_epoch, role.partition_epoch + 1, (node.node_id,), (node.node_id,))
     partition.become_leader(alone)

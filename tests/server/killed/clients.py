@@ -1,4 +1,4 @@
-"""Clients that write and read in threads of their own while a server is killed, and keep what it told them."""
+"""Clients that write and read in their own threads while a server is killed, and record its answers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class LibrdkafkaProducer(Writer):
 
 
 class TransactionalProducer(LibrdkafkaProducer):
-    """Transactions of a few records; each fourth is aborted. A commit that was not told of may be in or not."""
+    """Transactions of a few records; each fourth is aborted. An unanswered commit may be in the log or not."""
 
     def work(self, bootstrap: str) -> None:
         producer = self.producer(bootstrap, **{"transactional.id": self.topic, "transaction.timeout.ms": 120_000})
@@ -219,7 +219,7 @@ class CommittingReader(Writer):
                 offsets=[ck.TopicPartition(self.topic, index, end) for index, end in new.items()], asynchronous=False
             )
         except ck.KafkaException:
-            return  # the server is away, or the group begins anew: what was committed is tried again with the next
+            return  # the server is down or the group rebalances: the next commit includes this one
         self.committed |= new
 
 

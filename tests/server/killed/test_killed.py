@@ -1,6 +1,6 @@
 """`kill -9` under load: what was acknowledged is there, and clients go on with the next server.
 
-KAFKALOG_KILLS says how many times the server is killed; twice, if nobody does. What a killed process had written lies
+KAFKALOG_KILLS sets the number of kills; the default is two. What a killed process had written lies
 in the page cache, so all of it outlives the kill, whatever is flushed; `tests/crash/test_server_power_cut.py` takes the
 page cache away, too.
 """

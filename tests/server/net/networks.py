@@ -16,7 +16,7 @@ from kafkalog.server.status.metrics import NetworkCounts
 
 
 def both_loops() -> list[Any]:
-    """What makes a loop: asyncio's, and uvloop's where it is installed."""
+    """Return the event loop factories: asyncio's, and uvloop's where it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -68,7 +68,7 @@ async def _answer_of(reader: asyncio.StreamReader) -> bytes:
 
 
 async def is_closed(reader: asyncio.StreamReader) -> bool:
-    """Whether the server closes the connection, without a word."""
+    """Return True if the server closes the connection without an answer."""
     try:
         return await asyncio.wait_for(reader.read(), 10) == b""
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""Listeners by name: which addresses, which protocol, what clients are told."""
+"""Listeners by name: addresses, protocol, and the addresses reported to clients."""
 
 import asyncio
 from pathlib import Path
@@ -62,13 +62,13 @@ def test_each_client_is_told_the_address_of_its_own_listener(tmp_path: Path) -> 
 
     async def run() -> None:
         async with serving([str(tmp_path)], config) as server:
-            told = {}
+            reported = {}
             for name in ("INSIDE", "OUTSIDE"):
                 connection = connection_for()
                 connection.listener = name
                 broker = (await call(server.node, "metadata", 1, {"topics": ()}, connection=connection)).brokers[0]
-                told[name] = (broker.host, broker.port)
-            assert told == {
+                reported[name] = (broker.host, broker.port)
+            assert reported == {
                 "INSIDE": ("127.0.0.1", server.ports["INSIDE"]), "OUTSIDE": ("kafka.example.com", 19092)
             }  # fmt: skip
 
@@ -87,7 +87,7 @@ def test_an_address_for_all_cannot_be_told(tmp_path: Path) -> None:
 
 
 def test_what_fails_at_the_start_leaves_nothing_open(tmp_path: Path) -> None:
-    """A port that is taken: the directory's lock is given back, and the first listener's port too."""
+    """A port in use: the directory lock and the first listener's port are released."""
 
     async def run() -> None:
         good = ServerConfig({**SMALL, "listeners": "PLAINTEXT://127.0.0.1:0"})

@@ -64,7 +64,7 @@ def test_answers_that_nobody_takes_are_given_up_where_they_are_too_many_the_olde
                     await asyncio.sleep(0.01)
             reader, writer = await connect(network)
             writer.write(ASKED)
-            assert await answer_of(reader) == b"12345678"  # nobody else waits for them
+            assert await answer_of(reader) == b"12345678"  # no other request waits for them
             assert len(network.channels) == 5
             while network.counts.response_bytes > 5 << 19:
                 await asyncio.sleep(0.01)

@@ -18,7 +18,7 @@ from tests.server.quorum.model import Lost, Model, Node, Part, Rules
 
 
 class MetadataRules(NamedTuple):
-    """What the model leaves away where it is False: each of them is needed."""
+    """Rules that the model drops where a field is False: each of them is needed."""
 
     compares_versions: bool = True
     reads_version_first: bool = True
@@ -37,7 +37,7 @@ class MetadataRules(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a follower has read of its leader, and what of it is not done yet; `content` None before it was read."""
+    """A follower's read of its leader's metadata and the steps still pending; `content` is None before the read."""
 
     of: tuple[int, int]  # the leader, and its term
     first: Version
@@ -59,10 +59,10 @@ class MetaNode(Node):
         super().__init__(number, 0)
 
     def restart(self) -> None:
-        """What is on disk stays."""
+        """Restart the node; its disk survives."""
         super().restart()
         self.reading: Reading | None = None
-        self.pending: list[tuple[int, str, Any]] = []  # changes that nobody was told of yet
+        self.pending: list[tuple[int, str, Any]] = []  # unreplicated changes
         self.setting = self.kept_setting
         if self.changes != self.kept:
             self.is_exact = False
@@ -171,7 +171,7 @@ class MetadataModel(Model):
                     self.story.append(f"{leader.number} answers {kind} {what} in {term}")
 
     def follows(self, node: MetaNode, leader: MetaNode) -> bool:
-        """Whether the node tells this leader what it has: also where it has voted meanwhile, as an answer under way."""
+        """Return True if the node reports its state to this leader, also after a vote (an answer in flight)."""
         return not node.leads and node.state.term >= leader.state.term
 
     # Following
@@ -226,7 +226,7 @@ class MetadataModel(Model):
             node.is_exact, node.reading = reading.first == reading.last, None
 
     def answer(self, leader: Node, node: Node, key: TopicPartition) -> None:
-        """A follower fetches once it has the leader's metadata, but for one that cannot have it."""
+        """A follower fetches once it has the leader's metadata, unless it cannot have it."""
         assert isinstance(node, MetaNode)
         if node.versions.complete[0] < leader.state.term and self.meta.takes_before_it_fetches:
             if self.random.random() < 0.9:
@@ -256,7 +256,7 @@ class MetadataModel(Model):
         return VoterState(voter.positions, Versions(begun, complete), ids)
 
     def copy(self, node: Node, voter: Node, steps: int) -> None:
-        """What a voter has more of: the metadata whole, or up to some step, then records."""
+        """Copy what a voter has in addition: the metadata whole or up to some step, then records."""
         assert isinstance(node, MetaNode) and isinstance(voter, MetaNode)
         if node.leads or voter.leads or node is voter:
             return
@@ -284,13 +284,13 @@ class MetadataModel(Model):
                     self.append_some(voter.parts[key], node.parts[key])
 
     def fail_promotion(self, node: Node) -> None:
-        """Where the metadata of one was between two versions, it may be that nobody can be promoted."""
+        """A promotion may find no candidate while one node's metadata lies between two versions."""
         if all(one.is_exact for one in self.alive()):  # type: ignore[attr-defined]
             super().fail_promotion(node)
         self.stuck_apart += 1
 
     def compared_keys(self) -> list[TopicPartition]:
-        """What a delete that nobody was told of leaves of records is not looked at."""
+        """Return the partitions to compare, without those whose unreplicated delete left records."""
         return [key for key in self.keys if key not in self.deletes]
 
     def count_votes(self, ballot: Ballot, votes: set[int]) -> None:
@@ -322,7 +322,7 @@ class MetadataModel(Model):
 
 
 def metadata_losses(rules: MetadataRules, seeds: range, *, steps: int = 300, count: int = 3) -> dict[str, int]:
-    """How many seeds lost something, and how much there was in all."""
+    """Return the number of seeds that lost something, and the totals."""
     found = dict.fromkeys(("lost", "elections", "answers", "promotions", "copied", "apart", "acknowledged"), 0)
     for seed in seeds:
         model = MetadataModel(seed, rules, count)

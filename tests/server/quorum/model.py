@@ -39,7 +39,7 @@ LAG_MS = 10
 
 
 class Rules(NamedTuple):
-    """What the model leaves away where it is False: each of them is needed."""
+    """Rules that the model drops where a field is False: each of them is needed."""
 
     followers_begin_epochs: bool = True
     needs_majority: bool = True
@@ -80,7 +80,7 @@ class Part:
 
 
 class Node:
-    """What a node keeps of the set, and its partitions."""
+    """A node's state of the set, and its partitions."""
 
     def __init__(self, number: int, partitions: int) -> None:
         self.number = number
@@ -219,16 +219,16 @@ class Model:
         self.append_some(there, part)
 
     def compared(self, there: Part, part: Part, term: int) -> int | None:
-        """The last epoch that was told, where the logs are the same so far; None where the own one was mended."""
+        """Return the last reported epoch if the logs agree so far; None if the follower's own log was truncated."""
         offset = len(part.log)
         last = last_epoch_for(term, part.epochs.entries, offset)
         if not self.rules.keeps_begun_epochs:
             last = part.epochs.latest_epoch
         if last >= 0:
-            told = there.epochs.end_offset_for(last, len(there.log))
-            if told.epoch < last or told.start_offset < offset:
-                own = part.epochs.end_offset_for(told.epoch, offset)
-                at = truncation_offset(told.start_offset, offset, None if own.start_offset < 0 else own)
+            reported = there.epochs.end_offset_for(last, len(there.log))
+            if reported.epoch < last or reported.start_offset < offset:
+                own = part.epochs.end_offset_for(reported.epoch, offset)
+                at = truncation_offset(reported.start_offset, offset, None if own.start_offset < 0 else own)
                 part.truncate(at, self.rules.keeps_begins_at_cuts)
                 return None
         if self.rules.followers_begin_epochs and there.epochs.entries:
@@ -272,7 +272,7 @@ class Model:
                     self.append_some(voter.parts[key], node.parts[key])
 
     def promote(self) -> None:
-        """An operator promotes a node while nobody that lives leads; no message is lost."""
+        """An operator promotes a node while no live node leads; no message is lost."""
         alive = self.alive()
         if any(one.leads for one in alive) or not self.replicas.is_majority([one.number for one in alive]):
             return
@@ -317,11 +317,11 @@ class Model:
         self.ballots.append((self.ballot(node, term), {node.number}))
 
     def ballot(self, node: Node, term: int) -> Ballot:
-        """What a candidate tells of itself."""
+        """Return the candidate's ballot."""
         return Ballot(term, node.number, node.positions)
 
     def voter_state(self, voter: Node) -> VoterState:
-        """What a voter compares with it."""
+        """Return the state that a voter compares with a ballot."""
         return VoterState(voter.positions)
 
     def ask(self) -> None:
@@ -357,7 +357,7 @@ class Model:
             self.begin(node, part)
 
     def compared_keys(self) -> list[TopicPartition]:
-        """The partitions that nobody asked to delete."""
+        """Return the partitions without a delete request."""
         return list(self.keys)
 
     def begin(self, node: Node, part: Part) -> None:
@@ -374,10 +374,10 @@ class Model:
     def tell(self) -> None:
         """A node learns what another one knows."""
         if len(self.alive()) > 1:
-            told, source = self.random.sample(self.alive(), 2)
-            told.take(after_report(told.state, source.state.term, source.state.leader, self.replicas))
-            if told.state.leader == told.number and not told.leads:
-                told.state = told.state._replace(leader=NO_NODE)
+            reported, source = self.random.sample(self.alive(), 2)
+            reported.take(after_report(reported.state, source.state.term, source.state.leader, self.replicas))
+            if reported.state.leader == reported.number and not reported.leads:
+                reported.state = reported.state._replace(leader=NO_NODE)
 
     def stop(self) -> None:
         """A node stops, or starts again with the log that it has."""
@@ -392,7 +392,7 @@ class Model:
 
 
 def losses(rules: Rules, seeds: range, *, steps: int = 150, **more: Any) -> tuple[int, int, int]:
-    """How many seeds lost a record, and how many elections and acknowledged records there were in all."""
+    """Return the number of seeds that lost a record, of elections and of acknowledged records."""
     lost = elections = acknowledged = 0
     for seed in seeds:
         model = Model(seed, rules, **more)

@@ -115,7 +115,7 @@ class Peers:
 
 @asynccontextmanager
 async def set_of(path: Path, count: int = 3, **settings: Any) -> AsyncIterator[Set]:
-    """So many started nodes of one set; nobody leads yet."""
+    """Yield so many started nodes of one set, without a leader yet."""
     nodes = Set(path, count, settings)
     try:
         for number in range(1, count + 1):

@@ -27,7 +27,7 @@ def stored_cluster_id(nodes: Set, number: int) -> str | None:
 
 
 async def reported_cluster_id(nodes: Set, number: int) -> str | None:
-    """What a client is told."""
+    """Return the cluster id reported to a client."""
     tree = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
     found: str | None = (await call(nodes[number], "metadata", 13, tree)).cluster_id
     return found

@@ -1,4 +1,4 @@
-"""Who may lead: the rules as tables, and against any order of messages."""
+"""Election rules as tables, and against any order of messages."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_what_a_node_keeps_of_what_it_hears(state: QuorumState, term: int, leade
 
 
 @pytest.mark.parametrize(
-    ("told", "may"),
+    ("reported", "may"),
     [
         ({}, False),
         ({2: (3, 1)}, True),
@@ -111,9 +111,9 @@ def test_what_a_node_keeps_of_what_it_hears(state: QuorumState, term: int, leade
         ({9: (3, 1)}, False),
     ],
 )
-def test_a_leader_leads_on_only_where_a_majority_says_so(told: dict[int, tuple[int, int]], may: bool) -> None:
-    assert may_resume(QuorumState(3, 1, 1), 1, told, THREE) == may
-    assert not may_resume(QuorumState(3, 2, 1), 1, told, THREE)
+def test_a_leader_leads_on_only_where_a_majority_says_so(reported: dict[int, tuple[int, int]], may: bool) -> None:
+    assert may_resume(QuorumState(3, 1, 1), 1, reported, THREE) == may
+    assert not may_resume(QuorumState(3, 2, 1), 1, reported, THREE)
 
 
 def test_a_set_of_one_needs_nobody() -> None:

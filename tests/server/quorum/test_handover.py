@@ -48,7 +48,7 @@ async def asked(nodes: Set, term: int, successor: int = 2, leader: int = 1) -> i
 
 @in_loop
 async def test_appends_wait_for_the_one_who_leads_next(tmp_path: Path) -> None:
-    """FLOW-4: they are told that this node does not lead."""
+    """FLOW-4: they get the error that this node does not lead."""
     async with set_of(tmp_path) as nodes:
         term = await with_leader(nodes)
         await fetch(nodes[1], 2, 1, current_leader_epoch=term)

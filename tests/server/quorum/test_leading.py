@@ -20,7 +20,7 @@ from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import Closed, call, connection_for, node_for
 from tests.server.quorum.sets import T0, Set, fetch, set_of, wait_until
-from tests.server.replica.partitions import make_batch
+from tests.server.replica.partitions import make_batch, make_producer_batch
 
 TOPIC_ID = UUID(int=7)
 
@@ -29,6 +29,13 @@ async def append(node: Node, acks: int = 1, *, timeout_ms: int = 10_000) -> Appe
     results = await node.replicas.append({T0: bytearray(make_batch())}, AppendParams(acks, timeout_ms))
     found: AppendResult = results[T0]
     return found
+
+
+async def append_in_transaction(node: Node) -> AppendResult:
+    """As from a client whose transaction begins with this batch."""
+    data = bytearray(make_producer_batch(7, 0, transactional=True))
+    found = await node.replicas.append({T0: data}, AppendParams(-1, 10_000, transactional_id="x", produce_version=9))
+    return found[T0]
 
 
 async def with_topic(nodes: Set, *numbers: int) -> None:
@@ -77,7 +84,7 @@ async def test_a_node_that_is_behind_is_not_promoted_and_nothing_has_changed(tmp
 
 @in_loop
 async def test_a_leader_takes_no_writes_once_another_node_leads(tmp_path: Path) -> None:
-    """FLOW-4: who waits for replicas is told that this node does not lead."""
+    """FLOW-4: requests that wait for replicas fail with the error that this node does not lead."""
     async with set_of(tmp_path) as nodes:
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)
@@ -88,6 +95,15 @@ async def test_a_leader_takes_no_writes_once_another_node_leads(tmp_path: Path) 
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (await append(nodes[2])).error_code == 0
         assert nodes[1].replicas.find(T0).log.high_watermark == 0
+
+
+@in_loop
+async def test_a_transaction_is_sent_to_the_leader_and_not_kept_at_a_node_without_coordinators(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        await nodes.promote(1)
+        await nodes.quorum(2).promote()
+        assert (await append_in_transaction(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @in_loop
@@ -233,7 +249,7 @@ async def test_groups_and_topics_are_the_leaders_business(tmp_path: Path) -> Non
         assert (await call(nodes[2], "create_topics", 7, make)).topics[0].error_code == ErrorCode.NOT_CONTROLLER
         assert (await call(nodes[1], "heartbeat", 4, beat)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         made = await call(nodes[1], "create_topics", 7, {**make, "timeout": 100})
-        assert made.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # nobody has a copy of it
+        assert made.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # no replica has a copy of it
         assert nodes[1].topics.get("n") is not None
         await nodes.promote(2, is_forced=True)
         assert (await call(nodes[1], "heartbeat", 4, beat)).error_code == ErrorCode.NOT_COORDINATOR
@@ -354,10 +370,10 @@ async def test_a_follower_that_was_told_nothing_finds_the_leader_and_its_changes
         nodes.cut.clear()
         await wait_until(lambda: nodes.quorum(3).leader == 1)
         await wait_until(lambda: nodes.quorum(3).leaders_changes == nodes.quorum(1).metadata.changes)
-        told: list[int] = []
-        nodes.quorum(3).on_leaders_change = lambda: told.append(nodes.quorum(3).leaders_changes)
+        reported: list[int] = []
+        nodes.quorum(3).on_leaders_change = lambda: reported.append(nodes.quorum(3).leaders_changes)
         await nodes[1].topics.create("t", 1)
-        await wait_until(lambda: told == [nodes.quorum(1).metadata.changes])
+        await wait_until(lambda: reported == [nodes.quorum(1).metadata.changes])
 
 
 @in_loop
@@ -437,7 +453,7 @@ async def test_a_term_that_nobody_won_ends_no_leadership(tmp_path: Path, monkeyp
 
 @in_loop
 async def test_who_votes_tells_an_earlier_leader_nothing_more(tmp_path: Path) -> None:
-    """It follows nobody from before its log is compared, and goes on where the vote is refused."""
+    """The node follows no leader until its log is compared, and continues where the vote is refused."""
     async with set_of(tmp_path) as nodes:
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)

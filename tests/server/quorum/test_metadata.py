@@ -1,4 +1,4 @@
-"""What all nodes of a set have in common, as one asks the other for it."""
+"""The metadata that all nodes of a set share, as one node requests it from another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was answered for of topics and settings is with every leader after that: any order of steps."""
+"""Acknowledged changes of topics and settings survive every change of leader: any order of steps."""
 
 from __future__ import annotations
 
@@ -38,15 +38,14 @@ def test_nothing_that_was_answered_for_is_lost(count: int) -> None:
     ],
 )
 def test_each_rule_is_needed(rule: str, seed: int, steps: int, error: type[Exception]) -> None:
-    """The same steps go wrong without the rule, and do not with it."""
+    """The same steps fail without the rule and pass with it."""
     with pytest.raises(error):
         MetadataModel(seed, MetadataRules(**{rule: False})).run(steps)
     MetadataModel(seed, MetadataRules()).run(steps)
 
 
 def test_a_log_of_a_later_leader_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The version of a leader of which nobody heard any more is newer than what the voter has, and older than its
-    records."""
+    """The version of a vanished leader is newer than the voter's metadata and older than its records."""
     rules = MetadataRules(takes_before_it_fetches=False)
     MetadataModel(14558, rules).run(600)
     real = decisions.is_deleted_there

@@ -68,12 +68,12 @@ def test_a_damaged_file_ends_the_start(tmp_path: Path, content: bytes) -> None:
         ((4, 1), {"t": ID}, (3, 5), ((4, 2), (4, 2)), {METADATA}),  # it lacks what may have been answered for
         ((4, 9), {"t": ID}, (3, 4), ((4, 2), (4, 2)), {T0}),
         ((4, 2), {}, EMPTY, ((4, 2), (4, 2)), set()),  # it knew the topic: that was deleted
-        ((4, 2), {"t": OTHER}, (3, 9), ((4, 2), (4, 2)), set()),  # and made anew
+        ((4, 2), {"t": OTHER}, (3, 9), ((4, 2), (4, 2)), set()),  # and created again
         ((4, 2), {}, EMPTY, ((4, 3), (4, 2)), {METADATA, T0}),  # it may never have heard of it
         ((4, 2), {"t": OTHER}, (3, 9), ((4, 3), (4, 2)), {METADATA, T0}),
         ((5, 0), {}, EMPTY, ((4, MAX_LONG), (4, 2)), set()),
         ((2, 9), {}, EMPTY, ((2, 9), (2, 9)), {METADATA, T0}),  # a later leader wrote to it
-        (NONE, {}, EMPTY, ((0, MAX_LONG), NONE), {METADATA, T0}),  # nobody knows a version
+        (NONE, {}, EMPTY, ((0, MAX_LONG), NONE), {METADATA, T0}),  # no node knows a version
         (NONE, {"t": None}, (3, 5), ((0, MAX_LONG), NONE), set()),
         ((4, 2), {"t": ID}, EMPTY, ((4, 2), (4, 2)), {T0}),  # its disk is away, the topic is not
     ],
@@ -149,7 +149,7 @@ def test_all_calls_that_change_something_are_tried() -> None:
 @pytest.mark.parametrize("name", CALLS)
 @in_loop
 async def test_an_answer_waits_for_a_majority(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody copies anything here: the time is over. A set of one waits for nobody."""
+    """No node copies anything here, so the time runs out. A set of one does not wait."""
     monkeypatch.setattr(leading, "USUAL_TIMEOUT_MS", 100)
     version, tree = CALLS[name]
     for count, code in ((2, ErrorCode.REQUEST_TIMED_OUT), (1, ErrorCode.NONE)):

@@ -1,4 +1,4 @@
-"""What was acknowledged is in the log of every leader after that: any order of steps, with the server's decisions."""
+"""Acknowledged records are in the log of every later leader: any order of steps, with the server's decisions."""
 
 from __future__ import annotations
 

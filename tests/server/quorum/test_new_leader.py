@@ -1,4 +1,4 @@
-"""A node that does not lead tells clients who does, with the error itself (KIP-951): they need not ask first."""
+"""A node that does not lead names the leader in the error itself (KIP-951), so that clients need not ask first."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_a_produce_elsewhere_is_told_of_the_leader(tmp_path: Path, version
         answer = await call(nodes[3], "produce", version, produce())
         [row] = answer.responses[0].partition_responses
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert not getattr(answer, "node_endpoints", ())  # nobody leads
+        assert not getattr(answer, "node_endpoints", ())  # no leader
         await nodes.promote(2)
         await wait_until(lambda: nodes.quorum(3).leader == 2)
         answer = await call(nodes[3], "produce", version, produce())
@@ -76,7 +76,7 @@ async def test_a_fetch_elsewhere_is_told_of_the_leader(tmp_path: Path) -> None:
 
 @in_loop
 async def test_each_leader_that_a_fetch_is_told_of_has_an_endpoint(tmp_path: Path) -> None:
-    """A partition without a leader tells none: librdkafka 2.16 counts a leader of -1 beside others, and then reads
+    """A partition without a leader names none: librdkafka 2.16 counts a leader of -1 beside others, and then reads
     memory that it has not set (confluentinc/librdkafka#5280)."""
     async with set_of(tmp_path) as nodes:
         for number in (1, 2, 3):
@@ -94,8 +94,8 @@ async def test_each_leader_that_a_fetch_is_told_of_has_an_endpoint(tmp_path: Pat
         tree["topics"][0]["topic_id"] = nodes[3].topics.get("t").id
         pieces = await dispatch(nodes[3], connection_for(), request_bytes("fetch", 16, tree))
         data = joined(pieces)
-        told = [data.count(struct.pack(">BBii", 1, 9, leader, term)) for leader in (2, -1, 1)]
-        assert told == [1, 0, 1]
+        answered = [data.count(struct.pack(">BBii", 1, 9, leader, term)) for leader in (2, -1, 1)]
+        assert answered == [1, 0, 1]
         answer = await call(nodes[3], "fetch", 16, tree)
         assert {one.error_code for one in answer.responses[0].partitions} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
         assert [one.node_id for one in answer.node_endpoints] == [1, 2]
@@ -123,8 +123,8 @@ async def test_who_may_lead_no_more_tells_nobody_that_he_is_beyond_the_end(tmp_p
         asked[16]["topics"][0]["topic_id"] = nodes[1].topics.get("t").id
 
         async def answers() -> list[Any]:
-            told = [await call(nodes[1], "fetch", version, tree) for version, tree in asked.items()]
-            return [row for one in told for topic in one.responses for row in topic.partitions]
+            answered = [await call(nodes[1], "fetch", version, tree) for version, tree in asked.items()]
+            return [row for one in answered for topic in one.responses for row in topic.partitions]
 
         assert [one.error_code for one in await answers()] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2
         nodes.cut.add(3)
@@ -132,9 +132,9 @@ async def test_who_may_lead_no_more_tells_nobody_that_he_is_beyond_the_end(tmp_p
         nodes.cut.symmetric_difference_update({1, 3})
         await nodes.promote(2)
         assert nodes.quorum(1).leads  # it has not heard of it
-        told = await answers()
-        assert [one.error_code for one in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
-        assert told[1].current_leader.leader_id == -1
+        answered = await answers()
+        assert [one.error_code for one in answered] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+        assert answered[1].current_leader.leader_id == -1
         for tree in asked.values():
             tree["topics"][0]["partitions"][0]["fetch_offset"] = -1
-        assert [one.error_code for one in await answers()] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2  # whoever leads
+        assert [one.error_code for one in await answers()] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2  # any leader

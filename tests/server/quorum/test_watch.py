@@ -1,4 +1,4 @@
-"""What asks again and again who leads ends when it is to end."""
+"""The task that polls for the leader ends when it is stopped."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Pair:
             assert bytes_from(own, start) == bytes_from(leader, start)
 
     def is_same(self, key: TopicPartition) -> bool:
-        """Whether both logs begin and end at the same offsets, and the follower's high watermark is the leader's."""
+        """Return True if both logs have the same start and end, and the follower's high watermark is the leader's."""
         leader, own = self.logs(key)
         has_begun = own.leader_epochs[-1:] == leader.leader_epochs[-1:] or not own.leader_epochs
         return has_begun and (leader.log_start_offset, leader.log_end_offset, leader.high_watermark) == (
@@ -94,12 +94,12 @@ class Pair:
         )
 
 
-async def until(holds: Callable[[], bool], told: Callable[[], object] = lambda: None) -> None:
+async def until(holds: Callable[[], bool], describe: Callable[[], object] = lambda: None) -> None:
     """Return once it holds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _DEADLINE_S
     while not holds():
-        assert loop.time() < end, told()
+        assert loop.time() < end, describe()
         await asyncio.sleep(0.002)
 
 

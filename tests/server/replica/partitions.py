@@ -58,7 +58,7 @@ class Timer:
 
 
 class Time:
-    """A clock that stands still until it is told to go on."""
+    """A clock that advances only on request."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000

@@ -21,7 +21,7 @@ def sent(*bases: int) -> list[bytearray]:
 
 
 def append_fetches(tmp_path: Path, *fetches: list[bytearray]) -> list[tuple[TaskResult, int]]:
-    """What came of each fetch, and the log end after it."""
+    """Return the result of each fetch, and the log end after it."""
     found: list[tuple[TaskResult, int]] = []
 
     async def body(replicas: Any) -> None:

@@ -1,4 +1,4 @@
-"""Fetches of a log with a damaged batch: what is sound comes, the damage is an error, told in the log once."""
+"""Fetches of a log with a damaged batch: sound batches are served, the damage is an error and logged once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_what_is_sound_before_and_behind_damage_comes_and_the_damage_is_an
 async def test_without_an_index_damage_hides_what_is_behind_it_only_where_it_leads_astray(
     tmp_path: Path, kind: str
 ) -> None:
-    """A walk begins at the segment's first batch. A size or a base offset that it cannot tell from a sound one ends it
+    """A walk begins at the segment's first batch. A damaged size or base offset that looks sound ends it
     with an error; sound batches behind are never passed over.
     """
     async with damaged_in(tmp_path, kind) as (replicas, _):

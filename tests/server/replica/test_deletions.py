@@ -1,4 +1,4 @@
-"""Records that are deleted are gone when all replicas have let go of them. PART-11."""
+"""Deleted records are gone once every replica has released them. PART-11."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def follow(replicas: Any, key: TopicPartition, node: int, offset: int, sta
 
 
 async def deleted(replicas: Replicas, *keys: TopicPartition) -> asyncio.Task[dict[TopicPartition, Deletion]]:
-    """What waits for all replicas of partitions whose records below 2 the leader has given up."""
+    """Return the task that waits for all replicas of partitions whose leader has deleted records below 2."""
     for key in keys:
         await replicas.produce(key, data=make_batch(3))
         for node in (2, 3):

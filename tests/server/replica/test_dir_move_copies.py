@@ -1,4 +1,4 @@
-"""What a future log holds when the log that it copies was cut meanwhile, or lost its end in a crash."""
+"""A future log after its source log was truncated, or lost its end in a crash."""
 
 from __future__ import annotations
 

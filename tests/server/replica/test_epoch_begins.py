@@ -18,7 +18,7 @@ from tests.server.replica.partitions import NODE, T0, Replicas, consumer_params,
 def test_an_epoch_that_begins_where_a_log_is_cut_was_begun_all_the_same(
     tmp_path: Path, plan: Any, epochs: list[tuple[int, int]]
 ) -> None:
-    """EPOCH-5: what was acknowledged in it lies before the cut; where nobody says that it is the same, it goes."""
+    """EPOCH-5: the epoch's acknowledged records lie before the cut; unconfirmed ones are removed."""
     async def body(replicas: Replicas) -> None:
         for _ in range(2):
             await replicas.produce(T0, acks=1)
@@ -45,8 +45,8 @@ def test_who_has_not_begun_the_leaders_epoch_counts_for_nothing(tmp_path: Path) 
         result = FetchResult(log_end_offset=1, place=place)
         assert not partition.follower_fetched(2, result, 0, 0) and partition.high_watermark == 0
         asked = request_at(T0, 1, last_fetched_epoch=0)
-        told = partition.read(consumer_params(replica_id=2, isolation="log_end"), asked, 1000, True)
-        assert told.diverging_epoch == (5, 1)  # at once: it has to begin it
+        answer = partition.read(consumer_params(replica_id=2, isolation="log_end"), asked, 1000, True)
+        assert answer.diverging_epoch == (5, 1)  # at once: it has to begin it
         assert partition.follower_fetched(2, result, 0, 5) and partition.high_watermark == 1
 
     run(tmp_path, body)

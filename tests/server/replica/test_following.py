@@ -1,4 +1,4 @@
-"""What a follower decides: tables, and logs that part in every way."""
+"""A follower's decisions: tables, and logs that diverge in every way."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_is_done_with_an_answer(answer: PartitionAnswer, plan: Plan) -> Non
 
 
 @pytest.mark.parametrize(("own_end", "start", "end", "plan"), [
-    (0, 1000, 2000, RestartAt(1000)),  # an empty follower of a leader that has let go of the begin
+    (0, 1000, 2000, RestartAt(1000)),  # an empty follower of a leader that has deleted the beginning
     (10, 11, 11, RestartAt(11)),  # nothing is left there
     (10, 0, 9, TruncateTo(9)),
     (10, 0, 0, TruncateTo(0)),
@@ -75,7 +75,7 @@ def test_a_log_that_ends_outside_of_the_leaders(own_end: int, start: int, end: i
 
 @pytest.mark.parametrize(("position", "mark", "plan"), [
     (Position(0, -1, 0), 0, None),
-    (Position(10, 3, 0), 5, None),  # epochs tell where it differs
+    (Position(10, 3, 0), 5, None),  # the epochs show where it differs
     (Position(10, -1, 0), 5, TruncateTo(5)),
     (Position(10, -1, 0), 10, None),
     (Position(10, -1, 10), 10, None),
@@ -107,7 +107,7 @@ def test_a_failure_pauses_one_partition_and_a_success_ends_it() -> None:
 
 
 def end_of_epoch(log: list[int], epoch: int) -> tuple[int, int] | None:
-    """As `LeaderEpochCache.end_offset_for` (EPOCH-3)."""
+    """Return the answer of `LeaderEpochCache.end_offset_for` (EPOCH-3)."""
     if not log or epoch > log[-1]:
         return None
     if epoch == log[-1]:

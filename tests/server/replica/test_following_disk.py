@@ -56,7 +56,7 @@ def test_checkpoints_say_no_more_than_the_new_end(tmp_path: Path, plan: OnDisk, 
 
 
 def test_a_batch_before_an_empty_log_lowers_the_checkpoints(tmp_path: Path) -> None:
-    """PART-13: the log begins anew where the batch does."""
+    """PART-13: the log restarts at the batch's base offset."""
 
     async def body(replicas: Replicas) -> None:
         assert done(replicas, first=RestartAt(9))[0].error is None

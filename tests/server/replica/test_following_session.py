@@ -85,7 +85,7 @@ def test_the_leader_knows_what_is_wanted_whatever_gets_lost(steps: list[tuple[di
 
 
 def asked_of(sessions: FetchSessions, ask: SessionRequest) -> FetchSession | ErrorCode:
-    """What a leader does with a fetch."""
+    """Return a leader's decision on a fetch."""
     rows: list[Any] = [
         SessionPartition(key.topic, key.partition, one.fetch_offset, 100, 0, 0, 0) for key, one in ask.rows.items()
     ]

@@ -1,4 +1,4 @@
-"""Who is in sync where nothing is written, and what a follower shows of it."""
+"""In-sync replicas of an idle partition, and the set that a follower reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an append does that takes long is done by a thread, and the loop serves others meanwhile."""
+"""Slow parts of an append run in a thread while the event loop serves others."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_the_limit_answers_with_what_there_is(clock: Clock) -> None:
 
 
 def test_an_error_in_one_reaches_nobody_else(clock: Clock) -> None:
-    """PART-17: it is told, the others under the key are looked at, and its limit still answers it."""
+    """PART-17: the error is logged, the others under the key are checked, and its own timeout still answers it."""
     bad, good = Waiting(), Waiting()
     clock.purgatory.try_complete_else_watch(bad, ["a"])
     clock.purgatory.try_complete_else_watch(good, ["a"])

@@ -1,4 +1,4 @@
-"""A fetch that waited reads anew only where something has changed: what it keeps is what reading again would give."""
+"""A waiting fetch reads again only what changed: what it keeps equals a second read."""
 
 from __future__ import annotations
 

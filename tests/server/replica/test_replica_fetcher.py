@@ -1,4 +1,4 @@
-"""A follower over a real connection: what it copies, cuts, begins anew, and what it does not let harm it."""
+"""A follower over a real connection: copies, truncations, restarts, and inputs that must not harm it."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_a_leader_that_has_let_go_of_the_begin(tmp_path: Path) -> None:
 
 @in_loop
 async def test_a_leader_with_a_shorter_log(tmp_path: Path) -> None:
-    """Elected though it lacked records: what it does not have is cut, though no epoch tells of it."""
+    """Elected though it lacked records: the records it lacks are truncated, though no epoch shows it."""
     async with pair_in(tmp_path) as pair:
         own = pair.own.replicas.find(T0)
         for index in range(8):
@@ -168,7 +168,7 @@ async def test_a_leader_with_a_shorter_log(tmp_path: Path) -> None:
 
 @in_loop
 async def test_a_follower_of_an_old_epoch_stands_still_until_it_is_told(tmp_path: Path) -> None:
-    """PART-5 from the other side: fenced, it writes nothing, tells so, and goes on in the new epoch."""
+    """PART-5 from the other side: fenced, it writes nothing, reports that, and continues in the new epoch."""
     async with pair_in(tmp_path) as pair:
         pair.append(T0, b"0")
         pair.begin(T0, T1)
@@ -221,14 +221,14 @@ async def test_an_unknown_topic_harms_no_other_and_is_logged_once(
         assert [message for message in warned if "cannot follow" in message] == [words]
 
 
-@pytest.mark.parametrize(("code", "told"), [
+@pytest.mark.parametrize(("code", "reported"), [
     (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR),
     (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE),  # its log has grown up to ours meanwhile
 ])  # fmt: skip
 @in_loop
 async def test_a_leader_that_cannot_say_where_its_log_is_is_asked_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: ErrorCode, told: ErrorCode
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: ErrorCode, reported: ErrorCode
 ) -> None:
     async with pair_in(tmp_path) as pair:
         for index in range(3):
@@ -252,8 +252,8 @@ async def test_a_leader_that_cannot_say_where_its_log_is_is_asked_again(
         pair.fetcher.start()
         await until(lambda: pair.logs(T0)[1].log_start_offset == 3)
         assert asked == [{T0: 0}] * 2
-        assert f"cannot follow the leader of t-0 now: the leader reports error {int(told)}" in caplog.messages
-        assert pair.leader_errors == ([(T0, told)] if code == ErrorCode.NOT_LEADER_OR_FOLLOWER else [])
+        assert f"cannot follow the leader of t-0 now: the leader reports error {int(reported)}" in caplog.messages
+        assert pair.leader_errors == ([(T0, reported)] if code == ErrorCode.NOT_LEADER_OR_FOLLOWER else [])
 
 
 @in_loop
@@ -357,7 +357,7 @@ async def test_answers_for_what_was_not_asked_cost_the_connection(tmp_path: Path
 async def test_a_fetch_that_is_refused_as_a_whole_is_tried_again_over_the_connection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: ErrorCode, is_logged: bool
 ) -> None:
-    """A session that the leader has forgotten is made again without a word."""
+    """A session that the leader has forgotten is created again silently."""
     async with pair_in(tmp_path) as pair:
         pair.begin(T0)
         connect = pair.fetcher._connect
@@ -379,8 +379,8 @@ async def test_a_fetch_that_is_refused_as_a_whole_is_tried_again_over_the_connec
         pair.fetcher.start()
         await pair.until_same(T0)
         assert pair.connections == 1 and asked[:3] == [0, 0, 0]
-        told = [message for message in caplog.messages if f"answered a fetch with error {int(code)}" in message]
-        assert len(told) == (2 if is_logged else 0)
+        reported = [message for message in caplog.messages if f"answered a fetch with error {int(code)}" in message]
+        assert len(reported) == (2 if is_logged else 0)
 
 
 @in_loop
@@ -449,7 +449,7 @@ async def test_answers_without_news_take_no_thread(tmp_path: Path) -> None:
             await fetch_once(source)
 
         pair.fetcher.fetch_once = counted  # type: ignore[method-assign]
-        pair.fetcher._session.lost()  # everything is asked for anew, and answered
+        pair.fetcher._session.lost()  # everything is requested again, and answered
         await until(lambda: len(fetched) > 3)
         assert not written
         pair.append(T0, b"1")
@@ -459,7 +459,7 @@ async def test_answers_without_news_take_no_thread(tmp_path: Path) -> None:
 
 @in_loop
 async def test_a_voter_that_leads_nothing_tells_where_its_logs_begin_and_end(tmp_path: Path) -> None:
-    """It is asked as who reads from any replica, and in no epoch; a leader's follower is told where the leader is."""
+    """It is asked like a reader of any replica, without an epoch; a leader's follower is redirected to the leader."""
     async with pair_in(tmp_path) as pair:
         for index in range(30):
             pair.append(T0, b"%d" % index)

@@ -432,7 +432,7 @@ def test_hostile_batches_get_the_references_codes(tmp_path: Path) -> None:
         assert await send(make_batch(3, count=2**31 - 1, last_delta=2**31 - 2)) == ErrorCode.INVALID_RECORD
         assert await send(make_batch(3, attributes=0x20)) == ErrorCode.INVALID_RECORD  # a control batch of a client's
         assert await send(make_producer_batch(5, -7)) == ErrorCode.INVALID_RECORD
-        assert await send(make_producer_batch(5, 5)) == 0  # nobody knows this producer yet
+        assert await send(make_producer_batch(5, 5)) == 0  # an unknown producer so far
         assert await send(make_producer_batch(5, 5, epoch=3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert await send(make_producer_batch(5, 0, epoch=3)) == 0
         assert await send(make_producer_batch(5, 1, epoch=2)) == ErrorCode.INVALID_PRODUCER_EPOCH

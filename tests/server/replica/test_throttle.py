@@ -51,7 +51,7 @@ async def start_leader(nodes: Set, **settings: Any) -> Node:
 
 
 async def sizes(leader: Node, params: FetchParams) -> list[bool]:
-    """Whether there were records, by partition."""
+    """Return whether there were records, by partition."""
     epoch = leader.quorum.state.term
     asked = [FetchPartition(key, 0, 1 << 20, last_fetched_epoch=epoch) for key in KEYS]
     results = await leader.replicas.read(params, asked)
@@ -60,7 +60,7 @@ async def sizes(leader: Node, params: FetchParams) -> list[bool]:
 
 
 def out_of_sync(leader: Node) -> None:
-    """Nobody is in sync but the leader."""
+    """Only the leader is in sync."""
     for key in KEYS:
         partition = leader.replicas.find(key)
         partition.role = partition.role._replace(isr=(1,))

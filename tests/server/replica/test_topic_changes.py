@@ -1,4 +1,4 @@
-"""What has to change so that a follower has its leader's topics."""
+"""Changes that give a follower its leader's topics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONE, TWO = UUID(int=1), UUID(int=2)
     ({"t": TopicState(None, 1, {})}, {"t": TopicState(ONE, 1, {})}, []),
     ({"t": TopicState(ONE, 1, {"a": "2", "b": "3"})}, {"t": TopicState(ONE, 1, {"a": "1", "c": "1"})},
      [AlterSettings("t", {"a": "2", "b": "3", "c": None})]),
-    ({"t": TopicState(ONE, 1)}, {"t": TopicState(ONE, 1, {"a": "1"})}, []),  # settings that are not told
+    ({"t": TopicState(ONE, 1)}, {"t": TopicState(ONE, 1, {"a": "1"})}, []),  # settings that are not replicated
 ])  # fmt: skip
 def test_changes(wanted: dict[str, TopicState], own: dict[str, TopicState], changes: list[Change]) -> None:
     assert topic_changes(wanted, own) == changes

@@ -28,8 +28,8 @@ CRASHED = "crashed by "
 
 
 class Apart(Client):
-    """The client of this kind, begun anew when its process ends, whatever ended it: what a crashed one had sent and was
-    not told of stays unknown. What libraries say goes to a file in the directory."""
+    """A client of this kind, restarted when its process ends for any reason. The outcome of a crashed client's
+    unanswered records stays unknown. Output of the libraries goes to a file in the directory."""
 
     def __init__(
         self, kind: type[Client], name: str, bootstrap: str, topics: Mapping[str, int], history: list[Operation],
@@ -37,7 +37,7 @@ class Apart(Client):
     ) -> None:  # fmt: skip
         super().__init__(name, bootstrap, topics, history)
         self.is_writer = kind.is_writer
-        self.is_told = options.get("acks") != 0
+        self.reports_outcome = options.get("acks") != 0
         self._said = directory.absolute() / f"client-{name}.log"
         self._order = {"kind": [kind.__module__, kind.__name__], "name": name, "bootstrap": bootstrap,
                        "topics": dict(topics), "options": options}  # fmt: skip
@@ -64,13 +64,13 @@ class Apart(Client):
                 for line in lines:
                     self._heard(line.decode())
         if child.returncode < 0:
-            self.told[CRASHED + signal.Signals(-child.returncode).name] += 1
+            self.outcomes[CRASHED + signal.Signals(-child.returncode).name] += 1
         elif child.returncode:
             raise RuntimeError(f"status {child.returncode}, see {self._said}")
 
     def _heard(self, line: str) -> None:
         if line.startswith("{"):
-            self.told.update(json.loads(line))
+            self.outcomes.update(json.loads(line))
             return
         operation = from_line(line)
         self.history.append(operation)
@@ -88,7 +88,7 @@ class Lines(list[Operation]):
 
 
 def main(order: dict[str, Any]) -> None:
-    """One round of a client, until stdin ends or it has to begin anew."""
+    """Run one round of a client, until stdin ends or it has to restart."""
     threading.Thread(target=end_with, args=(order["parent"],), daemon=True).start()
     logging.disable(logging.CRITICAL)  # what clients say of each failure
     resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
@@ -102,7 +102,7 @@ def main(order: dict[str, Any]) -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     client.work(order["process"])
-    os.write(1, json.dumps(client.told).encode() + b"\n")
+    os.write(1, json.dumps(client.outcomes).encode() + b"\n")
 
 
 if __name__ == "__main__":

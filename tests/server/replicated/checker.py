@@ -1,8 +1,8 @@
-"""What is wrong in a history of appends and reads: pure functions, in the manner of Jepsen's Kafka tests.
+"""Find contradictions in a history of appends and reads: pure functions, after Jepsen's Kafka tests.
 
-A history is what clients saw, with times of one clock: each append with what became of it, each poll with what it
-gave. `Logs` is what lies on the replicas when all is over. `check` gives every contradiction between them; which of
-them a promise allows is for the caller to say, by `Fault.acks` and the settings of the topic.
+A history is what clients saw, with times of one clock: each append with its outcome, each poll with its
+records. `Logs` is what the replicas hold at the end. `check` returns every contradiction between them; the
+caller decides which of them a promise allows, by `Fault.acks` and the settings of the topic.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ OK, FAILED, UNKNOWN = "ok", "failed", "unknown"
 
 
 class Append(NamedTuple):
-    """One record that a producer sent. `number` grows with each that it sends to the partition; `outcome` is FAILED
-    where it was surely not written, UNKNOWN where nobody can tell; `offset` is -1 where it was not told. What is
-    told of one more than once is unknown only if nothing else is said."""
+    """One record that a producer sent. `number` grows with each record that it sends to the partition; `outcome` is
+    FAILED if it was surely not written, UNKNOWN if that is open; `offset` is -1 if it was not reported. A record
+    reported more than once is unknown only if there is no other report."""
 
     process: str
     key: Key
@@ -37,19 +37,19 @@ class Append(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What a reader was given of a partition at once, (offset, value) each. It goes on where its last poll ended, but
-    for the first one after `is_from_anew`, where it chose a position."""
+    """One poll of a partition: (offset, value) each. It continues where the reader's last poll ended, except
+    for one with `has_new_position`, where it chose a position."""
 
     process: str
     key: Key
     begin: float
     end: float
     records: tuple[tuple[int, str], ...]
-    is_from_anew: bool = False
+    has_new_position: bool = False
 
 
 class Position(NamedTuple):
-    """What a group was told to keep (`is_commit`), or said that it keeps. A commit is told of once as unknown, and
+    """A group's committed offset (`is_commit`), or a fetched one. A commit appears once as unknown, and
     again with its end when it was answered."""
 
     process: str
@@ -132,13 +132,13 @@ def lost(appends: Iterable[Append], log: Copy) -> Iterator[Fault]:
 
 
 def unwritten(key: Key, appends: Iterable[Append], polls: Iterable[Poll], log: Copy) -> Iterator[Fault]:
-    """Read, and nobody wrote it, or who wrote it was told that it failed."""
+    """Find records that were read, but never written, or whose producer got an error."""
     outcomes = {one.value: one.outcome for one in appends}
     for offset, value in sorted({*log.records, *(row for poll in polls for row in poll.records)}):
         if value not in outcomes:
             yield Fault("never written", key, 0, f"{value} is at {offset}")
         elif outcomes[value] == FAILED:
-            yield Fault("aborted", key, 0, f"{value} is at {offset}, and its producer was told that it failed")
+            yield Fault("aborted", key, 0, f"{value} is at {offset}, but its producer got an error")
 
 
 def inconsistent(key: Key, appends: Iterable[Append], polls: Iterable[Poll], log: Copy) -> Iterator[Fault]:
@@ -155,8 +155,8 @@ def inconsistent(key: Key, appends: Iterable[Append], polls: Iterable[Poll], log
     for offset, values in sorted(seen.items()):
         if len(values) > 1:
             acks = min((acks for _, acks in values.values() if acks), default=0)
-            told = ", ".join(f"{value} ({who})" for value, (who, _) in sorted(values.items()))
-            yield Fault("inconsistent", key, acks, f"{offset} is {told}")
+            reported = ", ".join(f"{value} ({who})" for value, (who, _) in sorted(values.items()))
+            yield Fault("inconsistent", key, acks, f"{offset} is {reported}")
 
 
 def vanished(key: Key, polls: Iterable[Poll], log: Copy) -> Iterator[Fault]:
@@ -194,13 +194,13 @@ def reordered(key: Key, appends: Iterable[Append], log: Copy) -> Iterator[Fault]
 
 def overtaken(key: Key, appends: Iterable[Append]) -> Iterator[Fault]:
     """Sent after another was acknowledged, and acknowledged with an offset that is not above that one's."""
-    told = sorted((one for one in appends if one.outcome == OK and one.offset >= 0), key=lambda one: one.end)
+    reported = sorted((one for one in appends if one.outcome == OK and one.offset >= 0), key=lambda one: one.end)
     highest: Append | None = None
     ended = 0
-    for one in sorted(told, key=lambda append: append.begin):
-        while ended < len(told) and told[ended].end < one.begin:
-            if highest is None or told[ended].offset > highest.offset:
-                highest = told[ended]
+    for one in sorted(reported, key=lambda append: append.begin):
+        while ended < len(reported) and reported[ended].end < one.begin:
+            if highest is None or reported[ended].offset > highest.offset:
+                highest = reported[ended]
             ended += 1
         if highest is not None and one.offset <= highest.offset:
             words = f"{one.value} is at {one.offset}, sent after {highest.value} was acknowledged at {highest.offset}"
@@ -208,7 +208,7 @@ def overtaken(key: Key, appends: Iterable[Append]) -> Iterator[Fault]:
 
 
 def unsteady(key: Key, polls: Iterable[Poll], log: Copy) -> Iterator[Fault]:
-    """A reader that goes back, or leaves records out, without being told to."""
+    """Find readers that go back or skip records without a seek."""
     by_reader: dict[str, list[Poll]] = defaultdict(list)
     for poll in polls:
         by_reader[poll.process].append(poll)
@@ -216,7 +216,7 @@ def unsteady(key: Key, polls: Iterable[Poll], log: Copy) -> Iterator[Fault]:
     for process, own in sorted(by_reader.items()):
         last = -1
         for poll in sorted(own, key=lambda one: one.end):
-            if poll.is_from_anew:
+            if poll.has_new_position:
                 last = poll.records[0][0] - 1 if poll.records else -1
             for offset, _ in poll.records:
                 if offset <= last:
@@ -240,8 +240,8 @@ def forgotten(key: Key, positions: Iterable[Position]) -> Iterator[Fault]:
         began = 0.0 if last is None else last.begin
         may_be = {one.offset for one in commits.values() if one.end >= began and one.begin < asked.end}
         if asked.offset not in may_be and (last is not None or asked.offset):
-            told = "nothing" if last is None else f"{last.offset} by {last.process}"
-            yield Fault("forgotten", key, 0, f"{asked.process} found {asked.offset} after {told} was committed")
+            reported = "nothing" if last is None else f"{last.offset} by {last.process}"
+            yield Fault("forgotten", key, 0, f"{asked.process} found {asked.offset} after {reported} was committed")
 
 
 def _between(offsets: list[int], after: int, before: int) -> list[int]:
@@ -277,5 +277,5 @@ def from_line(line: str) -> Operation:
         return Append(process, tuple(key), *rest)
     if name == "Position":
         return Position(process, tuple(key), *rest)
-    begin, end, records, is_from_anew = rest
-    return Poll(process, tuple(key), begin, end, tuple((offset, value) for offset, value in records), is_from_anew)
+    begin, end, records, has_new_position = rest
+    return Poll(process, tuple(key), begin, end, tuple((offset, value) for offset, value in records), has_new_position)

@@ -26,10 +26,10 @@ OUT_OF_RANGE: Final = {1, -140, -139}
 
 
 class Client(threading.Thread):
-    """Runs until `is_over`; `history` is shared by all. `told` counts what is worth a line at the end."""
+    """Runs until `is_over`; all clients share `history`. `outcomes` counts the outcomes for the final report."""
 
     is_writer = False
-    is_told = True  # what became of what it writes
+    reports_outcome = True  # what became of what it writes
 
     def __init__(self, name: str, bootstrap: str, topics: Mapping[str, int], history: list[Operation]) -> None:
         super().__init__(name=name, daemon=True)
@@ -38,7 +38,7 @@ class Client(threading.Thread):
         self.history = history
         self.is_over = threading.Event()
         self.acknowledged: Counter[str] = Counter()
-        self.told: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
         self.failure: BaseException | None = None
 
     def run(self) -> None:
@@ -51,12 +51,12 @@ class Client(threading.Thread):
             round_ += 1
 
     def work(self, process: str) -> None:
-        """Until it is over, or has to begin anew, under another name."""
+        """Run until it ends, or has to restart under another name."""
         raise NotImplementedError
 
     def take(self, one: Append, outcome: str, offset: int, end: float) -> None:
         self.history.append(one._replace(outcome=outcome, offset=offset, end=end))
-        self.told[outcome] += 1
+        self.outcomes[outcome] += 1
         if outcome == OK:
             self.acknowledged[one.key[0]] += 1
 
@@ -67,7 +67,7 @@ class LibrdkafkaWriter(Client):
     def __init__(self, *arguments: Any, acks: int, is_idempotent: bool) -> None:
         super().__init__(*arguments)
         self.acks = acks
-        self.is_told = acks != 0
+        self.reports_outcome = acks != 0
         self.is_idempotent = is_idempotent
 
     def work(self, process: str) -> None:
@@ -100,25 +100,25 @@ class LibrdkafkaWriter(Client):
             self.history.append(one)
 
             def delivered(error: Any, record: Any, one: Append = one) -> None:
-                if error is None and self.is_told:
+                if error is None and self.reports_outcome:
                     offset = record.offset()  # None where a record that was sent again was there already
                     self.take(one, OK, -1 if offset is None else offset, time.monotonic())
                 elif error is not None:
-                    self.told[error.name()] += 1
+                    self.outcomes[error.name()] += 1
 
             number += 1
             try:
                 producer.produce(key[0], value.encode() + b" " + b"x" * (number % 300), partition=key[1],
                                  on_delivery=delivered)  # fmt: skip
             except ck.KafkaException as error:  # what it knows of the topic, or what went wrong for good
-                self.told[error.args[0].name()] += 1
+                self.outcomes[error.args[0].name()] += 1
                 serve(producer.poll, 0.1)
             serve(producer.poll, PAUSE_S)
             while len(producer) >= MOST_WAITING and not self.is_over.is_set() and not fatal:
                 serve(producer.poll, 0.05)
         serve(producer.flush, 1 if fatal else FLUSH_S)
         for text in fatal[:1]:
-            self.told[f"fatal: {text}"] += 1
+            self.outcomes[f"fatal: {text}"] += 1
 
 
 class AioKafkaWriter(Client):
@@ -140,7 +140,7 @@ class AioKafkaWriter(Client):
         try:
             await producer.start()
         except aiokafka.errors.KafkaError as error:
-            self.told[f"{type(error).__name__} at the start"] += 1
+            self.outcomes[f"{type(error).__name__} at the start"] += 1
             await producer.stop()
             return
         waiting: set[asyncio.Task[None]] = set()
@@ -155,7 +155,7 @@ class AioKafkaWriter(Client):
                 async with asyncio.timeout(10):
                     sent = await producer.send(key[0], value.encode() + b" " + b"y" * (number % 300), partition=key[1])
             except (aiokafka.errors.KafkaError, TimeoutError) as error:  # it may be in a batch that is sent
-                self.told[type(error).__name__] += 1
+                self.outcomes[type(error).__name__] += 1
                 break
             task = asyncio.ensure_future(self._acknowledged(sent, one))
             waiting.add(task)
@@ -173,21 +173,21 @@ class AioKafkaWriter(Client):
             async with asyncio.timeout(20):
                 await producer.stop()
         except Exception as error:
-            self.told[f"{type(error).__name__} at the end"] += 1
+            self.outcomes[f"{type(error).__name__} at the end"] += 1
 
     async def _acknowledged(self, sent: Any, one: Append) -> None:
         import aiokafka.errors
 
         try:
-            told = await asyncio.shield(sent)
-            self.take(one, OK, told.offset, time.monotonic())
+            outcomes = await asyncio.shield(sent)
+            self.take(one, OK, outcomes.offset, time.monotonic())
         except (aiokafka.errors.KafkaError, asyncio.CancelledError) as error:
             self._is_broken = True
-            self.told[type(error).__name__] += 1
+            self.outcomes[type(error).__name__] += 1
 
 
 class LibrdkafkaReader(Client):
-    """Reads all partitions from their beginning on, and begins anew where its position is refused."""
+    """Reads all partitions from their beginning, and restarts where its position is refused."""
 
     def work(self, process: str) -> None:
         import confluent_kafka as ck
@@ -207,13 +207,13 @@ class LibrdkafkaReader(Client):
                         value = record.value().split(b" ", 1)[0].decode()
                         found.setdefault((record.topic(), record.partition()), []).append((record.offset(), value))
                     elif record.error().code() in OUT_OF_RANGE:
-                        self.told[f"position refused: {record.topic()}"] += 1
+                        self.outcomes[f"position refused: {record.topic()}"] += 1
                         return
                 end = time.monotonic()
                 for key, records in found.items():
                     self.history.append(Poll(process, key, begin, end, tuple(records), key not in begun))
                     begun.add(key)
-                    self.told["read"] += len(records)
+                    self.outcomes["read"] += len(records)
         finally:
             consumer.close()
 
@@ -248,12 +248,12 @@ class AioKafkaReader(Client):
                     rows = tuple((one.offset, one.value.split(b" ", 1)[0].decode()) for one in records)
                     self.history.append(Poll(process, key, begin, end, rows, key not in begun))
                     begun.add(key)
-                    self.told["read"] += len(rows)
+                    self.outcomes["read"] += len(rows)
         except aiokafka.errors.OffsetOutOfRangeError as error:
             for place in error.args[0]:
-                self.told[f"position refused: {place.topic}"] += 1
+                self.outcomes[f"position refused: {place.topic}"] += 1
         except aiokafka.errors.KafkaError as error:
-            self.told[type(error).__name__] += 1
+            self.outcomes[type(error).__name__] += 1
             await asyncio.sleep(0.2)
         finally:
             with suppress(asyncio.CancelledError):  # of a task of its own that had not begun

@@ -67,23 +67,23 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients begin."""
+        """Bootstrap addresses for clients."""
         return self.bootstrap_of(None)
 
     def bootstrap_of(self, nodes: Collection[int] | None) -> str:
-        """These nodes, all of them for None, as clients are told."""
-        return ",".join(self.told(node) for node in NODES if nodes is None or node in nodes)
+        """Return these nodes (None: all) as clients see them."""
+        return ",".join(self.advertised_address(node) for node in NODES if nodes is None or node in nodes)
 
     def address(self, node: int) -> tuple[str, int]:
-        """Where a node listens."""
+        """Return the address that a node listens on."""
         return HOST, self.ports[node]
 
-    def told(self, node: int) -> str:
-        """HOST:PORT of a node, as the others and clients are told."""
+    def advertised_address(self, node: int) -> str:
+        """Return HOST:PORT of a node as the other nodes and clients see it."""
         return f"{HOST}:{self.proxy.ports[node]}"
 
     def inside(self, node: int) -> list[str]:
-        """What a node's command begins with."""
+        """Return the first words of a node's command."""
         return []
 
     def log_of(self, node: int) -> Path:
@@ -102,8 +102,8 @@ class Cluster:
             return
         settings = {
             **self._settings, "node.id": node,
-            "kafkalog.replicas": ",".join(f"{one}@{self.told(one)}" for one in NODES),
-            "advertised.listeners": f"PLAINTEXT://{self.told(node)}",
+            "kafkalog.replicas": ",".join(f"{one}@{self.advertised_address(one)}" for one in NODES),
+            "advertised.listeners": f"PLAINTEXT://{self.advertised_address(node)}",
         }  # fmt: skip
         words = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
         host, port = self.address(node)
@@ -158,11 +158,11 @@ class Cluster:
         self.proxy.heal()
 
     def dead(self) -> list[int]:
-        """Nodes that ended though nobody ended them."""
+        """Return the nodes that ended on their own."""
         return [node for node, process in self._processes.items() if process.poll() is not None]
 
     def is_running(self, node: int) -> bool:
-        """Whether it was started, and not ended by us."""
+        """Return True if the node was started, and not stopped by the test."""
         return node in self._processes
 
     # Who leads
@@ -180,8 +180,8 @@ class Cluster:
         return asyncio.run(self._states())
 
     def in_sync(self, topics: Iterable[str]) -> int:
-        """How many replicas are in sync in each partition of topics, at the least; 0 while nobody tells. Followers do
-        not know, so the leader is asked."""
+        """Return the lowest count of in-sync replicas in any partition of the topics; 0 while no node reports it.
+        Only the leader is asked: followers do not know."""
         leader = self.leader()
         partitions = self._partitions(leader, topics) if leader else []
         return min((len(one.isr_nodes) for one in partitions), default=0)
@@ -226,7 +226,7 @@ class Cluster:
 # Afterwards
 
 def copies_of(directories: Mapping[int, Path], topics: Mapping[str, int]) -> dict[Key, dict[int, Copy]]:
-    """What lies in data directories whose nodes were stopped, read by the tests' own reader."""
+    """Return the content of stopped nodes' data directories, read by the tests' own reader."""
     return {
         (topic, index): {node: _copy(path, topic, index) for node, path in directories.items()}
         for topic, count in topics.items()

@@ -55,7 +55,7 @@ class NamespacedCluster(Cluster):
     def address(self, node: int) -> tuple[str, int]:
         return f"{self._net}.{node}", PORT
 
-    def told(self, node: int) -> str:
+    def advertised_address(self, node: int) -> str:
         return f"{self._net}.{node}:{PORT}"
 
     def inside(self, node: int) -> list[str]:

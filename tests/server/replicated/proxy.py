@@ -1,7 +1,7 @@
 """A proxy between the nodes of a replica set and their clients, that cuts, delays and narrows single links.
 
-Each node has one port here, which `kafkalog.replicas` and `advertised.listeners` name. Who connects is told by the
-client id of the first request: `kafkalog-replica-N` is node N, everybody else is a client (0). A link is what one of
+Each node has one port here, which `kafkalog.replicas` and `advertised.listeners` name. A connection is known by the
+client id of the first request: `kafkalog-replica-N` is node N, any other is a client (0). A link is what one of
 them asks of a node, with the answers.
 """
 
@@ -28,8 +28,8 @@ _AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close resets the conne
 
 
 class Condition(NamedTuple):
-    """How a link is. `cut` is "reset" (connections end, new ones too), "hole" (nothing passes, nothing ends) or "mute"
-    (what is asked passes, answers do not); a heal lets pass what was held. Delays count for each piece."""
+    """The state of a link. `cut` is "reset" (connections end, new ones too), "hole" (nothing passes, nothing ends) or
+    "mute" (requests pass, answers do not); a heal delivers held bytes. Delays count for each piece."""
 
     cut: str = ""
     delay_s: float = 0

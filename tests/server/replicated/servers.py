@@ -50,7 +50,7 @@ class Servers(dict[int, Server]):
 async def servers_of(
     path: Path, *numbers: int, listener: str = "PLAINTEXT", settings: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Servers]:
-    """A set of three of which these run; nobody leads yet."""
+    """Run these nodes of a set of three, without a leader yet."""
     servers = Servers(path, listener, settings or {})
     try:
         for number in numbers:

@@ -29,7 +29,7 @@ from tests.server.replicated.apart import CRASHED
 from tests.server.replicated.trial import Result, Trial, checked_again, is_allowed
 
 MOST_KEPT: Final = 10
-TOLD: Final = {
+COUNT_LABELS: Final = {
     "records sent": "records sent", "records acknowledged": "acknowledged", "records read": "read and checked",
     "kills": "kills", "links cut": "links cut", "delay": "times delayed", "pause": "nodes paused",
     "slow_disk": "slow disks", "promotions": "promotions", "promotions refused": "refused",
@@ -75,14 +75,14 @@ class Soak:
         self._begin = time.monotonic()
 
     def run(self, seconds: float) -> None:
-        """Rounds until the time is over, the last one whole, or until `end`, which gives up the one that runs."""
+        """Run rounds until the time is up, the last one whole, or until `end`, which aborts the current round."""
         self._keep.mkdir(parents=True, exist_ok=True)
         while time.monotonic() < self._begin + seconds and not self.is_ended:
             with suppress(KeyboardInterrupt):
                 self._round()
 
     def end(self, *_: object) -> None:
-        """A signal's handler: no round begins any more."""
+        """Handle a signal: start no further round."""
         self.is_ended = True
         if self._is_trying:
             self._is_trying = False  # what ends it is not interrupted
@@ -127,18 +127,18 @@ class Soak:
     def summary(self) -> str:
         """A paragraph about all whole rounds."""
         total = self._total
-        told = ", ".join(f"{total[what]} {words}" for what, words in TOLD.items())
+        totals = ", ".join(f"{total[what]} {words}" for what, words in COUNT_LABELS.items())
         seeds = f"seeds {self._first} to {self._seed - 1}" if total["rounds"] else f"seed {self._first}"
         return (
             f"soak of {time.monotonic() - self._begin:.0f} s, {seeds}: {total['rounds']} rounds, {total['forced']} of "
-            f"them with nodes forced to lead; {told}; writers went on at most "
+            f"them with nodes forced to lead; {totals}; writers went on at most "
             f"{self._slowest_s:.1f} s after a heal; clients that crashed: {crashes(total)}; "
             f"rounds with findings: {len(self.failed)}{f', seeds {self.failed}' if self.failed else ''}"
         )
 
 
 def crashes(counts: Counter[str]) -> int:
-    """How many clients' processes were ended by signals."""
+    """Return the number of client processes that signals ended."""
     return sum(count for what, count in counts.items() if CRASHED in what)
 
 

@@ -78,7 +78,7 @@ def all_with(records: tuple[tuple[int, str], ...]) -> Logs:
         (("overtaken",), (WRITTEN[0], append(1, offset=2), append(2, offset=1)), {}),
         ((), (append(0, end=9.0, offset=1), append(1, offset=0)), {}),
         (("went back",), (*WRITTEN, poll(0, 1, 2), poll(2, 3, end=11)), FINAL),
-        ((), (*WRITTEN, poll(0, 1, 2), poll(2, 3, end=11, is_from_anew=True)), FINAL),
+        ((), (*WRITTEN, poll(0, 1, 2), poll(2, 3, end=11, has_new_position=True)), FINAL),
         (("skipped",), (*WRITTEN, poll(0, 1), poll(3, end=11)), FINAL),
         (("skipped",), (*WRITTEN, poll(0, 1, 3)), FINAL),
         ((), (*WRITTEN[:2], WRITTEN[3], poll(0, 1, 3)), all_with(SHORT)),
@@ -96,7 +96,7 @@ def test_each_planted_fault_is_found(kinds: tuple[str, ...], history: list[Opera
 
 
 def commit(offset: int, begin: float, end: float = 0.0) -> list[Position]:
-    """What is told of one commit; without an end it was not answered."""
+    """Return the history of one commit; without an end it was not answered."""
     asked = Position("g", KEY, begin, 1e18, offset, UNKNOWN, True)
     return [asked, asked._replace(end=end, outcome=OK)] if end else [asked]
 
@@ -151,9 +151,9 @@ def valid_history(draw: st.DrawFn) -> tuple[list[Operation], Logs]:
         value, begin = f"{process}:{number}", float(next(clock))
         outcome = draw(st.sampled_from([OK, OK, OK, UNKNOWN, FAILED]))
         is_there = outcome == OK or (outcome == UNKNOWN and draw(st.booleans()))
-        is_told = outcome == OK and draw(st.booleans())
+        is_reported = outcome == OK and draw(st.booleans())
         one = Append(process, KEY, number, value, begin, float(next(clock)), outcome, -1, -1, process != "c")
-        history.append(one._replace(offset=offset) if is_told else one)
+        history.append(one._replace(offset=offset) if is_reported else one)
         if is_there:
             records.append((offset, value))
             offset += 1

@@ -1,5 +1,5 @@
-"""Clients that others wrote go on when another node leads, by what answers tell them: their metadata stays fresh for
-five minutes here, and nobody waits for that."""
+"""Third-party clients follow a change of leader through the errors in answers: their metadata stays fresh for
+five minutes here, and the tests do not wait for that."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class AioKafkaWriter(Client):
             while not self.is_over.is_set():
                 values = [self.next_value for _ in range(AT_ONCE)]
                 sent = [await producer.send("t", value, partition=self.partition) for value in values]
-                for value, told in zip(values, await asyncio.gather(*sent), strict=True):
-                    self.seen[told.partition].append((told.offset, value))
+                for value, acked in zip(values, await asyncio.gather(*sent), strict=True):
+                    self.seen[acked.partition].append((acked.offset, value))
         finally:
             await producer.stop()
 
@@ -148,7 +148,7 @@ def wait_until(holds: Callable[[], bool], clients: list[Client]) -> None:
 
 
 def until_all_go_on(clients: list[Client]) -> None:
-    """Return once each was told of more, in each partition that it has to do with."""
+    """Return once each client has more acknowledgements in each of its partitions."""
 
     def counts() -> list[int]:
         return [len(rows) for one in clients for index, rows in one.seen.items() if one.partition in (None, index)]
@@ -187,8 +187,8 @@ def test_no_record_is_lost_or_doubled_by_a_promotion(tmp_path: Path) -> None:
         assert [one.failure for one in clients] == [None] * len(clients)
         for writer in writers:
             assert writer.partition is not None
-            told = writer.seen[writer.partition]
+            acked = writer.seen[writer.partition]
             expected = [(offset, b"%d" % offset) for offset in range(writer.sent)]
-            assert sorted(told) == expected  # a record's number is its offset: none is missing, none is there twice
+            assert sorted(acked) == expected  # a record's number is its offset: none is missing, none is there twice
             for one in readers:
                 assert one.seen[writer.partition] == expected

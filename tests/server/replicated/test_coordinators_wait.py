@@ -1,4 +1,4 @@
-"""What coordinators answer is replicated by then: the next leader knows it, and tells the same."""
+"""Coordinators answer after replication: the next leader knows it and gives the same answer."""
 
 from __future__ import annotations
 

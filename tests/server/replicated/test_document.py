@@ -21,7 +21,7 @@ PORTS = "1909"
 
 
 def free_ports() -> str:
-    """The same of ports that are free, and that no client is given by chance."""
+    """Return the same text with free ports, which no client gets by chance."""
     for begin in random.sample(range(1100, 3200), 50):
         with ExitStack() as taken:
             try:

@@ -1,4 +1,4 @@
-"""How a follower fetches is what `replica.fetch.*` and `replica.socket.*` say, and DescribeConfigs shows it."""
+"""`replica.fetch.*` and `replica.socket.*` control a follower's fetches, and DescribeConfigs shows them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_makes_followers_late_or_is_out_of_range_is_refused(given: dict[str
 
 
 def count_fetches(node: Node) -> int:
-    """How many were answered."""
+    """Return the number of answered fetches."""
     return node.requests.calls[FETCH].times_ms.count if FETCH in node.requests.calls else 0
 
 

@@ -1,4 +1,4 @@
-"""Three nodes with their sockets: topics, settings and records of whoever leads come to the others."""
+"""Three nodes with their sockets: followers copy the leader's topics, settings and records."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ async def until_same(servers: dict[int, Server], leader: int, *keys: TopicPartit
         ends = {(log.log_end_offset, log.high_watermark) if log is not None else None for log in logs}
         return None not in ends and len(ends) == 1
 
-    def told() -> object:
+    def describe_state() -> object:
         return {(one, key): server.node.store.get(key) for one, server in servers.items() for key in keys}
 
-    await until(lambda: all(is_same(key) for key in keys), told)
+    await until(lambda: all(is_same(key) for key in keys), describe_state)
     for key in keys:
         log = servers[leader].node.store.get(key)
         assert len({bytes_from(server.node.store.get(key), log.log_start_offset) for server in servers.values()}) == 1

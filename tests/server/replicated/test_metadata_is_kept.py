@@ -1,4 +1,4 @@
-"""What an answer said of topics and users is so with every leader after that: three nodes with their sockets.
+"""Acknowledged changes of topics and users survive every change of leader: three nodes with their sockets.
 
 One of them hears nothing of the leader's changes, and the leader goes away as soon as it has answered.
 """
@@ -50,7 +50,7 @@ def delete(name: str) -> Any:
 
 
 def hears_nothing(server: Server) -> Any:
-    """The node follows records, and takes no topics or settings; called, what comes back lets it go on."""
+    """Let the node follow records but no topics or settings; call the result to end that."""
     metadata = server.node.following.metadata
     take = metadata.take
 
@@ -78,7 +78,7 @@ async def one_is_deaf(path: Path, *made: str) -> AsyncIterator[Servers]:
 @pytest.mark.parametrize("successor", [2, 3])
 @in_loop
 async def test_a_topic_that_was_made_is_there_with_its_id(tmp_path: Path, successor: int) -> None:
-    """Who has not heard of it copies it from who votes for it."""
+    """A node without the change copies it from a node that votes for it."""
     async with one_is_deaf(tmp_path) as servers:
         [row] = await ask(servers, 1, CREATE, create("t"))
         assert row.error_code == 0
@@ -107,7 +107,7 @@ async def test_who_cannot_copy_it_does_not_lead(tmp_path: Path) -> None:
 @pytest.mark.parametrize("successor", [2, 3])
 @in_loop
 async def test_a_topic_that_was_deleted_stays_so(tmp_path: Path, successor: int) -> None:
-    """Who has not heard of it has records of the topic still, and votes for one without it all the same."""
+    """A node without the delete still has the topic's records, and votes for a node without it all the same."""
     async with one_is_deaf(tmp_path, "t", "u") as servers:
         await write_to_all(servers[1], T0, b"one")
         await until_same(servers, 1, T0)
@@ -151,7 +151,7 @@ async def test_a_user_and_a_setting_are_there(tmp_path: Path, successor: int) ->
 
 @in_loop
 async def test_without_a_majority_a_change_is_not_answered_for(tmp_path: Path) -> None:
-    """Whether it stays is not known then; asked again, it is answered for as soon as a majority has it."""
+    """Its fate is unknown then; a retry is answered as soon as a majority has it."""
     async with one_is_deaf(tmp_path) as servers:
         await servers.stop(2)
         [row] = await ask(servers, 1, CREATE, create("t", 300))

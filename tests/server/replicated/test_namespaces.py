@@ -66,9 +66,9 @@ def test_a_leader_that_only_clients_reach_acknowledges_nothing_by_all(cluster: N
 
 def test_a_follower_that_hears_and_is_not_heard_is_in_sync_again_later(cluster: NamespacedCluster) -> None:
     cluster.cut(3, 1)
-    told = write(cluster, "all", -1)
-    assert len(told) == COUNT
+    acknowledged = write(cluster, "all", -1)
+    assert len(acknowledged) == COUNT
     wait_until(lambda: cluster.in_sync(["t"]) == 2)
     cluster.mend(3, 1)
-    assert told <= set(read(cluster))
+    assert acknowledged <= set(read(cluster))
     until_same(cluster)

@@ -261,7 +261,7 @@ async def test_addresses_and_racks_are_the_same_whoever_is_asked(tmp_path: Path)
         tree = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False,
                 "include_cluster_authorized_operations": False}  # fmt: skip
 
-        async def told(node: Node, listener: str) -> set[tuple[Any, ...]]:
+        async def advertised(node: Node, listener: str) -> set[tuple[Any, ...]]:
             connection = Connection(1, listener)
             metadata = (await call(node, "metadata", 12, tree, connection=connection)).brokers
             cluster = {"include_cluster_authorized_operations": False, "endpoint_type": 1,
@@ -278,4 +278,4 @@ async def test_addresses_and_racks_are_the_same_whoever_is_asked(tmp_path: Path)
         }  # fmt: skip
         await until(lambda: {len(one.quorum.nodes) for one in nodes.values()} == {2})
         for name, addresses in expected.items():
-            assert [await told(node, name) for node in nodes.values()] == [addresses] * 3
+            assert [await advertised(node, name) for node in nodes.values()] == [addresses] * 3

@@ -65,12 +65,12 @@ def write(
         "message.timeout.ms": int(timeout_s * 1000), "request.timeout.ms": 5000, "max.in.flight": 1,
     })  # fmt: skip
 
-    def told(error: Any, record: Any) -> None:
+    def on_delivery(error: Any, record: Any) -> None:
         if error is None:
             done.add(record.value().decode())
 
     for number in range(COUNT):
-        producer.produce("t", f"{name}{number}".encode(), partition=0, on_delivery=told)
+        producer.produce("t", f"{name}{number}".encode(), partition=0, on_delivery=on_delivery)
     producer.flush(2 * timeout_s)
     return done
 
@@ -92,7 +92,7 @@ def write_by_new_clients(cluster: Cluster, name: str, nodes: Collection[int]) ->
 
 
 def write_unacknowledged(cluster: Cluster, name: str, leader: int = 1) -> set[str]:
-    """Twenty values that nobody acknowledges, in the leader's log."""
+    """Write twenty unacknowledged values to the leader's log."""
     sent = write(cluster, name, 0)
     assert len(sent) == COUNT
 
@@ -139,8 +139,8 @@ def until_same(cluster: Cluster) -> None:
 @pytest.mark.crash
 def test_a_follower_that_dies_takes_nothing(cluster: Cluster) -> None:
     cluster.kill(3)
-    told = [write(cluster, name, acks) for name, acks in (("none", 0), ("one", 1), ("all", -1))]
-    assert [len(one) for one in told] == [COUNT] * 3
+    acknowledged = [write(cluster, name, acks) for name, acks in (("none", 0), ("one", 1), ("all", -1))]
+    assert [len(one) for one in acknowledged] == [COUNT] * 3
     assert read(cluster) == [f"{name}{number}" for name in ("none", "one", "all") for number in range(COUNT)]
     cluster.start(3)
     until_same(cluster)
@@ -149,13 +149,13 @@ def test_a_follower_that_dies_takes_nothing(cluster: Cluster) -> None:
 @pytest.mark.slow
 @pytest.mark.crash
 def test_a_leader_that_comes_back_leads_on_and_has_what_was_acknowledged(cluster: Cluster) -> None:
-    told = write(cluster, "one", 1) | write(cluster, "all", -1) | write_unacknowledged(cluster, "none")
-    assert len(told) == 3 * COUNT
+    acknowledged = write(cluster, "one", 1) | write(cluster, "all", -1) | write_unacknowledged(cluster, "none")
+    assert len(acknowledged) == 3 * COUNT
     cluster.kill(1)
     cluster.start(1)
     assert len(write(cluster, "later", -1)) == COUNT
     assert cluster.leader() == 1
-    assert told <= set(read(cluster))
+    assert acknowledged <= set(read(cluster))
     until_same(cluster)
 
 
@@ -240,12 +240,12 @@ def test_who_is_forced_leads_with_what_it_has(cluster: Cluster) -> None:
 @pytest.mark.crash
 def test_a_slow_follower_leaves_the_replicas_in_sync_and_comes_back(cluster: Cluster) -> None:
     cluster.pause(2)
-    told = write(cluster, "all", -1) | write(cluster, "one", 1) | write_unacknowledged(cluster, "none")
-    assert len(told) == 3 * COUNT
+    acknowledged = write(cluster, "all", -1) | write(cluster, "one", 1) | write_unacknowledged(cluster, "none")
+    assert len(acknowledged) == 3 * COUNT
     wait_until(lambda: in_sync(cluster) == 2)
     cluster.heal()
     wait_until(lambda: in_sync(cluster) == 3)
-    assert told <= set(read(cluster))
+    assert acknowledged <= set(read(cluster))
     until_same(cluster)
 
 

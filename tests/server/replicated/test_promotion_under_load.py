@@ -1,4 +1,4 @@
-"""Nodes change places while clients write: what was acknowledged stays, in order, and nobody waits long."""
+"""Nodes swap roles while clients write: acknowledged records stay, in order, and clients wait only briefly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SENT_AGAIN = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_R
 
 
 class Writer:
-    """Writes numbers to a partition of whoever leads, and knows which were acknowledged."""
+    """Writes numbers to a partition of the current leader, and records the acknowledged ones."""
 
     def __init__(self, servers: dict[int, Server], acks: int) -> None:
         self.servers = servers

@@ -1,4 +1,4 @@
-"""The proxy passes what comes, in order, and cuts exactly the links that it is told to."""
+"""The proxy forwards bytes in order, and cuts exactly the requested links."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def open_transports() -> int:
 
 def test_a_proxy_that_ends_leaves_no_connection_open(echoes: tuple[Echo, Echo]) -> None:
     before = open_transports()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         for _ in range(5):
             with Proxy({1: echoes[0].port, 2: echoes[1].port}) as proxy:
@@ -171,4 +171,4 @@ def test_a_proxy_that_ends_leaves_no_connection_open(echoes: tuple[Echo, Echo]) 
             for client in clients:
                 client.close()
         gc.collect()
-    assert not [str(one.message) for one in told if issubclass(one.category, ResourceWarning)]
+    assert not [str(one.message) for one in warned if issubclass(one.category, ResourceWarning)]

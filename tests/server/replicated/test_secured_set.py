@@ -53,7 +53,7 @@ def client_settings(folder: Path, user: str, password: str) -> PeerSettings:
 
 
 async def refusals(folder: Path, port: int, term: int, topic_id: Any) -> dict[int, int]:
-    """What a user who may do everything with topics, and nothing with the cluster, is told as if it were node 2."""
+    """Return the answers to a user with all rights on topics and none on the cluster, posing as node 2."""
     connection = await connect(HOST, port, client_settings(folder, "a", "of a"))
     row = {"partition": 0, "current_leader_epoch": term, "fetch_offset": 0, "last_fetched_epoch": -1,
            "log_start_offset": 0, "partition_max_bytes": 1 << 20}  # fmt: skip

@@ -35,7 +35,7 @@ async def test_what_the_leader_takes_is_taken_by_all(tmp_path: Path) -> None:
         assert second.dynamic.kept(CLIENT_METRICS, "m") == {"interval.ms": "1000"}
         assert second.credentials.keys_of("a", "SCRAM-SHA-256") == USERS["a"]["SCRAM-SHA-256"]
 
-        await second.quorum.promote()  # and what is taken back at the next one is taken back at all
+        await second.quorum.promote()  # and what the next one undoes stays undone
         await second.credentials.file.change(second.run, lambda _: SecurityState())
         await second.dynamic.change("", {"log.retention.ms": None})
         await until(lambda: not first.credentials.file.state.acls and not first.dynamic.everywhere)

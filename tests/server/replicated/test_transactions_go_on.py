@@ -77,7 +77,7 @@ def read(consumer: Any, count: int) -> list[bytes]:
 
 
 def position_of(group: Any) -> int:
-    """What the group has committed; who is asked first may be who led, and says so."""
+    """Return the group's committed offset; the former leader, asked first, reports that it does not lead."""
     while True:
         try:
             [position] = group.committed([ck.TopicPartition("from", 1)], WAIT_S)
@@ -137,9 +137,9 @@ def test_a_commit_that_was_asked_for_is_finished_by_the_next_leader(cluster: Clu
         wanted += write(producer, f"before-{leader}")
         wait_until(lambda: cluster.in_sync(["to"]) == len(NODES))
         cluster.kill(before)
-        with pytest.raises(ck.KafkaException) as told:
+        with pytest.raises(ck.KafkaException) as raised:
             producer.commit_transaction(0.5)
-        assert told.value.args[0].retriable()
+        assert raised.value.args[0].retriable()
         wait_until(lambda leader=leader: not cluster.promote(leader))  # type: ignore[misc]
         producer.commit_transaction(WAIT_S)
         cluster.start(before)

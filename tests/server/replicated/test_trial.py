@@ -56,7 +56,7 @@ def test_a_soak_that_is_ended_tells_what_was_done_and_leaves_nothing(tmp_path: P
 
 
 class Dies(Client):
-    """Is told of one record, and crashes behind it; the second time it goes on."""
+    """Reports one record and crashes after it; the second time it continues."""
 
     is_writer = True
 
@@ -65,7 +65,7 @@ class Dies(Client):
         self.take(Append(process, key, number, f"{process}:0", 0, NEVER, UNKNOWN), OK, number, 1)
         if not number:
             os.kill(os.getpid(), signal.SIGSEGV)
-        self.told["goes on"] += 1
+        self.outcomes["goes on"] += 1
         self.is_over.wait()
 
 
@@ -81,7 +81,7 @@ def test_a_client_that_crashes_is_told_of_and_what_it_knew_counts(
     client.is_over.set()
     client.join(60)
     assert not client.is_alive() and client.failure is None
-    assert client.told == {"crashed by SIGSEGV": 1, "goes on": 1, "ok": 1}
+    assert client.outcomes == {"crashed by SIGSEGV": 1, "goes on": 1, "ok": 1}
     assert client.acknowledged == {SAFE: 2}
     assert [one.process for one in history] == ["dies.0", "dies.1"]
     assert "Segmentation fault" in (tmp_path / "client-dies.log").read_text(encoding="utf-8")

@@ -51,7 +51,7 @@ class TransactionalWriter(Client):
                 try:
                     producer.produce(key[0], value.encode(), partition=key[1], on_delivery=delivered)
                 except ck.KafkaException as error:
-                    self.told[error.args[0].name()] += 1
+                    self.outcomes[error.args[0].name()] += 1
                     wants_commit = False
             is_committed = wants_commit and self._called(lambda: producer.commit_transaction(CALL_S))
             if not is_committed and not self._called(lambda: producer.abort_transaction(CALL_S)):
@@ -63,11 +63,11 @@ class TransactionalWriter(Client):
     def _erred(self, error: Any) -> None:
         if error.fatal():
             self._is_broken = True
-            self.told[f"fatal: {error}"] += 1
+            self.outcomes[f"fatal: {error}"] += 1
 
     def _called(self, call: Any) -> bool:
-        """Whether the call was answered, asked again while it may be; not where the transaction is to be aborted, or
-        the producer is done for."""
+        """Return True if the call was answered; retry while it may be. Return False if the transaction must be
+        aborted or the producer is fatally failed."""
         import confluent_kafka as ck
 
         patience = NEVER
@@ -75,9 +75,9 @@ class TransactionalWriter(Client):
             try:
                 call()
                 return True
-            except ck.KafkaException as told:
-                error = told.args[0]
-                self.told[error.name()] += 1
+            except ck.KafkaException as outcomes:
+                error = outcomes.args[0]
+                self.outcomes[error.name()] += 1
                 self._is_broken = self._is_broken or error.fatal()
                 if error.fatal() or error.txn_requires_abort() or not error.retriable():
                     return False
@@ -119,7 +119,7 @@ class GroupReader(Client):
         try:
             answer = consumer.committed([ck.TopicPartition(*key) for key in self.keys], CALL_S)
         except ck.KafkaException as error:
-            self.told[error.args[0].name()] += 1
+            self.outcomes[error.args[0].name()] += 1
             time.sleep(0.1)
             return False
         for one in answer:
@@ -143,10 +143,10 @@ class GroupReader(Client):
                 offsets=[ck.TopicPartition(*key, offset) for key, offset in after.items()], asynchronous=False
             )
         except ck.KafkaException as error:
-            self.told[error.args[0].name()] += 1
+            self.outcomes[error.args[0].name()] += 1
             return
         for one in answer:
             if one.error is None:
                 known = asked[one.topic, one.partition]._replace(end=time.monotonic(), outcome=OK)
                 self.history.append(known)
-                self.told["committed"] += 1
+                self.outcomes["committed"] += 1

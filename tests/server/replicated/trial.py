@@ -49,7 +49,7 @@ HISTORY: Final = "history.jsonl"
 
 
 class Result(NamedTuple):
-    """What came of a trial: `findings` are what no promise allows, `counts` how often what happened, `slowest_s` the
+    """The result of a trial: `findings` are what no promise allows, `counts` the events, `slowest_s` the
     longest time that it took after a heal until all writers went on."""
 
     seed: int
@@ -58,17 +58,17 @@ class Result(NamedTuple):
     slowest_s: float = 0
 
     def __str__(self) -> str:
-        told = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
+        outcomes = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
         slowest = f"whole again in {self.slowest_s:.1f} s at most"
-        return f"seed {self.seed}: {told}; {slowest}; findings: {self.findings or 'none'}"
+        return f"seed {self.seed}: {outcomes}; {slowest}; findings: {self.findings or 'none'}"
 
 
 def is_allowed(fault: Fault, *, is_forced: bool) -> bool:
-    """Whether docs/replication.md allows it.
+    """Return True if docs/replication.md allows the fault.
 
-    Where nobody is forced to lead, nothing is lost but what acks=1 told, and nothing that was read vanishes, whatever
-    `min.insync.replicas` is. Replicas never differ in the end, and nobody ever reads what nobody wrote. Who is forced
-    to lead may lack the end of a transaction, which the next one's then is.
+    Without forced leaders, only records acknowledged with acks=1 may be lost, and no record that was read
+    vanishes, whatever `min.insync.replicas` is. Replicas never differ at the end, and no read returns an
+    unwritten record. A forced leader may lack the end of a transaction, which is then the next one's.
     """
     if fault.kind in ("divergent", "never written"):
         return False
@@ -164,10 +164,10 @@ class Trial:
         for client in self._clients:
             if client.failure is not None:
                 self.findings.append(f"{client.name} failed: {client.failure!r}")
-            for what, count in client.told.items():
+            for what, count in client.outcomes.items():
                 self.counts[f"{client.name} {what}"] += count
-            if not self.is_forced and any("refused" in what or "fatal" in what for what in client.told):
-                self.findings.append(f"{client.name} was told {dict(client.told)}")
+            if not self.is_forced and any("refused" in what or "fatal" in what for what in client.outcomes):
+                self.findings.append(f"{client.name} got {dict(client.outcomes)}")
 
     # What befalls the set
 
@@ -310,7 +310,7 @@ class Trial:
         """All is whole, and all writers go on."""
         self._note("heal")
         self._cluster.heal()
-        writers = [one for one in self._clients if one.is_writer and one.is_told]
+        writers = [one for one in self._clients if one.is_writer and one.reports_outcome]
         goals = {one.name: one.acknowledged.total() + PROGRESS for one in writers}
         begin = time.monotonic()
         patience = begin + 5
@@ -379,7 +379,7 @@ class Trial:
 
 
 class Stuck(AssertionError):
-    """What was waited for does not come."""
+    """An awaited condition did not come true."""
 
 
 STEPS: Final[list[tuple[Callable[[Trial], Any], int]]] = [
@@ -389,7 +389,7 @@ STEPS: Final[list[tuple[Callable[[Trial], Any], int]]] = [
 
 
 def copies_in(directory: Path) -> Mapping[Key, Any]:
-    """What the nodes of a trial left."""
+    """Return the logs that the nodes of a trial left."""
     return copies_of({node: directory / f"data-{node}" for node in NODES}, TOPICS)
 
 

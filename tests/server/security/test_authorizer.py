@@ -1,4 +1,4 @@
-"""Who may do what: the rules of the reference's authorizer, and what filters match (KIP-11, KIP-290, KIP-679)."""
+"""Authorization: the rules of the reference's authorizer, and filter matching (KIP-11, KIP-290, KIP-679)."""
 
 import logging
 

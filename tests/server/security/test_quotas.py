@@ -45,7 +45,7 @@ def make_quotas(tmp_path: Path, limits: dict[Entity, dict[str, float]]) -> tuple
 
 
 def test_a_rate_is_over_ten_seconds_at_the_least() -> None:
-    """The samples that are not there count as empty ones: 11 of 1 s, the last one not yet full."""
+    """Missing samples count as empty ones: 11 of 1 s, the last one not yet full."""
     rate = Rate(ELEVEN)
     rate.record(1000, 0)
     assert rate.window_ms(0) == 10_000 and rate.per_second(0) == 100

@@ -39,12 +39,12 @@ def login_settings(
 
 def produce_records(settings: dict[str, Any], topic: str, count: int = 1, value: bytes = b"v") -> list[Any]:
     """The error of each record, None where it was written."""
-    told: list[Any] = []
+    errors: list[Any] = []
     producer = confluent_kafka.Producer({**settings, "message.timeout.ms": 8000})
     for _ in range(count):
-        producer.produce(topic, value, on_delivery=lambda error, _: told.append(error))
+        producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
     producer.flush(20)
-    return told
+    return errors
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -104,23 +104,23 @@ def test_a_user_that_a_client_made_can_log_in_until_it_is_deleted(tmp_path: Path
         made = admin.UserScramCredentialUpsertion("new", info, b"new's password")
         root.alter_user_scram_credentials([made])["new"].result(10)
         assert produce_records(login_settings(server, "new", "SCRAM-SHA-512"), "t") == [None]
-        told = root.describe_user_scram_credentials().result(10)
-        assert sorted(told) == ["new", "root", "user"] and told["new"].scram_credential_infos[0].iterations == 8192
+        users = root.describe_user_scram_credentials().result(10)
+        assert sorted(users) == ["new", "root", "user"] and users["new"].scram_credential_infos[0].iterations == 8192
         gone = admin.UserScramCredentialDeletion("new", admin.ScramMechanism.SCRAM_SHA_512)
         root.alter_user_scram_credentials([gone])["new"].result(10)
         assert sorted(root.describe_user_scram_credentials().result(10)) == ["root", "user"]
 
 
 def test_a_client_that_authenticates_again_notices_nothing(tmp_path: Path) -> None:
-    """KIP-368: librdkafka does so once nine tenths of the lifetime are over."""
+    """KIP-368: librdkafka does so after nine tenths of the lifetime."""
     with secured_server(tmp_path, connections_max_reauth_ms=1500) as server:
         producer = confluent_kafka.Producer(login_settings(server, "user"))
-        told: list[Any] = []
+        errors: list[Any] = []
         for _ in range(5):
-            producer.produce("t", b"v", on_delivery=lambda error, _: told.append(error))
+            producer.produce("t", b"v", on_delivery=lambda error, _: errors.append(error))
             assert producer.flush(10) == 0
             time.sleep(0.8)
-        assert told == [None] * 5
+        assert errors == [None] * 5
 
 
 def test_who_is_above_its_quota_waits(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a broker's metadata says of ACLs, users and quotas, as a server takes it."""
+"""ACLs, users and quotas from a broker's metadata, as a server loads them."""
 
 import logging
 import shutil

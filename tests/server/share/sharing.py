@@ -113,7 +113,7 @@ async def joined(node: Any, name: str = "m", *, number: int = 5) -> Member:
 
 
 async def offsets(node: Any, group: str = "g") -> dict[int, tuple[int, int]]:
-    """Where the group begins in each partition of t, and its lag."""
+    """Return the group's start offset and lag in each partition of t."""
     tree = {"groups": [{"group_id": group, "topics": None}]}
     [row] = (await call(node, "describe_share_group_offsets", 1, tree)).groups
     return {one.partition_index: (one.start_offset, one.lag) for topic in row.topics for one in topic.partitions}

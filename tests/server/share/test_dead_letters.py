@@ -210,7 +210,7 @@ async def test_letters_that_a_stop_cut_short_follow_after_the_next_start(
             assert await member.acquired() == [(0, 1, 1)]
             assert await member.complete((0, 0, REJECT), (1, 1, RELEASE)) == 0
             assert await member.acquired() == [(1, 1, 2)]
-            await member.fetch(epoch=-1)  # gives back the last delivery
+            await member.fetch(epoch=-1)  # releases the last delivery
             assert (await offsets(node))[0] == (0, 2)
     states = [(row["firstOffset"], row["deliveryState"]) for _, one in stored(tmp_path) for row in one["stateBatches"]]
     assert states[-3:] == [(0, 3), (1, 0), (1, 3)]

@@ -26,7 +26,7 @@ INTERNAL_PARTITIONS = 3
 
 
 class SmallNode:
-    """`marked` has what the group coordinator was told; `wait` fires the timers that are due after so many ms."""
+    """`marked` holds the markers sent to the group coordinator; `wait` fires the timers due after so many ms."""
 
     def __init__(self, manager: LogManager) -> None:
         self.store = manager

@@ -1,4 +1,4 @@
-"""What the coordinator answers, in every state a transaction can be in."""
+"""The coordinator's answers in every state of a transaction."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def end(transaction: Transaction | None, epoch: int, committed: bool, version: i
 def test_a_new_id_begins_at_epoch_0() -> None:
     after = init(Transaction("x", 7)).transaction
     assert after is not None and (after.producer_id, after.producer_epoch, after.last_producer_epoch) == (7, 0, -1)
-    # a producer that lost its id, and is told of a new one whatever it says it has
+    # a producer that lost its id gets a new one, whatever id it sends
     assert init(Transaction("x", 7), ProducerEpoch(3, 9)).transaction is not None
 
 
@@ -64,7 +64,7 @@ def test_a_producer_that_says_who_it_is_goes_on_unless_another_one_came() -> Non
     assert again is not None and (again.producer_epoch, again.last_producer_epoch) == (4, 3)
     assert init(idle, ProducerEpoch(7, 2)) == Decision(E.PRODUCER_FENCED)
     assert init(idle, ProducerEpoch(8, 4)) == Decision(E.PRODUCER_FENCED)
-    # it is told so before it is told to wait
+    # this error comes before the request to wait
     assert init(make_transaction(S.PREPARE_ABORT), ProducerEpoch(8, 4)) == Decision(E.PRODUCER_FENCED)
 
 

@@ -1,4 +1,4 @@
-"""The end of a transaction of very many partitions: others are served meanwhile, and nobody comes between."""
+"""The end of a transaction of very many partitions: others are served meanwhile, and none interferes."""
 
 from __future__ import annotations
 

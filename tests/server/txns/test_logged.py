@@ -1,4 +1,4 @@
-"""What goes wrong in the transaction coordinator is in the server's log: where, why, and with a traceback if odd."""
+"""Errors of the transaction coordinator are in the server's log: place, reason, and a traceback if unexpected."""
 
 from __future__ import annotations
 

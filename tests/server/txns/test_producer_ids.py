@@ -1,4 +1,4 @@
-"""Producer ids that a coordinator gives: each once, whatever directory is away and whoever made one up."""
+"""Producer ids from a coordinator: each is issued once, even with a directory offline or an invented id in use."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What becomes of a transaction, step by step."""
+"""The states of a transaction, step by step."""
 
 import pytest
 from hypothesis import given

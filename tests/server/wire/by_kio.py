@@ -34,7 +34,7 @@ class Trees:
         self.random = Random(seed)
 
     def tree(self, plan: StructPlan) -> dict[str, Any]:
-        """A value for each field, but for some of those that have a default."""
+        """Return a value for each field, except some of those that have a default."""
         return {
             field.name: self._field(field)
             for field in (*plan.plain, *plan.tagged)
@@ -90,7 +90,7 @@ def write_by_kio(api_key: int, version: int, direction: str, plan: StructPlan, t
 
 
 def read_by_kio(api_key: int, version: int, direction: str, plan: StructPlan, data: bytes) -> Any:
-    """What kio reads, as our values. Sound bytes only: others end the process."""
+    """Return what kio reads, as kafkalog's values. Sound bytes only: kio ends the process on others."""
     from kio.serial import entity_reader
 
     value, end = entity_reader(message_class(api_key, version, direction))(data, 0)

@@ -1,4 +1,4 @@
-"""What a stranger sends is read within bounds: an error that names the place, never much memory, never an abort."""
+"""Untrusted bytes are read within bounds: an error that names the place, never much memory, never an abort."""
 
 import functools
 import struct

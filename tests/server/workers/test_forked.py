@@ -52,6 +52,18 @@ def test_a_forked_worker_ends_with_its_main_process_and_stops_in_order(tmp_path:
         assert (tmp_path / "b/.kafka_cleanshutdown").exists() is is_clean
 
 
+def test_a_server_whose_starter_ignores_ended_children_stops_in_order(tmp_path: Path) -> None:
+    earlier = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # it stays ignored in a program that is started
+    try:
+        with run_server(tmp_path, *two_directories(tmp_path), "--workers", "2") as (process, _):
+            signal.signal(signal.SIGCHLD, earlier)
+            process.terminate()
+            assert process.wait(timeout=60) == 0
+    finally:
+        signal.signal(signal.SIGCHLD, earlier)
+    assert (tmp_path / "b/.kafka_cleanshutdown").exists()
+
+
 def test_no_worker_is_left_by_a_start_that_fails(tmp_path: Path) -> None:
     command = [*COMMAND, "-d", str(tmp_path / "a"), "--workers", "3", "--listen", "127.0.0.1:0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)  # also waits for what has its stderr

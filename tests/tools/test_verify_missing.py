@@ -1,0 +1,119 @@
+"""Lost segments, partitions and foreign directories are reported, also where no batch shows them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.verify.directories import Severity, verify
+from tests import raw_batches
+from tests.commands import kafkalog as run
+from tests.tools.test_repair_directories import MARKS, POINTS, data_directory
+from tests.tools.test_verify_damage import LOG, write_log
+
+
+def found(root: Path) -> list[tuple[str, str]]:
+    """Kind and file name of each finding, notes too."""
+    return [(one.kind, os.path.basename(one.path)) for one in verify(root).findings]
+
+
+@pytest.mark.parametrize("name", ["lost+found", "nodash", "orders-0.old", "orders-0 (copy)", "orders-0-delete"])
+def test_a_directory_that_stops_a_broker_is_a_note(tmp_path: Path, name: str) -> None:
+    root = data_directory(tmp_path / "data", "a")
+    (root / name).mkdir()
+    (root / "remote-log-index-cache").mkdir()
+    report = verify(root)
+    assert report.ok and [(one.kind, os.path.basename(one.path)) for one in report.notes] == [("foreign", name)]
+    assert "a broker does not start" in report.notes[0].what
+
+
+def test_a_directory_with_an_illegal_topic_stops_no_broker(tmp_path: Path) -> None:
+    root = data_directory(tmp_path / "data", "a")
+    (root / "a b-0").mkdir()
+    (note,) = verify(root).notes
+    assert note.kind == "foreign" and "a broker" not in note.what
+
+
+def test_a_partition_without_segments_is_compared_with_the_checkpoints(tmp_path: Path) -> None:
+    root = data_directory(tmp_path / "data", "a", "b")
+    (root / POINTS).write_text("0\n2\na 0 100\nb 0 100\n")
+    assert found(root) == []
+    for file in (root / "a-0").iterdir():
+        file.unlink()
+    assert found(root) == [("log-end", POINTS)]
+    assert [change.kind for change in repair(root).changes] == ["rebuild"]
+    (root / POINTS).write_text("0\n2\na 0 70\nb 0 100\n")
+    (root / "log-start-offset-checkpoint").write_text("0\n1\na 0 70\n")
+    assert verify(root).ok and repair(root).ok  # emptied and started again at 70
+
+
+def test_files_of_segments_without_any_log_are_damage(tmp_path: Path) -> None:
+    root = data_directory(tmp_path / "data", "a")
+    (root / "a-0" / LOG).unlink()
+    report = verify(root / "a-0")
+    assert [(one.severity, one.kind) for one in report] == [(Severity.DAMAGE, "no-segments")]
+
+
+def test_a_missing_partition_that_had_records_is_a_note(tmp_path: Path) -> None:
+    root = data_directory(tmp_path / "data", "a")
+    (root / "gone-0.0123456789abcdef0123456789abcdef-delete").mkdir()
+    (root / POINTS).write_text("0\n4\na 0 100\ngone 0 9\nlost 1 50\nnew 0 0\n")
+    report = verify(root)
+    (note,) = [one for one in report.notes if one.kind == "partition-missing"]
+    assert report.ok and note.what == "lost-1 was on disk up to offset 50, but its directory is missing"
+
+
+def test_a_segment_that_ends_before_its_index_lost_its_end(tmp_path: Path) -> None:
+    write_log(tmp_path / "t-0", raw_batches.batches(0, 20, 5))
+    write_log(tmp_path / "t-0", raw_batches.batches(100, 20, 5), "00000000000000000100.log")
+    assert verify(tmp_path / "t-0").ok
+    os.truncate(tmp_path / "t-0" / LOG, 0)
+    report = verify(tmp_path / "t-0")
+    (damage,) = [one for one in report if one.severity is Severity.DAMAGE]
+    assert (damage.kind, damage.lost, report.lost_offsets) == ("cut-short", (0, 100), 100)
+
+
+@pytest.mark.parametrize("text", ["", "xx", "[1]", "{}"])
+def test_a_malformed_quorum_state(tmp_path: Path, text: str) -> None:
+    root = data_directory(tmp_path / "data", "a")
+    write_log(root / "__cluster_metadata-0", raw_batches.batches(0, 2, 1))
+    (root / "__cluster_metadata-0" / "quorum-state").write_text('{"leaderEpoch":3,"data_version":0}')
+    assert verify(root).ok
+    (root / "__cluster_metadata-0" / "quorum-state").write_text(text)
+    assert found(root) == [("checkpoint", "quorum-state")]
+
+
+def test_a_repair_leaves_what_verify_finds_in_the_directory(tmp_path: Path) -> None:
+    """The exit status of `repair` is 1 as long as a broker would refuse the directory."""
+    root = data_directory(tmp_path / "data", "a")
+    (root / "meta.properties").write_text("version=1\ncluster.id=x\n")
+    report = repair(root)
+    assert not report.ok and [one.kind for one in report.left] == ["meta-properties"]
+
+
+def test_a_repair_of_a_partition_names_the_checkpoints_of_its_directory(tmp_path: Path) -> None:
+    root = data_directory(tmp_path / "data", "a")
+    (root / POINTS).write_text("0\n1\na 0 500\n")
+    (root / MARKS).write_text("0\n1\na 0 500\n")
+    alone = repair(root / "a-0", apply=True, backup_dir=tmp_path / "before")
+    assert not alone.changes and [one.kind for one in alone.left] == ["log-end"] * 2
+    assert all("of the data directory" in (one.hint or "") for one in alone.left)
+    assert repair(root, apply=True, backup_dir=tmp_path / "before").ok and verify(root).ok
+
+
+@pytest.mark.parametrize("arguments", [("offsets", "get"), ("stats",)])
+def test_a_partition_that_cannot_be_opened_hides_no_other(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    root = data_directory(tmp_path / "data", "a", "b", "c")
+    for file in (root / "b-0").iterdir():
+        file.unlink()
+    done = run(*arguments, "-d", root)
+    assert done.returncode == 1 and b"b-0" in done.stderr
+    assert b"a" in done.stdout and b"c" in done.stdout
+
+
+def test_a_partition_without_segments_is_described(tmp_path: Path) -> None:
+    root = data_directory(tmp_path / "data", "a")
+    (root / "a-1").mkdir()
+    done = run("topics", "describe", "-d", root)
+    assert done.returncode == 0 and b"Partition: 1\tStart: 0\tEnd: 0\tSegments: 0" in done.stdout
