@@ -91,9 +91,18 @@ async def refusals(node: Any) -> list[int]:
     return [made.topics[0].error_code, gone.responses[0].error_code]
 
 
-@pytest.mark.parametrize("damage", ["", "unclean", "torn"])
+def leave_untrimmed(partition: Path) -> None:
+    """As Kafka 4.4 closes a preallocated log without trimming it."""
+    for suffix, zeros in ((".log", 5000), (".index", 800), (".timeindex", 1200)):
+        with max(partition.glob(f"*{suffix}")).open("ab") as file:
+            file.write(bytes(zeros))
+
+
+@pytest.mark.parametrize("damage", ["", "untrimmed", "unclean", "torn"])
 def test_all_is_read_and_nothing_written(left: Path, damage: str) -> None:
-    if damage:
+    if damage == "untrimmed":
+        leave_untrimmed(left / "orders-0")
+    elif damage:
         (left / CLEAN_SHUTDOWN_FILE).unlink()
     if damage == "torn":
         last = max((left / "orders-0").glob("*.log"))
@@ -110,6 +119,16 @@ def test_all_is_read_and_nothing_written(left: Path, damage: str) -> None:
 
     asyncio.run(run())
     assert directory_state(left) == before
+
+
+def test_an_untrimmed_log_is_served_and_appended_to(left: Path) -> None:
+    leave_untrimmed(left / "orders-0")
+    with kafkalog.open_dirs(left) as dirs:
+        assert [record.offset for record in dirs["orders", 0].records()] == list(range(COUNT))
+    with kafkalog.open_dirs(left, "a") as dirs:
+        assert dirs["orders", 0].append(b"next").first_offset == COUNT
+    with kafkalog.open_dirs(left) as dirs:
+        assert [record.offset for record in dirs["orders", 0].records()] == list(range(COUNT + 1))
 
 
 def test_what_lies_before_damage_in_an_earlier_segment_is_served(left: Path) -> None:

@@ -96,8 +96,10 @@ def test_an_index_without_its_log_goes_and_a_missing_one_is_made(tmp_path: Path)
     again.close()
 
 
-@pytest.mark.parametrize("how", ["version", "below"])
-def test_a_transaction_index_that_contradicts_itself(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    "entry", [(256, 1, 0, 2, 3), (1, 7, 0, 2, 3), (0, 1, 0, -9, 3)], ids=["version", "second-byte", "below"]
+)
+def test_a_transaction_index_that_contradicts_itself(tmp_path: Path, entry: tuple[int, ...]) -> None:
     """LOAD-8: the segment is recovered, also for a version that is not known: there the reference does not start."""
     a_log = log(tmp_path, **SETTINGS)
     write(a_log, 1, 0, 2, txn=True)
@@ -105,9 +107,9 @@ def test_a_transaction_index_that_contradicts_itself(tmp_path: Path, how: str) -
     a_log.close()
     path = tmp_path / "topic-0" / txn_index_file_name(0)
     sound = path.read_bytes()
-    path.write_bytes(struct.pack(">hqqqq", *((256, 1, 0, 2, 3) if how == "version" else (0, 1, 0, -9, 3))))
+    path.write_bytes(struct.pack(">hqqqq", *entry))
     again = log(tmp_path, **SETTINGS)
-    assert [tuple(entry)[1:] for entry in again.active_segment.txn_index.entries()] == [(1, 0, 2, 3)]
+    assert [tuple(one)[1:] for one in again.active_segment.txn_index.entries()] == [(1, 0, 2, 3)]
     assert path.read_bytes() == sound
     again.close()
 

@@ -328,12 +328,13 @@ def test_a_snapshot_of_an_offset_that_a_clean_took_away(tmp_path: Path, has_inde
         assert committed(view) == [0, 4, 6] and not view.problems
 
 
-def test_damage_of_the_other_files_is_a_problem_and_nothing_more(tmp_path: Path) -> None:
-    """TXN-7: an entry's version is the first byte."""
+@pytest.mark.parametrize("version", [b"\1\0", b"\0\1"])
+def test_damage_of_the_other_files_is_a_problem_and_nothing_more(tmp_path: Path, version: bytes) -> None:
+    """TXN-7: of an entry's version the first byte counts before Kafka 4.4; here, as since then, both do."""
     log = made(SPANNING)
     directory = tmp_path / "t-0"
     log.write(directory)
-    index_path(directory, 7).write_bytes(b"\x01" + txn_index(log.indexes[7])[1:])
+    index_path(directory, 7).write_bytes(version + txn_index(log.indexes[7])[2:])
     bad = snapshot_path(directory, 16)
     bad.write_bytes(bad.read_bytes()[:-1] + b"\x55")
     with LogView(directory, clock=MockClock()) as view:

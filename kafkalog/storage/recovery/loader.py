@@ -210,7 +210,7 @@ class LogLoader:
                 self._unindexed.append(segment)
         elif self._clean and not (has_times and (following is not None or self._ends_well(segment))):
             if segment.size:
-                _LOG.warning("rebuilding the indexes of %s: they, or its end, are not as a close leaves them", segment.path)
+                _LOG.warning("rebuilding the indexes of %s: they or its end are not as closed", segment.path)
             self._rebuild(segment, following)
 
     @staticmethod

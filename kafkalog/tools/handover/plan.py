@@ -280,7 +280,7 @@ def _note_partitions(plan: HandoverPlan, found: Sequence[PartitionSurvey], ended
         if one.is_untrimmed:
             plan.refuse(
                 f"{one.path}: reserved space follows the last batch, although the directory was closed cleanly",
-                "a broker of Kafka 4.4 refuses such a log: `kafkalog repair --truncate-tail --apply` cuts the space off",
+                "a broker of Kafka 4.4 refuses such a log: `kafkalog repair --truncate-tail --apply` trims it",
             )
         for producer_id, offset in sorted(one.open_transactions.items(), key=lambda item: item[1]):
             if Open(producer_id, one.topic_partition) not in ended:

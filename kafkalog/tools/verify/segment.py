@@ -125,8 +125,9 @@ class SegmentPass:
     """One pass over an open `.log` file of `length` bytes; `run` returns the facts, findings go to `findings`.
 
     `is_live`: the directory is in use, so an end that is no batch may become one. `is_clean`: it was closed cleanly, so
-    such an end is no torn write. `has_room`: its offset index ends in free space. No one reads offsets below `log_start_offset`. `next_base_offset` is that of the next
-    segment: batches end below it. StorageError if the system fails. A file that is truncated or grows meanwhile ends at
+    such an end is no torn write. `has_room`: its offset index ends in free space. No one reads offsets below
+    `log_start_offset`. `next_base_offset` is that of the next segment: batches end below it. StorageError if the system
+    fails. A file that is truncated or grows meanwhile ends at
     its present end.
     """
 
