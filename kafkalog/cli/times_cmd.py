@@ -81,7 +81,8 @@ def build(
         with _opened(one, store, writes=True) as (source, place):
             infos = build_ranges(source, place, rebuild=rebuild)
         pieces, size = sum(info.pieces for info in infos), sum(info.size for info in infos)
-        print(f"{one.topic_partition}: {common.plural(len(infos), 'segment')}, {pieces:,} pieces, {size:,} bytes")
+        counts = f"{common.plural(len(infos), 'segment')}, {common.plural(pieces, 'piece')}"
+        print(f"{one.topic_partition}: {counts}, {size:,} bytes")
     return 0
 
 

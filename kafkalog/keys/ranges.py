@@ -18,6 +18,8 @@ MOST_KEYS: Final = 1000
 """Keys up to which indexes are searched for each of them."""
 NEAR_OFFSETS: Final = 64
 """Offsets between two records up to which those between them are read too."""
+MOST_OFFSETS: Final = 1 << 17
+"""Records with one of the keys up to which a segment's are listed, 10 MB of memory; one with more is read whole."""
 RANGE_BYTES: Final = 64 << 10
 """Bytes that reading one range takes; where all of them would take as many as the segment, it is read whole."""
 
@@ -81,11 +83,15 @@ class KeyRanges:
         for key in self._keys:
             with self._lookup.parts.lock:
                 index = part.index
-                some = index.find_all(hash_key(part.secret, key), start, stop) if isinstance(index, KeyIndex) else None
-                if some is None and index is not None:
+                if not isinstance(index, KeyIndex):
+                    return None
+                hashed = hash_key(part.secret, key)
+                if len(found) + index.count_at_most(hashed) > MOST_OFFSETS:
+                    return None
+                some = index.find_all(hashed, start, stop)
+                if some is None:
                     self._lookup.parts.drop_index(part)
-            if some is None:
-                return None
+                    return None
             found.update(some)
         offsets = sorted(found)
         return None if sum(1 for _ in _joined(offsets)) * RANGE_BYTES >= part.segment.size else offsets

@@ -13,7 +13,7 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -231,12 +231,17 @@ def as_os_error(error: Exception, path: str) -> OSError:
 def list_objects(remote: Any, path: str, *, detail: bool, is_local: bool) -> list[Any]:
     """List a path in a store, not from a cache, with the store's errors. FileNotFoundError where nothing is.
 
-    Older versions of fsspec raise that also for a local directory a file of which is removed meanwhile.
+    Older versions of fsspec raise that also for a local directory a file of which is removed meanwhile; its store in
+    memory raises KeyError then.
     """
     remote.invalidate_cache(path)
     for _ in range(_LISTINGS):
-        with suppress(FileNotFoundError):
+        try:
             return list(remote.ls(path, detail=detail))
+        except KeyError:
+            continue
+        except FileNotFoundError:
+            pass
         if not (is_local and os.path.isdir(path)):
             break
     return list(remote.ls(path, detail=detail))

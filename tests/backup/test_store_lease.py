@@ -22,6 +22,7 @@ from kafkalog.errors import DirectoryLocked, IllegalState, PartitionNotFound, St
 from kafkalog.redact.backups.redact import redact_backups
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
+from kafkalog.util.remote_files import list_objects
 from tests.backup.logs import append, fill
 from tests.backup.test_create import Later
 from tests.elsewhere import in_a_thread
@@ -162,6 +163,21 @@ def test_many_runs_write_one_after_another(data: Path, backups: Backups) -> None
     for thread in threads:
         thread.join()
     assert (most, done) == ([1], [4]) and not leases(target)
+
+
+def test_a_file_removed_during_a_listing_of_memory_is_left_out() -> None:
+    class Remote:
+        found: Any = None
+
+        def invalidate_cache(self, path: str) -> None: ...
+
+        def ls(self, path: str, detail: bool) -> list[str]:
+            if self.found is None:
+                self.found = ["/shop/other"]
+                raise KeyError("/shop/removed")
+            return list(self.found)
+
+    assert list_objects(Remote(), "/shop", detail=False, is_local=False) == ["/shop/other"]
 
 
 def test_a_handle_that_two_threads_share_has_no_lease_in_common(

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog import values
+from kafkalog._core.keys.key_index import KeyIndex
+from kafkalog._core.keys.key_walk import hash_key
 from kafkalog.errors import StorageError
 from kafkalog.keys import parts as key_parts
 from kafkalog.keys import ranges
@@ -199,6 +201,24 @@ def test_a_key_of_most_records_is_read_with_whole_segments(
         assert [*ranges.KeyRanges(lookup, frozenset([b"nobody"])).possible(0, 4000)] == []
         many = frozenset(b"n%d" % n for n in range(ranges.MOST_KEYS + 1))
         assert [*ranges.KeyRanges(lookup, many).possible(0, 4000)] == [(0, 4000)]
+
+
+def test_a_key_with_too_many_records_to_list_is_read_with_its_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "MOST_OFFSETS", 1000)
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"many" if n % 2 else b"k%d" % (n % 50), b"v") for n in range(5000)])
+        log.roll()
+        log.build_key_index()
+        lookup = kafkalog.log.keyed.lookup_of(log)
+        (part,) = lookup.parts.indexed()
+        assert isinstance(part.index, KeyIndex)
+        for key, count in ((b"many", 2500), (b"k48", 100), (b"nobody", 0)):
+            assert count <= part.index.count_at_most(hash_key(part.secret, key)) < count + 200
+        assert [*ranges.KeyRanges(lookup, frozenset([b"many"])).possible(0, 5000)] == [(0, 5000)]
+        assert [*ranges.KeyRanges(lookup, frozenset([b"k48", b"nobody"])).possible(0, 60)] == [(48, 49)]
+        check(log)
 
 
 def test_a_segment_changed_in_place_is_read(tmp_path: Path) -> None:

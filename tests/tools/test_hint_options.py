@@ -1,6 +1,7 @@
 """Each flag, setting, option and name in a hint exists, and each flag that a hint of a command gives mends the call."""
 
 import importlib
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -170,6 +171,16 @@ def load_of_a_table_without_values(shell: Shell, at: Path) -> Iterator[str]:
     assert "20 records of 1 file" in shell(*given, "--value-format", "json")
 
 
+def load_of_a_column_that_avro_cannot_name(shell: Shell, at: Path) -> Iterator[str]:
+    deltalake = pytest.importorskip("deltalake", reason="the extra `lake` is not installed")
+    deltalake.write_deltalake(at / "table", pyarrow.table({"unit price": [1, 2]}))
+    given = ("table", "load", "-d", at / "back", "-t", "orders", "-s", "value=avro", at / "table")
+    yield shell(*given, status=2)
+    field = {"name": "price", "type": "long", "aliases": ["unit price"]}
+    (at / "row.avsc").write_text(json.dumps({"type": "record", "name": "Row", "fields": [field]}))
+    assert "2 records of 1 file" in shell(*given, "--schema", at / "row.avsc")
+
+
 def import_of_directory_again(shell: Shell, at: Path) -> Iterator[str]:
     fill(at / "data", records=20)
     given = ("import", "-d", at / "into", "--format", "kafka-dir", at / "data")
@@ -283,6 +294,7 @@ RUN: dict[Scenario, tuple[str, ...]] = {
     import_with_columns_of_lines: ("--column",),
     import_of_directory_again: ("--resume",),
     load_of_a_table_without_values: ("--value-format",),
+    load_of_a_column_that_avro_cannot_name: ("--schema",),
     redact_without_settings: ("--with",),
     redact_keys_of_a_compacted_topic: ("--erase-key",),
     redact_backups_in_a_store: ("--staging",),
@@ -305,6 +317,7 @@ ELSEWHERE = {
     "--partitions",  # more than 10,000: tests/exchange/test_export_import.py
     "--entry",  # tests/tools/test_kept.py
     "-X",  # tests/lake/test_stores.py
+    "--workers",  # tests/server/workers/test_limits.py
     "--force", "--metadata-dir",  # tests/server/replicated, tests/tools/test_handover_refused.py
     "-N", "-f", "-n", "-v",  # a number, of the shell's ulimit, of every command
 }  # fmt: skip

@@ -271,6 +271,31 @@ cdef class KeyIndex:
         finally:
             self.searches -= 1
 
+    def count_at_most(self, uint64_t hashed) -> int:
+        """A number that the records with this hash do not exceed, without a look at each; -1 if the index is damaged."""
+        cdef Py_ssize_t i
+        cdef uint64_t first, last
+        cdef int64_t start
+        cdef int64_t end
+        cdef int64_t count = 0
+        cdef uint32_t tag = tag_of(hashed)
+        self.searches += 1
+        try:
+            for i in range(self.block_count):
+                if self.bucket(&self.blocks[i], hashed, &first, &last) != 0:
+                    return -1
+                start, end = <int64_t>first, <int64_t>last
+                if last - first >= SORTED_FROM:
+                    start = self.count_below(&self.blocks[i], first, last, entry_of(tag, 0))
+                    if tag < 0xFFFFFFFF:
+                        end = self.count_below(&self.blocks[i], first, last, entry_of(tag + 1, 0))
+                    if start < 0 or end < 0:
+                        return -1
+                count += end - start
+            return count
+        finally:
+            self.searches -= 1
+
     cdef list all_within(self, uint64_t hashed, int64_t start, int64_t stop):
         cdef list found = []
         cdef Py_ssize_t i
