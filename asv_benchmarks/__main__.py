@@ -2,13 +2,13 @@
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
 those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability, clean,
-serve, workers, topics, replicate, strangers, typed, filter, keys, query, tables, backup, redact. VERIFY_MB sets the
-size of the log that is verified or cleaned (default 1000), SERVE_RECORDS the number of records of 1 KiB sent to the
-server (default 400,000), REPLICATE_S and REPLICATE_MB_S how long and how fast a replica set is written to (default 20
-s, 100 MB/s: 6 GB of disk), CONNECTIONS how many a server of two processes holds (default 10,000), KEYS the number of
-keys that are looked up (default 10,000,000), QUERY_RECORDS that of the records of which queries read a range of time
-(default 3,000,000; 90,000,000 are 10 GB), BACKUP_MB the size of the log that is backed up, REDACT_MB that of the log
-that is redacted (default 1000).
+serve, share, workers, topics, replicate, strangers, typed, filter, keys, query, tables, backup, redact. VERIFY_MB sets
+the size of the log that is verified or cleaned (default 1000), SERVE_RECORDS the number of records of 1 KiB sent to the
+server, and of those that a share group takes (default 400,000), REPLICATE_S and REPLICATE_MB_S how long and how fast a
+replica set is written to (default 20 s, 100 MB/s: 6 GB of disk), CONNECTIONS how many a server of two processes holds
+(default 10,000), KEYS the number of keys that are looked up (default 10,000,000), QUERY_RECORDS that of the records of
+which queries read a range of time (default 3,000,000; 90,000,000 are 10 GB), BACKUP_MB the size of the log that is
+backed up, REDACT_MB that of the log that is redacted (default 1000).
 """
 
 import os
@@ -34,6 +34,7 @@ from asv_benchmarks import (
     replicating,
     serving,
     several,
+    sharing,
     strangers,
     tables,
     topics,
@@ -45,7 +46,7 @@ from asv_benchmarks.peers import kafka_embedded
 
 GROUPS = (
     "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
-    "durability", "clean", "serve", "workers", "topics", "replicate", "strangers", "typed", "filter", "keys",
+    "durability", "clean", "serve", "share", "workers", "topics", "replicate", "strangers", "typed", "filter", "keys",
     "query", "tables", "backup", "redact",
 )  # fmt: skip
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
@@ -91,6 +92,7 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
         "recover": lambda at: recovering.rows(at, megabytes),
         "clean": lambda at: cleaning.rows(at, megabytes, reference),
         "serve": lambda at: serving.rows(at, int(number("SERVE_RECORDS", 400_000))) if reference else [],
+        "share": lambda at: sharing.rows(at, int(number("SERVE_RECORDS", 400_000))) if reference else [],
         "workers": lambda at: several.rows(at, int(number("CONNECTIONS", 10_000))),
         "replicate": lambda at: replicating.rows(at, number("REPLICATE_S", 20), number("REPLICATE_MB_S", 100)),
         "query": querying.rows, "tables": tables.rows,

@@ -87,9 +87,9 @@ def _measure(server: Any, records: int) -> Figures:
             count = records * times
             for acks in ("1", "all"):
                 topic = f"t{size}-{acks}"
-                _produce(bootstrap, topic, size, acks, count // 4)  # the client's and the broker's compilers warm up
+                produce(bootstrap, topic, size, acks, count // 4)  # the client's and the broker's compilers warm up
                 began = cpu_s(process_id)
-                rate = _produce(bootstrap, topic, size, acks, count)
+                rate = produce(bootstrap, topic, size, acks, count)
                 found[f"produce {size} B, acks={acks}"] = rate, (cpu_s(process_id) - began) / count * 1e6
             began = cpu_s(process_id)
             rate = _consume(bootstrap, topic, count)
@@ -99,7 +99,7 @@ def _measure(server: Any, records: int) -> Figures:
         return Figures(found, p99_ms, start_s, idle_mb, memory_mb(process_id))
 
 
-def _produce(bootstrap: str, topic: str, size: int, acks: str, count: int) -> float:
+def produce(bootstrap: str, topic: str, size: int, acks: str, count: int) -> float:
     """Return the records per second that the tool sent as fast as it could."""
     return _sent(bootstrap, topic, size, acks, count, -1)[0]
 
@@ -112,7 +112,7 @@ def _sent(
     The first `warmup` records are left out of both: while they are sent, the client compiles itself.
     """
     os.sync()
-    told = _tool(
+    told = tool(
         "ProducerPerformance", "--topic", topic, "--num-records", str(count), "--record-size", str(size),
         "--throughput", str(rate), "--warmup-records", str(warmup),
         "--producer-props", f"bootstrap.servers={bootstrap}", f"acks={acks}",
@@ -126,14 +126,15 @@ def _sent(
 
 def _consume(bootstrap: str, topic: str, count: int) -> float:
     """Return the records per second that the tool received, from its first fetch on."""
-    told = _tool(
+    told = tool(
         "ConsumerPerformance", "--topic", topic, "--bootstrap-server", bootstrap, "--num-records", str(count),
         "--timeout", "60000",
     )  # fmt: skip
     return float(told.strip().splitlines()[-1].split(",")[-1])
 
 
-def _tool(name: str, *arguments: str) -> str:
+def tool(name: str, *arguments: str) -> str:
+    """Run a performance tool of Kafka and return what it printed."""
     command = toolchain.java_command(f"{TOOL}.{name}", *arguments, options=("-Xmx512m",))
     return subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
 

@@ -29,7 +29,7 @@ def test_a_metric_of_librdkafka_is_seen_by_name_at_every_node() -> None:
 
 
 def test_the_receiver_stays_when_the_data_is_restored() -> None:
-    with kafka_server(topics="t", telemetry=True) as server:
+    with kafka_server(topics="t", telemetry=True) as server, server.record() as seen:
         server.subscribe_metrics(interval_ms=100)
         server.restore(server.snapshot())
         producer = Producer({"bootstrap.servers": server.bootstrap, "client.id": "mine", "enable.metrics.push": True})
@@ -37,6 +37,9 @@ def test_the_receiver_stays_when_the_data_is_restored() -> None:
         assert producer.flush(30) == 0
         server.wait_for(until=lambda: server.pushed_metrics("mine"))
         assert server.pushed_metrics("another") == []
+        assert seen.of("GetTelemetrySubscriptions") and seen.of("PushTelemetry")
+        del producer
+        server.wait_for(until=lambda: server.pushed_metrics("mine")[-1].is_terminating)
 
 
 def test_who_did_not_ask_for_it_is_told_so() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from time import perf_counter
 from types import coroutine
@@ -50,6 +50,7 @@ _HEAD_WITH_TAGS: Final = struct.Struct(">ix").pack
 Refusal = Callable[["Node", RequestContext, Any, Refused], Answer]
 
 
+@cache
 def offered(in_set: bool = False, with_telemetry: bool = False) -> Mapping[int, Api]:
     """Return the served calls by key, for a single node or a replica set. Each call has a module in this package."""
     calls = IN_A_SET if in_set else ALONE

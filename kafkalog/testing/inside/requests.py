@@ -113,7 +113,7 @@ def read_call(node: Node, connection: Connection, frame: bytearray) -> Call | No
     """Parse a request, or return None for one that the server refuses: it is then handled as if without rules."""
     try:
         api_key, version, correlation_id, client_id, position = read_header(frame)
-        api = offered(node.quorum.replica_set is not None).get(api_key)
+        api = offered(node.quorum.replica_set is not None, node.telemetry is not None).get(api_key)
         if api is None or not api.serves(version):
             return None
         request = None if api_key == API_VERSIONS else request_reader(api_key, version).read(frame, position)

@@ -109,7 +109,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         assert (await ask(node, ONE)).error_code == 89
         for last, (code, after, data, codec) in enumerate((
             (76, 0, bytes(101), 9), (118, 89, bytes(101), CompressionType.NONE),
-            (118, 89, bytes(compress(CompressionType.ZSTD, bytes(101))), CompressionType.ZSTD),
+            (87, 89, bytes(compress(CompressionType.ZSTD, bytes(101))), CompressionType.ZSTD),
             (87, 89, b"damaged", CompressionType.ZSTD), (0, 89, b"", CompressionType.NONE),
         )):  # fmt: skip
             other = UUID(int=100 + last)
