@@ -41,7 +41,7 @@ def refuse_overwrite() -> IllegalArgument:
     """Return the error for a batch write that is not an append, which Spark's Kafka sink also rejects."""
     return IllegalArgument(
         "save mode overwrite is not allowed for kafkalog, which only appends to logs",
-        hint="use mode('append'); to replace a topic's records, delete it first (`kafkalog topics delete`)",
+        hint="use mode('append'); to replace a topic's records, delete it first (`kafkalog topics delete --apply`)",
     )
 
 

@@ -297,9 +297,9 @@ def topic_to_overwrite(shell: Shell, at: Path) -> None:
     pytest.importorskip("pyspark", reason="PySpark is not installed")
     from kafkalog.spark.sink import refuse_overwrite
 
-    assert "topics delete" in named_commands(str(refuse_overwrite()))
+    assert "topics delete --apply" in named_commands(str(refuse_overwrite()))
     fill(at / "data", records=20)
-    shell("topics", "delete", "-d", at / "data", "-t", "orders")
+    shell("topics", "delete", "--apply", "-d", at / "data", "-t", "orders")
     assert not [*(at / "data").glob("orders-0")]
 
 
@@ -365,7 +365,7 @@ COMMANDS: dict[str, tuple[Scenario, ...]] = {
     "topics list": (no_topic_named,),
     "topics create --partitions N": (partition_of_missing_topic,),
     "topics alter --partitions N": (partition_of_smaller_topic,),
-    "topics delete": (topic_to_overwrite,),
+    "topics delete --apply": (topic_to_overwrite,),
     "consume -J": (line_that_is_no_record,),
     "import": (directory_among_files,),
     "report": (plot_without_matplotlib,),
