@@ -47,6 +47,7 @@ def test_calls_give_what_the_log_gives(tmp_path: Path) -> None:
         assert await log.truncate_to(2) is True
         assert await log.delete_before(1) == 1
         assert [record.offset async for record in log.records()] in ([1], [])
+        assert [record async for record in log] == [record async for record in log.records()] == [*log.log]
         assert str(log.topic_partition) == "t-0" and repr(log).startswith("<AsyncLog <Log t-0")
         with pytest.raises(OffsetOutOfRange):
             await log.record_at(7)

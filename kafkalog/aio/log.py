@@ -310,6 +310,10 @@ class AsyncLog:
         async for record in self._in_chunks(source, RECORDS_PER_CALL):
             yield record
 
+    def __aiter__(self) -> AsyncIterator[Record]:
+        """Yield the records from the log start to the current end, as `records` does."""
+        return self.records()
+
     async def batches(
         self, start: int | None = None, stop: int | None = None, **bounds: Unpack[_Bounds]
     ) -> AsyncIterator[RecordBatch]:

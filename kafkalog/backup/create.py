@@ -282,6 +282,11 @@ class BackupRun:
             found = damage_of(self._backup, name, logs, path, self._fs, is_clean=directory in clean)
             self.damage += found
             self._notes += damage_notes(name, found)
+        damaged = {os.path.dirname(one.path) for one in self.damage}  # a copy's end is before its damage
+        for copied in self._directories:
+            lost = [one for one in copied.lost_ends if one.path not in damaged]
+            self.damage += lost
+            self._notes += damage_notes(copied.name, lost)
         self._notes += known_damage(self._backup, self._earlier)
 
     def _find_moved(self, number: int, key: TopicPartition) -> int | None:

@@ -88,5 +88,5 @@ def refuse_damage(damage: Sequence[Finding]) -> None:
         more = f", and {len(damage) - 1} more damaged places" if len(damage) > 1 else ""
         raise CorruptRecord(
             f"{first.what}; {first.where}{more}", path=first.path, offset=first.offset, position=first.position,
-            hint=_HINT,
+            hint=first.hint if first.kind == "log-end" else _HINT,
         )  # fmt: skip

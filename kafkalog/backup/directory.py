@@ -28,6 +28,8 @@ from kafkalog.storage.names import (
 )
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.tools.directories import PartitionPath, partitions
+from kafkalog.tools.verify.checkpoints import LOST_END_HINT
+from kafkalog.tools.verify.report import Finding, Severity
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import (
     CLEANER_OFFSET_FILE,
@@ -53,7 +55,10 @@ class _Checkpoint(NamedTuple):
 
 
 class DirectoryCopy:
-    """The data directory `path`, copied as the backup's `name`. `notes` lists irregularities. Threads: one at a time.
+    """The data directory `path`, copied as the backup's `name`. Threads: one at a time.
+
+    `notes` lists irregularities. `lost_ends` are the logs that end before their recovery points: their last records
+    were on disk once, and the copy's checkpoint no longer shows that.
     """
 
     def __init__(
@@ -66,11 +71,13 @@ class DirectoryCopy:
         self.path = path
         self.name = name
         self.notes: list[str] = []
+        self.lost_ends: list[Finding] = []
 
         self._backup = backup
         self._fs = fs
         self._checkpoints: dict[str, _Checkpoint] = {}
         self._was_closed = False
+        self._was_locked = True
         self._topics = topics
 
     def is_closed(self) -> bool:
@@ -87,6 +94,7 @@ class DirectoryCopy:
         self._backup.begin_directory(self.name)
         self._backup.block_writers(self.name)
         self._was_closed = self.is_closed()
+        self._was_locked = is_locked(self.path, fs=self._fs)
         for name in self._names():
             if name in CHECKPOINTS:
                 self._read_checkpoint(name)
@@ -143,6 +151,8 @@ class DirectoryCopy:
         now = self._checkpoints.get(LOG_START_FILE)
         if before is not None and before.offsets and now is not None and now.offsets is not None:
             now.offsets.update({key: max(at, now.offsets.get(key, 0)) for key, at in before.offsets.items()})
+        if not self._was_locked and not is_locked(self.path, fs=self._fs):
+            self.lost_ends = self._find_lost_ends(copied)
         for name, checkpoint in self._checkpoints.items():
             if checkpoint.offsets is not None:
                 clamped = clamp_offsets(name, checkpoint.offsets, copied)
@@ -152,6 +162,19 @@ class DirectoryCopy:
         if is_clean:
             self._copy_file(CLEAN_SHUTDOWN_FILE)
         return StoredDirectory(self.name, self.path, is_clean)
+
+    def _find_lost_ends(self, copied: Mapping[TopicPartition, Copied]) -> list[Finding]:
+        points = self._checkpoints.get(RECOVERY_POINT_FILE)
+        ends = {key: copied[key].end.next_offset for key in copied if key != METADATA}
+        return [
+            Finding(
+                Severity.DAMAGE, "log-end", os.path.join(self.path, str(key)), offset=ends[key],
+                what=f"it was on disk up to offset {at}, but ends at {ends[key]}: batches are missing",
+                hint=LOST_END_HINT,
+            )
+            for key, at in sorted((points and points.offsets or {}).items())
+            if at > ends.get(key, at)
+        ]  # fmt: skip
 
     def describe(self, key: TopicPartition, number: int, copied: Copied) -> StoredPartition:
         """Return the manifest entry of a copied partition. StorageError."""

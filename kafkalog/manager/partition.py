@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -24,6 +25,7 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.scheduler import Schedules
 
+_LOG: Final = logging.getLogger(__name__)
 _KNOWN_FILES: Final = frozenset({PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT})
 
 
@@ -70,7 +72,7 @@ def open_partition(
     try:
         if make is not None:
             make(path)
-        return UnifiedLog.open(
+        log = UnifiedLog.open(
             path,
             config,
             fs=fs,
@@ -85,6 +87,10 @@ def open_partition(
             keeps_begun_epochs=keeps_begun_epochs,
             refuses_loss=refuses_loss,
         )
+        if make is None and found.recovery_point > log.log_end_offset:
+            said = "%s was on disk up to offset %d, but ends at %d: batches are missing"
+            _LOG.warning(said, path, found.recovery_point, log.log_end_offset)
+        return log
     except BaseException:
         # no record was written: existing data is as complete as before, and a new partition is removed
         log_dir.partition_closed(name, found.is_clean if make is None else _removed(path, before, fs))

@@ -49,6 +49,24 @@ def test_damage_at_the_end_of_a_closed_log_is_noted(tmp_path: Path) -> None:
         export_directory(data, tmp_path / "copy")
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_that_lost_its_end_is_noted(tmp_path: Path, is_clean: bool) -> None:
+    """The copy's checkpoint is lowered to the copy, so only the note shows the loss."""
+    data = tmp_path / "data"
+    fill(data, records=200)
+    if not is_clean:
+        (data / ".kafka_cleanshutdown").unlink()
+    last = max((data / "orders-0").glob("*.log"))
+    last.write_bytes(b"")
+    for _ in range(2):
+        made = create_backup(data, tmp_path / "backups", clock=Later())
+        (note,) = [note for note in made.manifest.notes if note.startswith("damaged: ")]
+        assert note.startswith("damaged: dir0/orders-0: offset ") and "was on disk up to offset 200" in note
+    with pytest.raises(CorruptRecord, match="batches are missing") as raised:
+        export_directory(data, tmp_path / "copy")
+    assert "kafkalog repair --checkpoints --apply" in (raised.value.hint or "")
+
+
 def test_last_batch_at_wrong_offsets_is_in_the_backup_and_noted(tmp_path: Path) -> None:
     data = tmp_path / "data"
     fill(data, records=200)

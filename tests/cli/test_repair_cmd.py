@@ -55,7 +55,7 @@ def test_a_directory_is_told_partition_by_partition(partition: Path) -> None:
     write_log(partition.parent / "sound-0", batches(0, 4, 5))
     (partition.parent / "recovery-point-offset-checkpoint").write_text("0\n2\nt 0 40\nsound 0 99\n")
     told = commands.kafkalog("repair", partition.parent).stdout.decode().splitlines()
-    assert [line.split(" ", 1)[0] for line in told] == ["rebuild", "cut", "", "rebuild", "", *["next"] * 2, "3"]
+    assert [line.split(" ", 1)[0] for line in told] == ["rebuild", "cut", "", "rebuild", "", "next", "3"]
     assert told[2].endswith("/data/t-0: 2 changes, 0 left unrepaired")
     assert told[4].endswith("/data: 1 change, 0 left unrepaired") and "sound-0" in told[3]
     only = commands.kafkalog("repair", "--checkpoints", partition.parent).stdout

@@ -10,6 +10,7 @@ import pytest
 from kafkalog.storage.names import log_file_name
 from kafkalog.storage.recovery.next_opening import foresee_cuts
 from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.repair.opening import NextOpening, opening_lines
 from kafkalog.util.fileio import OS, FileSystem
 from tests.storage.test_kept import FIRST, SEGMENTS, flip_bits, make, make_damaged, mark_unclean, positions
 
@@ -69,3 +70,12 @@ def test_the_cut_of_a_tail_is_that_of_reading_every_segment(tmp_path: Path, name
     (opening,) = repair(path, rebuild_indexes=False, truncate_tail=False).openings
     foreseen = foresee_cuts(str(path), OS, is_clean=False, recovery_point=0, log_start_offset=0)
     assert opening.cuts == tuple(foreseen) != ()
+
+
+def test_partitions_that_lose_nothing_share_a_line() -> None:
+    """Their recovery points differ; a directory with thousands of partitions is reported in a few lines."""
+    lines = list(opening_lines([NextOpening(f"data/t-{number}", 100 + number, ()) for number in range(3)]))
+    said = "the next opening for writing recovers from their recovery points on and cuts nothing"
+    assert lines == [f"next     data/t-0 and 2 more: {said}"]
+    (line,) = opening_lines([NextOpening("data/t-0", 100, ())])
+    assert line.endswith("recovers from offset 100 on and cuts nothing")

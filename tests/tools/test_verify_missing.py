@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import kafkalog
 from kafkalog.tools.repair.directories import repair
 from kafkalog.tools.verify.directories import Severity, verify
 from tests import raw_batches
@@ -117,3 +118,20 @@ def test_a_partition_without_segments_is_described(tmp_path: Path) -> None:
     (root / "a-1").mkdir()
     done = run("topics", "describe", "-d", root)
     assert done.returncode == 0 and b"Partition: 1\tStart: 0\tEnd: 0\tSegments: 0" in done.stdout
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_opening_a_log_that_lost_its_end_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_clean: bool
+) -> None:
+    root = data_directory(tmp_path / "data", "a")
+    (root / POINTS).write_text("0\n1\na 0 500\n")
+    if not is_clean:
+        (root / ".kafka_cleanshutdown").unlink()
+    for _ in range(2):  # the second opening has a corrected checkpoint
+        if is_clean:
+            kafkalog.open_dirs(root, "a").close()
+        else:
+            kafkalog.open(root / "a-0", "a").close()
+    (said,) = [one for one in caplog.messages if "batches are missing" in one]
+    assert said.endswith("a-0 was on disk up to offset 500, but ends at 100: batches are missing")

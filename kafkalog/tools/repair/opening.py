@@ -45,11 +45,20 @@ class NextOpening(NamedTuple):
 
 
 def opening_lines(openings: Iterable[NextOpening]) -> Iterator[str]:
-    """Yield one line for each partition that will be cut, and one for each group of others with the same text."""
-    for what, group in groupby(sorted(openings, key=lambda one: (bool(one.cuts), one.what)), lambda one: one.what):
-        paths = [one.path for one in group]
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        yield printable(f"next     {paths[0]}{more}: {what}")
+    """Yield one line for each partition that will be cut, and one for each group of others with the same effect."""
+    for (_, what), group in groupby(sorted(openings, key=_order), _order):
+        same = list(group)
+        if len({one.what for one in same}) == 1:
+            what = same[0].what
+        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        yield printable(f"next     {same[0].path}{more}: {what}")
+
+
+def _order(opening: NextOpening) -> tuple[bool, str]:
+    """Return the order of a line, and its text; all partitions that are recovered without a cut share one."""
+    if opening.cuts or not opening.recovery_point:
+        return bool(opening.cuts), opening.what
+    return False, "the next opening for writing recovers from their recovery points on and cuts nothing"
 
 
 def next_openings(

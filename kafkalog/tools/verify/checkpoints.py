@@ -22,7 +22,7 @@ from kafkalog.util.os_errors import list_names
 
 METADATA_LOG: Final = "__cluster_metadata-0"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
-_LOST: Final = (
+LOST_END_HINT: Final = (
     "restore the end of the log from a replica or a backup; `kafkalog repair --checkpoints --apply` of the data "
     "directory adjusts the file to the log"
 )
@@ -154,5 +154,5 @@ def compare_with_log(
         if offset > end:
             findings.add(
                 severity, "log-end", f"{name} {what.format(offset)}, but its log ends at {end}: batches are missing",
-                path=os.path.join(directory, file), offset=end, hint=_LOST,
+                path=os.path.join(directory, file), offset=end, hint=LOST_END_HINT,
             )  # fmt: skip
