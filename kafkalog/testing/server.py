@@ -95,6 +95,9 @@ class KafkaServer(Controlled):
         self._control: Control | None = None
         super().__init__(directory.parent if is_temporary else None, unmatched=unmatched, seed=seed)
 
+    def __repr__(self) -> str:
+        return f"<KafkaServer {self.bootstrap}>"
+
     def start(self) -> None:
         """Start the server, on its former ports if it ran before.
 
