@@ -81,6 +81,7 @@ KeyRing({"key1": "key1.pem"}).decryption(Encryption("key1", b"wrapped", b""))
 # feature -> (packages that are not there, code, extra that has them)
 FEATURES = {
     "to_pandas": (["pandas"], TABLE, "pandas"),
+    "to_pandas, typed": (["pandas"], TOPIC + 'dirs["t"].to_pandas(["offset"])', "pandas"),
     "plot": (["matplotlib"], PLOT, "viz"),
     "browse": (["textual"], BROWSE, "browse"),
     "spark without pyspark": (["pyspark"], SESSION, "spark"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schemas_option, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         where: str | None
         serdes: tuple[str, ...]
         schemas: str | None
+        schema: str | None
+        message: str | None
 
 by_options = common.options(
     click.option(
@@ -39,7 +41,7 @@ by_options = common.options(
     ),
     click.option("--where", metavar="CONDITION", help="With --by: count only records for which this is true."),
     serdes_option(f"With --by: decode keys and values: key=NAME or value=NAME; NAME is {COLUMN_DECODERS}."),
-    schemas_option,
+    schema_options,
 )  # fmt: skip
 """--by and the options that go with it."""
 
@@ -56,8 +58,9 @@ class Counting(NamedTuple):
 def parse_counting(given: ByGiven) -> Counting | None:
     """Return what the options ask for, None without --by; a usage error for a wrong path, or an option without --by."""
     if given["by"] is None:
-        for name, flag in (("where", "--where"), ("serdes", "-s"), ("schemas", "--schemas")):
-            if given[name]:  # type: ignore[literal-required]
+        for name in ("where", "serdes", "schemas", "schema", "message"):
+            flag = "-s" if name == "serdes" else f"--{name}"
+            if given[name]:
                 raise click.UsageError(f"{flag} is for counts by a path: give --by PATH")
         return None
     from kafkalog.where import parse, parse_field
@@ -67,7 +70,8 @@ def parse_counting(given: ByGiven) -> Counting | None:
     with common.usage_of("--where"):
         if given["where"] is not None:
             parse(given["where"])
-    return Counting(given["by"], given["where"], given["top"], typed_keywords(given["serdes"], given["schemas"]))
+    typed = typed_keywords(given["serdes"], given["schemas"], given["schema"], given["message"])
+    return Counting(given["by"], given["where"], given["top"], typed)
 
 
 def by_topic(found: Sequence[PartitionPath]) -> list[list[PartitionPath]]:

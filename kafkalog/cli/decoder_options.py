@@ -1,4 +1,4 @@
-"""Options that name decoders of keys and values, `-s` and `--schemas`, and what commands make of them."""
+"""Options that name decoders of keys and values, `-s`, `--schemas` and `--schema`, and what commands make of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from kafkalog.cli.common import Command
+from kafkalog.cli.common import Command, options
 
 COLUMN_DECODERS = (
-    "json, string, int64 (and the like), uuid, avro or protobuf (with --schemas), or group, transaction, share-state, "
-    "cluster or remote-log for records of Kafka's own topics"
+    "json, string, int64 (and the like), uuid, avro or protobuf (with --schemas or --schema), or group, transaction, "
+    "share-state, cluster or remote-log for records of Kafka's own topics"
 )
 """Names of decoders of columns, for the help of commands."""
 ROW_DECODERS = (
@@ -32,6 +32,18 @@ schemas_option = click.option(
     help="Registry schemas: a directory with <id>.avsc and <id>.desc; for Avro also a registry's http address, or "
     "a data directory with the topic _schemas.",
 )
+
+
+schema_options = options(
+    schemas_option,
+    click.option(
+        "--schema", metavar="SCHEMA",
+        help="Schema of the values: a file, or the id in --schemas. Default: the subject's latest version, or the "
+        "schema of the first value.",
+    ),
+    click.option("--message", metavar="NAME", help="Message of a Protobuf schema."),
+)  # fmt: skip
+"""--schemas, --schema and --message: where the schemas of the decoders of columns are."""
 
 
 def decoder_names(serdes: Sequence[str]) -> dict[str, str]:
@@ -58,10 +70,14 @@ def schema_given(text: str | None) -> str | int | None:
     return int(text) if text is not None and text.isascii() and text.isdecimal() else text
 
 
-def typed_keywords(serdes: Sequence[str], schemas: str | None) -> dict[str, Any]:
+def typed_keywords(
+    serdes: Sequence[str], schemas: str | None, schema: str | None = None, message: str | None = None
+) -> dict[str, Any]:
     """Return the keywords of a scan that decodes as `-s` says, with nulls for what does not decode; {} without `-s`."""
+    given = {"schemas": schemas, "schema": schema_given(schema), "message": message}
     if not serdes:
-        if schemas is not None:
-            raise click.UsageError("--schemas is for decoders: give -s, such as -s value=avro")
+        for name, value in given.items():
+            if value is not None:
+                raise click.UsageError(f"--{name} is for decoders: give -s, such as -s value=avro")
         return {}
-    return {**decoder_names(serdes), "schemas": schemas, "on_undecodable": "null"}
+    return {**decoder_names(serdes), **given, "on_undecodable": "null"}

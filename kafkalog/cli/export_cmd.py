@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from kafkalog.cli import common, row_options
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schemas_option, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         where: str | None
         serdes: tuple[str, ...]
         schemas: str | None
+        schema: str | None
+        message: str | None
         on_undecodable: str | None
         isolation_level: str | None
         on_damage: str
@@ -54,7 +56,7 @@ FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
 @serdes_option(
     f"Decode keys and values to typed columns: key=NAME or value=NAME; NAME is {COLUMN_DECODERS}."
 )
-@schemas_option
+@schema_options
 @click.option(
     "--on-undecodable", type=click.Choice(["raise", "null"]),
     help="Keys and values that do not decode: an error (default); or null, with the reason in key_error or "
@@ -118,12 +120,13 @@ def _decoding(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of an export that decodes; a usage error for options without a decoder."""
     if not given["serdes"] and given["on_undecodable"] is not None:
         raise click.UsageError("--on-undecodable is for decoders: give -s, such as -s value=avro")
-    return {**typed_keywords(given["serdes"], given["schemas"]), "on_undecodable": given["on_undecodable"]}
+    typed = typed_keywords(given["serdes"], given["schemas"], given["schema"], given["message"])
+    return {**typed, "on_undecodable": given["on_undecodable"]}
 
 
 def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as_json: bool) -> int:
     names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions", "where", "tiered",
-             "serdes", "schemas", "on_undecodable")  # fmt: skip
+             "serdes", "schemas", "schema", "message", "on_undecodable")  # fmt: skip
     wrong = [name for name in names if given[name]]
     if wrong:
         raise click.UsageError(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, Unpack
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schemas_option, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,12 +37,15 @@ if TYPE_CHECKING:
         time_ranges: str | None
         serdes: tuple[str, ...]
         schemas: str | None
+        schema: str | None
+        message: str | None
         isolation_level: str | None
         on_damage: str
         tiered: str | None
 
 
 PAGE_ROWS: Final = 10_000
+_DOTTED: Final = "a topic's name with dots or dashes is written in double quotes, such as {}"
 _BARE_OFFSET: Final = re.compile(r"(?<![\w\"])offset(?![\w\"])", re.IGNORECASE)
 _Row = tuple[Any, ...]
 
@@ -73,7 +76,7 @@ _Row = tuple[Any, ...]
     "With -t: decode keys and values to typed columns: key=NAME or value=NAME; NAME is "
     f"{COLUMN_DECODERS}. What does not decode is null, and value_error says why."
 )
-@schemas_option
+@schema_options
 @common.isolation_option
 @common.on_damage_option
 @common.tiered_option
@@ -98,7 +101,7 @@ def command(**given: Unpack[_Given]) -> int:
         raise click.UsageError("-J and --csv are two formats: give only one")
     if given["commit"] and given["group"] is None:
         raise click.UsageError("--commit stores positions under a name: give -G NAME")
-    typed = typed_keywords(given["serdes"], given["schemas"])
+    typed = typed_keywords(given["serdes"], given["schemas"], given["schema"], given["message"])
     if typed and not given["topics"]:
         raise click.UsageError("-s decodes the topics of -t: give -t TOPIC")
     query = sys.stdin.read() if given["query"] == "-" else given["query"]
@@ -119,6 +122,8 @@ def command(**given: Unpack[_Given]) -> int:
             **typed,
         ) as tables:  # fmt: skip
             _run(connection, query, tables, _printer(given))
+            if any(table.has_undecodable for table in tables.tables.values()):
+                common.note("kafkalog: note: what does not decode is null; key_error and value_error say why")
             if given["commit"]:
                 sys.stdout.flush()
                 tables.commit()
@@ -201,7 +206,10 @@ def _raise(error: duckdb.Error, query: str, tables: TopicTables) -> NoReturn:
     text = str(error).strip()
     if isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
         is_offset = isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(query)
+        bare = [one for one in tables.names.values() if re.search(rf'(?<![\w".-]){re.escape(one)}(?![\w".-])', query)]
+        quoted = next((f'"{one}"' for one in bare if not one.replace("_", "").isalnum()), None)
         hint = 'offset is a word of SQL: write it in double quotes, "offset"' if is_offset else None
+        hint = hint or (_DOTTED.format(quoted) if quoted else None)
         raise IllegalArgument(text, hint=hint) from None
     raise JobFailed(text) from None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, decoder_names, schema_given, schemas_option, serdes_option
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
 
 if TYPE_CHECKING:
     from kafkalog.lake.sync import SyncCommit
@@ -40,9 +40,7 @@ sync_options = common.options(
     common.dir_option,
     common.topic_option(required=True),
     serdes_option(f"Decode keys and values to typed columns: key=NAME or value=NAME; NAME is {COLUMN_DECODERS}."),
-    schemas_option,
-    click.option("--schema", metavar="SCHEMA", help="Schema of the values: a file, or the id in --schemas."),
-    click.option("--message", metavar="NAME", help="Message of a Protobuf schema."),
+    schema_options,
     click.option(
         "--project", metavar="FIELDS",
         help="Comma-separated columns of the table: NAME=PATH or PATH, such as offset,cents=value.total.cents.",
@@ -71,12 +69,9 @@ def sync_keywords(given: SyncGiven, skipped: list[Skipped]) -> dict[str, Any]:
     from kafkalog.cli.consume_where import split_fields
     from kafkalog.cli.spark_export import parse_size
 
-    typed: dict[str, Any] = decoder_names(given["serdes"])
+    typed = typed_keywords(given["serdes"], given["schemas"], given["schema"], given["message"])
     if typed:
-        typed |= {"schemas": given["schemas"], "schema": schema_given(given["schema"]), "message": given["message"]}
         typed["on_undecodable"] = given["on_undecodable"] or ("null" if given["project"] is None else "raise")
-    elif any(one is not None for one in (given["schemas"], given["schema"], given["message"])):
-        raise click.UsageError("--schemas, --schema and --message are for decoders: give -s, such as -s value=avro")
     if given["project"] is not None:
         typed["project"] = _projection(split_fields(given["project"]))
     return typed | {

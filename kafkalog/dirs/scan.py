@@ -10,6 +10,7 @@ from kafkalog.dirs.merge import merged_by_time, piece_limits
 from kafkalog.errors import IllegalArgument, MissingPackage
 from kafkalog.log.scan import SCHEMA_OPTIONS, TYPED_OPTIONS, ColumnScan, LogScan
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, kinds_of
+from kafkalog.util.pandas_frames import pandas_frame
 from kafkalog.util.polars_frames import polars_frame
 
 if TYPE_CHECKING:
@@ -284,13 +285,8 @@ class ArrowTopicScan(_Windowed):
         return _pyarrow().Table.from_batches(self, self.schema)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return all records as a pandas DataFrame, with pyarrow's types."""
-        try:
-            return self.table().to_pandas()
-        except ModuleNotFoundError as error:
-            raise MissingPackage(
-                f"to_pandas() needs pandas ({error})", hint="pip install 'kafkalog[pandas]'"
-            ) from None
+        """Return all records as a pandas DataFrame; raise MissingPackage if pandas is not installed."""
+        return pandas_frame(self.table())
 
     def to_polars(self) -> polars.DataFrame:
         """Return all records as a Polars DataFrame; raise MissingPackage if Polars is not installed."""

@@ -9,6 +9,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.log.pruning import PrunedScan
 from kafkalog.log.scan import LogScan
 from kafkalog.log.selection import Selection, selection_of
+from kafkalog.util.pandas_frames import pandas_frame
 from kafkalog.util.polars_frames import polars_frame
 
 if TYPE_CHECKING:
@@ -127,8 +128,8 @@ class TypedScan:
         return pyarrow.Table.from_batches(list(self), self.schema)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return all rows as a pandas DataFrame, converted by pyarrow."""
-        return self.table().to_pandas()
+        """Return all rows as a pandas DataFrame; raise MissingPackage if pandas is not installed."""
+        return pandas_frame(self.table())
 
     def to_polars(self) -> polars.DataFrame:
         """Return all rows as a Polars DataFrame; raise MissingPackage if Polars is not installed."""

@@ -64,7 +64,8 @@ SOURCE_OPTIONS: Final = (
            "the decoder of values ([typed values](values.md)), such as `json`: the column `value`, and paths of "
            "`where` into it, are typed", False),
     Option("key", "none", BOTH, "the same for keys", False),
-    Option("schema", "none", BOTH, "of the decoders: one schema, as text", False),
+    Option("schema", "none", BOTH,
+           "of the decoders: one schema, as text, or its id in `schemas` or `registry`", False),
     Option("schemas", "none", BOTH,
            "of the decoders: a directory of schemas, a registry's address, or a data directory with `_schemas`", False),
     Option("registry", "none", BOTH, "of the decoders: a registry's address", False),

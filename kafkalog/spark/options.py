@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from kafkalog.errors import IllegalArgument
@@ -52,7 +52,7 @@ class SourceOptions:
     max_partition_bytes: int = MAX_PARTITION_BYTES
     columns: tuple[str, ...] = _PLAIN_COLUMNS
     where: str | None = None
-    decoding: tuple[tuple[str, str], ...] = ()
+    decoding: tuple[tuple[str, Any], ...] = ()
     isolation: str = "read_uncommitted"
     verify_crc: bool = True
     on_damage: str = "raise"
@@ -181,9 +181,12 @@ def _condition(given: Mapping[str, str]) -> str | None:
     return text
 
 
-def _decoding(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _decoding(given: Mapping[str, str]) -> tuple[tuple[str, Any], ...]:
     """Return the keywords of decoders in the options; raise IllegalArgument for those of no use."""
-    found = {name: text for name, option in _DECODING.items() if (text := given.get(option, "").strip())}
+    texts = {name: given.get(option, "").strip() for name, option in _DECODING.items()}
+    found: dict[str, Any] = {name: text for name, text in texts.items() if text}
+    if (schema := found.get("schema", "")).isascii() and schema.isdecimal():
+        found["schema"] = int(schema)
     if found and not {"key", "value"} & found.keys():
         raise IllegalArgument(
             f"{_DECODING[next(iter(found))]} is given, but nothing is decoded", hint="name a decoder: value=avro"

@@ -48,7 +48,7 @@ class TopicTable:
     `options` are keywords of `Log.scan`. `lateness_ms` is the most by which a record may be older than any record
     before it in its partition; None is any: an upper bound of time then spares only what is known to have other times.
     `window` gives the range of a cursor. The error of the last reading is in `failure`, since an engine replaces it
-    by another. Threads: any number may read.
+    by another. `has_undecodable` is True if keys or values that were read did not decode. Threads: any number may read.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class TopicTable:
         self.dirs = dirs
         self.topic = topic
         self.failure: KafkalogError | None = None
+        self.has_undecodable = False
         self._options = options
         self._lateness_ms = lateness_ms
         self._window = window
@@ -159,7 +160,11 @@ class TopicTable:
     def _scans(self, part: _Range, columns: list[str], options: dict[str, Any]) -> Iterator[Any]:
         """Yield the record batches of a range, without the parts whose times the query cannot match."""
         for start, stop in possible_ranges(time_ranges_of(part.log), part.start, part.stop, part.times):
-            yield from part.log.scan(columns, **options, start=start, stop=stop)
+            scan = part.log.scan(columns, **options, start=start, stop=stop)
+            try:
+                yield from scan
+            finally:
+                self.has_undecodable = self.has_undecodable or bool(getattr(scan, "undecodable", 0))
 
     def _ranges(self, filter: pyarrow.compute.Expression | None) -> Iterator[_Range]:
         """Yield the ranges of offsets in which rows can match."""

@@ -95,6 +95,9 @@ class KafkaCluster(Controlled):
         self._host_log = tempfile.TemporaryFile()
         self._host: HostProcess | None = None
 
+    def __repr__(self) -> str:
+        return f"<KafkaCluster {self.bootstrap}>"
+
     @property
     def bootstrap(self) -> str:
         """Addresses of all nodes, "HOST:PORT,...", in the order of their numbers."""

@@ -99,6 +99,9 @@ class KafkaServer(Controlled):
         home = directory.parent if is_temporary else None
         super().__init__(home, unmatched=unmatched, seed=seed, telemetry=telemetry)
 
+    def __repr__(self) -> str:
+        return f"<KafkaServer {self.bootstrap}>"
+
     def start(self) -> None:
         """Start the server, on its former ports if it ran before.
 

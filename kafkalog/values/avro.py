@@ -89,7 +89,7 @@ class AvroDecoder(ValueDecoder):
     def _prepare_alone(self, writer: AnySchema | None, framing: str) -> None:
         """Make the only program, for values without an id."""
         if self._column is None or self._reader is None:
-            raise IllegalArgument(f"values with the framing {framing!r} need a schema", hint="give schema=")
+            raise IllegalArgument(f"values with the framing {framing!r} need a schema", hint="give schema= (--schema)")
         written = self._reader if writer is None else given_avro(writer, self._source)
         number = fingerprint(written) if framing == "single-object" else 0
         self._writers.put(number, avro_program(written, self._reader, self._column))
@@ -167,7 +167,7 @@ class AvroDecoder(ValueDecoder):
 def _unsettled() -> IllegalArgument:
     return IllegalArgument(
         "the columns are those of the first value's schema, and none was decoded",
-        hint="give schema=, or subject=, or decode a column first",
+        hint="give schema= (--schema), or subject=, or decode a column first",
     )
 
 

@@ -90,7 +90,8 @@ class ProtobufDecoder(ValueDecoder):
         self._arrow_type: pyarrow.DataType | None = None
         if schema is None and subject is None:
             if self._source is None:
-                raise IllegalArgument("Protobuf values need a schema", hint="give schema=, schemas= or registry=")
+                hint = "give schema= (--schema), schemas= or registry="
+                raise IllegalArgument("Protobuf values need a schema", hint=hint)
             return
         which = subject if schema is None else schema
         if isinstance(which, int) or (schema is None and which is not None):
@@ -214,7 +215,7 @@ class ProtobufDecoder(ValueDecoder):
 def _unsettled() -> IllegalArgument:
     return IllegalArgument(
         "the columns are those of the first value's schema, and none was decoded",
-        hint="give schema=, or subject=, or decode a column first",
+        hint="give schema= (--schema), or subject=, or decode a column first",
     )
 
 

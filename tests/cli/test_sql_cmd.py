@@ -57,6 +57,40 @@ def test_typed_values(data: Path) -> None:
     assert ok(*typed, "SELECT key FROM orders WHERE value_error IS NOT NULL") == b'key\n""\n'
 
 
+def test_a_note_says_that_a_query_met_values_that_do_not_decode(data: Path) -> None:
+    typed = ("sql", "--csv", "-d", data, "-t", "orders", "-s", "value=json")
+    met = kafkalog(*typed, "SELECT count(value.cents) AS n FROM orders")
+    assert (met.returncode, met.stdout) == (0, b"n\n2\n") and b"what does not decode is null" in met.stderr
+    assert kafkalog(*typed, "SELECT count(*) AS n FROM orders").stderr == b"", "none is decoded"
+    assert kafkalog(*typed, "SELECT value FROM orders WHERE key IS NOT NULL").stderr == b"", "others are not met"
+    assert kafkalog(*typed, "-q", "SELECT value FROM orders").stderr == b""
+
+
+def test_the_schema_of_values_without_an_id(tmp_path: Path) -> None:
+    """A file; or an id, where the first value's schema would give other columns."""
+    field = {"name": "id", "type": "long"}
+    old = {"type": "record", "name": "Bill", "fields": [field]}
+    new = {**old, "fields": [field, {"name": "paid", "type": "boolean", "default": False}]}
+    (tmp_path / "schemas").mkdir()
+    for number, schema in ((1, old), (2, new)):
+        (tmp_path / "schemas" / f"{number}.avsc").write_text(json.dumps(schema))
+    with library.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("raw", 1)
+        dirs["raw", 0].append([b"\x0e\x01", b"\x10\x00"])
+        dirs.create_topic("bills", 1)
+        dirs["bills", 0].append([b"\0\0\0\0\x01\x0e", b"\0\0\0\0\x02\x10\x01"])
+    given = ("-d", tmp_path / "data", "-s", "value=avro")
+    query = "SELECT value.id, value.paid FROM {} ORDER BY 1"
+    file = ("--schema", tmp_path / "schemas" / "2.avsc")
+    assert ok("sql", "--csv", *given, *file, "-t", "raw", query.format("raw")) == b"id,paid\n7,True\n8,False\n"
+    stored = ("--schemas", tmp_path / "schemas", "--schema", "2")
+    assert ok("sql", "--csv", *given, *stored, "-t", "bills", query.format("bills")) == b"id,paid\n7,False\n8,True\n"
+    assert b"true         1  50.0%" in ok("stats", "-q", *given, *stored, "-t", "bills", "--by", "value.paid")
+    ok("export", "-q", *given, *stored, "-t", "bills", "--format", "jsonl", tmp_path / "out")
+    lines = [json.loads(line) for path in tmp_path.glob("out/topic=bills/*") for line in path.read_text().splitlines()]
+    assert [line["payload"] for line in lines] == [{"id": 7, "paid": False}, {"id": 8, "paid": True}]
+
+
 def test_a_query_from_stdin_over_a_topic_with_quotes(data: Path) -> None:
     assert ok("sql", "--csv", "-", "-d", data, stdin=b'SELECT decode(value) v FROM "web-clicks.v2"') == b"v\nclick\n"
 
@@ -66,7 +100,9 @@ def test_a_query_from_stdin_over_a_topic_with_quotes(data: Path) -> None:
     [
         (["SELECT offset FROM orders"], 2, '"offset"'),
         (["SELECT 1", "-s", "json"], 2, "give -t TOPIC"),
-        (["SELECT 1", "--schemas", "x"], 2, "give -s"),
+        (["SELECT 1", "--schemas", "x"], 2, "give -s"), (["SELECT 1", "--schema", "x"], 2, "give -s"),
+        (["SELECT 1", "-t", "orders", "-s", "value=avro"], 2, "(--schema)"),
+        (["SELECT * FROM web-clicks.v2"], 2, 'in double quotes, such as "web-clicks.v2"'),
         (["SELECT 1", "-t", "orders", "-s", "value=jsn"], 2, "unknown decoder 'jsn'"),
         (["FROM order_"], 2, 'Did you mean "orders"'),
         (["SELEC"], 2, "syntax error"),

@@ -180,3 +180,8 @@ def test_planning_a_read_imports_nothing_of_spark() -> None:
     code = "import sys, kafkalog.spark.batch_plan, kafkalog.spark.range_scan, kafkalog.spark.row_schema"
     code += "; assert not {'pyspark', 'py4j', 'pyarrow', 'pandas'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_a_schema_is_its_text_or_its_id() -> None:
+    assert dict(parse(value="avro", schemas="/schemas", schema="7").decoding)["schema"] == 7
+    assert dict(parse(value="avro", schema='"long"').decoding)["schema"] == '"long"'

@@ -171,6 +171,20 @@ def test_slices(path: Path) -> None:
         assert part.table(["offset"], where="key == 'k1'").num_rows == len(part.to_polars(["offset"])) // 4 == 5
 
 
+def test_whole_numbers_beside_nulls_stay_whole_in_pandas(tmp_path: Path) -> None:
+    """As floats, those beyond 2^53 would be other numbers."""
+    large = 2**53 + 1
+    values = [b'{"id": %d, "in": {"id": %d}, "ids": [%d, null]}' % (large, large, large), b"{}"]
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("orders", 1)
+        dirs["orders", 0].append(values)
+        options = {"value": "json", "project": ["offset", "value.id", "value.in", "value.ids"]}
+        for frame in (dirs["orders", 0].to_pandas(**options), dirs["orders"].to_pandas(**options)):
+            assert frame["value.id"][0] == frame["value.in"][0]["id"] == frame["value.ids"][0][0] == large
+            assert frame["value.id"].isna().tolist() == [False, True]
+            assert [str(frame[name].dtype) for name in ("offset", "value.id")] == ["int64", "Int64"]
+
+
 def test_every_reader(path: Path) -> None:
     with kafkalog.open(path) as log:
         options = {"value": decoder(), "on_undecodable": "null", "where": "value.n >= 298"}

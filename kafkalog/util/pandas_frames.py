@@ -1,0 +1,28 @@
+"""pandas data frames of pyarrow's tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import MissingPackage
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def pandas_frame(table: Any) -> pandas.DataFrame:
+    """Return a pandas DataFrame of a pyarrow Table; raise MissingPackage if pandas is not installed.
+
+    Whole numbers beside nulls stay whole: columns of them are pandas' Int64 and the like. pyarrow makes them floats,
+    which do not hold numbers beyond 2^53.
+    """
+    import pyarrow
+
+    try:
+        frame = table.to_pandas(integer_object_nulls=True)
+    except ModuleNotFoundError as error:
+        raise MissingPackage(f"to_pandas() needs pandas ({error})", hint="pip install 'kafkalog[pandas]'") from None
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.null_count and pyarrow.types.is_integer(column.type):
+            frame[name] = frame[name].astype(str(column.type).replace("uint", "UInt").replace("int", "Int"))
+    return frame
