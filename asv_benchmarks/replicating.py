@@ -285,7 +285,7 @@ async def _probe(nodes: Nodes, goes_on: Callable[[], bool]) -> list[float]:
         await connection.close()
     if not look.cancelled():
         look.result()
-    # those that nobody has seen by now are behind by as much at least
+    # unseen ones are behind by at least as much
     return lags + [(time.monotonic() - appended) * 1e3 for _, appended in waiting]
 
 

@@ -15,7 +15,7 @@ PATIENCE_S = 60
 class SyncGate(FileSystem):
     """Counts the syncs of `.log` files; while `shut`, each waits in front of the disk.
 
-    `look` is called when a sync begins: what it gave for the last sync that is over is in `covered`.
+    `look` is called when a sync begins; `covered` holds its result for the last finished sync.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What of a file is in memory, in tests that need a cold one."""
+"""Pages of a file in memory, for tests that need a cold one."""
 
 import os
 
@@ -9,7 +9,7 @@ from tests.emulation import emulated
 
 
 def resident_bytes(fd: int, size: int) -> int:
-    """How many of the first `size` bytes are in memory; skips where an emulated processor cannot ask."""
+    """Return how many of the first `size` bytes are in memory; skip where an emulated processor cannot ask."""
     try:
         return size - sum(length for _, length in absent_runs(fd, size))
     except OSError as error:

@@ -20,7 +20,7 @@ from kafkalog.util.fileio import OS
 from kafkalog.util.interrupts import deferred_interrupts
 from tests.interruptions import interrupted_at
 
-# what is interrupted while it is opened ends in a finaliser, where Python tells, and drops, a further interrupt
+# an interrupted open ends in a finalizer, where Python reports, and drops, a further interrupt
 pytestmark = [
     pytest.mark.in_memory,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

@@ -172,7 +172,7 @@ def test_compressed_logs_are_read_in_order(tmp_path: Path, codec: int) -> None:
 
 
 def test_more_columns_than_a_thread_may_keep(tmp_path: Path) -> None:
-    """What a job makes beyond KEPT_BYTES is made when it is asked for: memory stays bounded, nothing is lost."""
+    """Results beyond KEPT_BYTES are computed on request: memory stays bounded, nothing is lost."""
     parts = [compress_batch(2000, 4, base, size=1200) for base in range(0, 40_000, 2000)]
     assert sum(map(len, parts)) < 1 << 20
     with kafkalog.open(write_segments(tmp_path / "t-0", parts)) as log:
@@ -183,7 +183,7 @@ def test_more_columns_than_a_thread_may_keep(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", [0, 4])
 def test_damage_comes_after_the_records_in_front_of_it(tmp_path: Path, codec: int) -> None:
-    """CorruptRecord for a wrong checksum, InvalidRecord inside a batch; a consumer of Arrow is told the same."""
+    """CorruptRecord for a wrong checksum, InvalidRecord inside a batch; a consumer of Arrow gets the same error."""
     parts = [compress_batch(100, codec, base) for base in range(0, 1000, 100)]
     more = [compress_batch(100, codec, 1000)]
     torn = bytearray(parts[7])
@@ -211,7 +211,7 @@ def test_damage_comes_after_the_records_in_front_of_it(tmp_path: Path, codec: in
 
 
 def test_a_log_closed_while_a_stream_is_open(path: Path) -> None:
-    """LogClosed, told to the consumer; what it has stays."""
+    """The consumer gets LogClosed; it keeps the rows it has."""
     before = open_descriptors()
     with kafkalog.open(path) as log:
         reader = pa.RecordBatchReader.from_stream(log.scan(batch_rows=20))
@@ -231,7 +231,7 @@ def test_a_log_closed_while_a_stream_is_open(path: Path) -> None:
 
 
 def test_a_directory_deleted_while_a_stream_is_open(path: Path) -> None:
-    """What is open is read on; what was not is an error of the log's own, never a crash."""
+    """Open files are read to the end; others raise an error of the log, never a crash."""
     with kafkalog.open(path) as log:
         reader = pa.RecordBatchReader.from_stream(log.scan(batch_rows=20))
         table, first = log.table(), next(reader)

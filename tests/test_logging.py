@@ -18,7 +18,7 @@ PACKAGE = SOURCES / "kafkalog"
 
 
 def loggers() -> Iterator[tuple[str, str]]:
-    """Where a module-level logger is made, and its name."""
+    """Yield the place of each module-level logger, and its name."""
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")
         for node in ast.parse(path.read_text(encoding="utf-8")).body:

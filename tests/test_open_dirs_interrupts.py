@@ -44,7 +44,7 @@ def filled(tmp_path: Path) -> Path:
 
 
 def interrupt_at_each(call: Callable[[], object], step: int, files: tuple[str, ...] = FILES) -> Iterator[bool]:
-    """Whether the call was interrupted, for every `step`-th moment of it."""
+    """Yield, for every `step`-th moment of the call, whether it was interrupted."""
     for moment in itertools.count(1, step):
         ended = interrupted_at(moment, call, files)
         if ended is None:
@@ -67,7 +67,7 @@ def test_an_interrupted_opening_gives_the_directory_back(filled: Path) -> None:
 
 
 def test_a_close_goes_to_its_end(filled: Path) -> None:
-    """It is told then: the marker of a clean shutdown is there."""
+    """It is reported then: the marker of a clean shutdown is there."""
     for moment in itertools.count(1, 5):
         dirs = kafkalog.open_dirs(filled, "a")
         ended = interrupted_at(moment, dirs.close, FILES)

@@ -11,7 +11,7 @@ ASKED = "need Maven maven maven maven; install_needed; echo status $?"
 
 
 def run_setup(folder: Path, **environment: str) -> tuple[str, str, list[str]]:
-    """What the part that installs Maven prints and says, and the calls of an apt-get that only notes them."""
+    """Return the output of the part that installs Maven, and the calls of an apt-get that only records them."""
     programs = folder / "programs"
     programs.mkdir()
     for name, script in {"id": "echo 0", "apt-get": f'echo "$@" >>{folder}/calls'}.items():

@@ -21,7 +21,7 @@ CACHES = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=49152,12,64", "--LL=838860
 _FIXED = {
     "PATH": "/usr/bin:/bin",
     "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC",
-    # glibc moves these as memory is given back: the same call then clears memory in one run and not in another
+    # glibc moves these as memory is freed: the same call then clears memory in one run and not in another
     "MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "1",
     # callgrind counts each turn of a `rep movsb`, which glibc takes for a copy by where source and target lie
     "GLIBC_TUNABLES": ":".join(

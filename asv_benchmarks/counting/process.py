@@ -1,7 +1,7 @@
 """The process under callgrind: `process.py METER PROFILE SCRATCH NAME...` makes all bodies, then counts each in turn.
 
-Nothing is counted before all bodies are made and warm: imports, data and the first calls of each function cost no time
-then. Each round of a body is a dump of its own, in the order in which `told.json` in SCRATCH has the names.
+Counting starts once all bodies are built and warm: imports, data and the first calls of each function cost no time
+then. Each round of a body is a dump of its own, in the order in which `report.json` in SCRATCH has the names.
 """
 
 import contextlib

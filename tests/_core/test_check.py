@@ -87,7 +87,7 @@ one_batch = st.fixed_dictionaries(
 def test_batches_that_are_passed_quickly_count_as_those_that_are_looked_at(
     wanted: list[dict[str, int]], base: int, interval: int, other: int, data: st.DataObject
 ) -> None:
-    """Of plain batches nothing is noted one by one, unless checksums are left out; sound ones are told alike."""
+    """Plain batches leave no single entries unless checksums are left out; sound ones are reported alike."""
     parts, offset = [], base
     for one in wanted:
         records = one.get("records", 1)
@@ -217,7 +217,7 @@ def test_a_chunk_that_ends_inside_a_marker_brings_the_check_further() -> None:
 
 
 def test_a_file_that_becomes_shorter() -> None:
-    """What was walked over counts; a batch that is taken piece by piece is met again where the file ends inside it."""
+    """Checked bytes count; a batch that is checked in pieces is found again where the file ends inside it."""
     first, second = (raw_batches.batch(n, [b"x" * 20_000]) for n in range(2))
     content = first + second
     check = BatchCheck(0, len(content))

@@ -98,7 +98,7 @@ def offsets_of(columns: Columns) -> list[int]:
 
 
 def test_what_was_given_already_is_passed_over() -> None:
-    """A log cut and written anew may show offsets again that a reader has had."""
+    """A log that was truncated and rewritten may show offsets again that a reader has had."""
     data = laid([[R(b"a"), R(b"b")]])
     builder = ColumnBuilder(bytes([OFFSET, VALUE]))
     for _ in range(3):

@@ -48,7 +48,7 @@ print(json.dumps({
 
 
 def looked(*command: str, level: str = "") -> dict[str, Any]:
-    """What a process tells that was started with that level, and maybe by an emulator."""
+    """Return the report of a process started with that level, and maybe by an emulator."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     done = subprocess.run(
         [*command, sys.executable, "-c", LOOK], capture_output=True, text=True, cwd=ROOT,
@@ -81,7 +81,7 @@ def test_each_level_can_be_forced(level: str) -> None:
 
 
 def has(level: str) -> bool:
-    """Whether the operating system says that the processor has what that level needs."""
+    """Return True if the operating system reports that the processor has what that level needs."""
     if level == "armv8":
         return bool(ctypes.CDLL(None).getauxval(16) & 1 << 7)  # AT_HWCAP, HWCAP_CRC32
     needed = {"portable": "", "sse4.2": "sse4_2 pclmulqdq", "avx2": "sse4_2 pclmulqdq avx2"}
@@ -90,7 +90,7 @@ def has(level: str) -> bool:
 
 
 def flags() -> set[str]:
-    """What Linux says that a processor of x86_64 has."""
+    """Return the flags that Linux reports for an x86_64 processor."""
     told = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     return set() if told is None else set(told[1].split())
 
@@ -123,7 +123,7 @@ def test_an_unknown_level_is_refused() -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="emulates older processors of x86_64")
 @pytest.mark.parametrize("model", MODELS)
 def test_a_processor_without_the_fast_instructions(model: str) -> None:
-    """On an emulated processor a fast instruction that is not there ends the process."""
+    """On an emulated processor a missing fast instruction ends the process."""
     emulator = shutil.which("qemu-x86_64-static") or shutil.which("qemu-x86_64")
     if emulator is None:
         pytest.skip("no emulator of x86_64 here (Debian's package qemu-user-static has one)")

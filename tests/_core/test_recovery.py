@@ -44,7 +44,7 @@ def walked(
 
 
 def gathered(data: bytes, base: int, interval: int, slots: int) -> tuple[object, ...]:
-    """What the pass should say of sound batches, by the parts that an append uses: tail, entries, epochs."""
+    """Return the pass's expected result for sound batches, from the parts of an append: tail, entries, epochs."""
     table = scan(data, file_mode=True)
     tail = SegmentTail(offset_slots=slots, time_slots=slots - 1)
     offsets = times = b""
@@ -201,7 +201,7 @@ def test_any_bytes_come_to_an_end(content: bytes, base: int) -> None:
 
 
 def test_a_marker_in_a_batch_of_any_size_up_to_its_limit() -> None:
-    """What ends beyond the chunk is read again whole; no coordinator writes longer ones."""
+    """Batches beyond the chunk are read again whole; no coordinator writes longer ones."""
     data = made(0, [(5, None, b"v")], attributes=TRANSACTIONAL, producer=(1, 0, 0))
     ended = []
     for size in (10, 60_000, 70_000):

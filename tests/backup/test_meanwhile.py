@@ -1,6 +1,6 @@
 """Backups of a log that is changed at the worst moments: between any two looks at its files.
 
-Each change is made once for every call on the log's files that a backup makes; what comes of it has to be a state that
+Each change happens once at every call of a backup on the log's files; the result has to be a state that
 the log had, before the change, after it, or in the middle of an append.
 """
 

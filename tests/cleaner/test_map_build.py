@@ -29,7 +29,7 @@ SMALL_BUFFER = 4096
 
 
 class Built(NamedTuple):
-    """What a build gave: the offsets of the keys asked, how far the map reaches, and what was counted."""
+    """Result of a build: the offsets of the keys asked, the map's end, and the counts."""
 
     found: dict[bytes, int]
     latest_offset: int

@@ -152,7 +152,7 @@ def test_a_cleaned_segment_is_on_disk_before_it_counts(tmp_path: Path) -> None:
 
 
 def test_each_byte_is_read_at_most_twice(tmp_path: Path) -> None:
-    """Once for the map, once for the copy, but for the few headers that looking for an offset takes."""
+    """Once for the map, once for the copy, except the few headers that an offset look-up reads."""
     fs = FaultFS()
     log = write_keys(tmp_path, *(n % 97 for n in range(3000)), segment_every=1500, fs=fs)
     size = log.size

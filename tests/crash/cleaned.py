@@ -78,7 +78,7 @@ def check_cleaned(path: Path, history: History, held: bool, *, appended: int | N
 
 
 def check_content(log: Log, history: History, held: bool, *, appended: int | None = None, first: int = 0) -> None:
-    """What a log holds is of its history, and all that must be there is; it may begin at `first`, or before."""
+    """Check that a log's records are from its history and complete; it may begin at `first`, or before."""
     start = log.start_offset
     assert start <= first, f"it begins at {start}, {first} would be right"
     known = history if appended is None else history.first(appended)

@@ -25,7 +25,7 @@ MOST_CALLS = 2000
 
 
 class Fault(NamedTuple):
-    """How a call fails: with `code`, after `partial` bytes of a write, `times` times."""
+    """A failing call: with `code`, after `partial` bytes of a write, `times` times."""
 
     name: str
     code: int

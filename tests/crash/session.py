@@ -2,7 +2,7 @@
 
     session = Session(path, seed)      opens the log
     session.step()                     draws one operation and does it
-    apply(model, operation, answer)    what the log holds after it, for whoever reads the report
+    apply(model, operation, answer)    the log's content after it, for readers of the report
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def settings_of(seed: int) -> dict[str, Any]:
 
 
 def batch_of(base: int, operation: Operation, sizes: list[int], part: int = 0) -> Batch:
-    """The batch that an operation appends at `base`: records of these value sizes, told apart by their numbers."""
+    """Return the batch that an operation appends at `base`: records of these value sizes, each with its number."""
     producer, epoch, sequence = operation.get("producer", (PLAIN, -1, -1))
     in_txn = operation["do"] == "transact"
     builder = RecordsBuilder(
@@ -77,7 +77,7 @@ def marker_of(base: int, operation: Operation) -> Batch:
 
 
 def batches_of(model: Model, operation: Operation) -> tuple[Batch, ...]:
-    """What an operation appends to such a log; nothing for one that is no append."""
+    """Return the batches that an operation appends to such a log; none if it is no append."""
     do, end = operation["do"], model.end
     if do in ("append", "produce", "transact"):
         return (batch_of(end, operation, operation["sizes"]),)
@@ -145,7 +145,7 @@ class Session:
         return operation
 
     def run(self, operation: Operation) -> None:
-        """Does an operation and tells what the log says; the model is as the log then."""
+        """Runs an operation and returns the log's answer; the model is updated to match."""
         self._report("begin", operation, None)
         getattr(self, f"_{operation['do']}", self._append)(operation)
         answer = (self.opened.log.log_start_offset, self.opened.log.log_end_offset)

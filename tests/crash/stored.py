@@ -1,7 +1,7 @@
 """Stores whose cleaner works in the background, and what has to be in one whatever ended it.
 
-Several topics, one of which loses old records to retention and to whoever deletes them, each with a random history. A
-store is prepared, closed and opened again, and goes on: what is tried is its cleaner after that.
+Several topics, one of which loses old records to retention and to deletions, each with a random history. A
+store is prepared, closed and reopened, and continues: the test is about its cleaner after that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Acknowledged = Mapping[TopicPartition, int]
 
 
 def histories_of(seed: int, events: int) -> dict[TopicPartition, History]:
-    """What is written to each partition."""
+    """Return the history of each partition."""
     made = {}
     for key in PARTITIONS:
         made[key] = random_history(Random(f"store {seed} {key}"), least=events, most=events)
@@ -61,7 +61,7 @@ def make_topics(dirs: LogDirs, histories: Mapping[TopicPartition, History], now_
 
 
 def cleaner_offsets(root: Path) -> Mapping[TopicPartition, int]:
-    """What the checkpoint says; an error where it is damaged."""
+    """Return the offsets in the checkpoint; raise an error if it is damaged."""
     return OffsetCheckpoint(str(root / CLEANER_OFFSET_FILE)).read()
 
 
@@ -115,7 +115,7 @@ def _check(log: Log, history: History, clean_to: int, appended: int | None, firs
 
 
 class Prepared(NamedTuple):
-    """What a closed store holds, and how much of each history; it is opened with `cleaning`."""
+    """Content of a closed store, and how much of each history; it is opened with `cleaning`."""
 
     histories: Mapping[TopicPartition, History]
     appended: dict[TopicPartition, int]
@@ -234,7 +234,7 @@ def _check_open(held: Held, histories: Mapping[TopicPartition, History], may_ref
 
 
 def acknowledged(lines: Iterable[bytes]) -> dict[TopicPartition, int]:
-    """What a writer said that it appended: `appended topic partition events`."""
+    """Return the events that a writer reported as appended: `appended topic partition events`."""
     found = dict.fromkeys(PARTITIONS, 0)
     for line in lines:
         what, *given = line.decode().split()

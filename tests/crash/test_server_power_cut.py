@@ -38,7 +38,7 @@ FLUSHED = ServerConfig({
 
 
 class Acknowledged(NamedTuple):
-    """What clients were told: values in `t-0`, the offset of a group, transactions that were committed or aborted."""
+    """Acknowledgements to clients: values in `t-0`, the offset of a group, committed and aborted transactions."""
 
     values: tuple[bytes, ...] = ()
     offset: int = -1
@@ -81,7 +81,7 @@ async def in_transaction(node: Node, value: bytes, sequence: int, producer: Any,
 
 
 def values(target: Path, topic: str) -> list[bytes]:
-    """What a reader of committed records gets."""
+    """Return the values that a reader of committed records gets."""
     with kafkalog.open(target / f"{topic}-0") as log:
         return [bytes(record.value or b"") for record in log.records(isolation="read_committed")]
 
@@ -117,7 +117,7 @@ def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: 
 
     def on_change() -> None:
         if rng.random() < 0.4:
-            mode, least = rng.choice(MODES), told[-1]  # first: a client may be told more while the image is taken
+            mode, least = rng.choice(MODES), told[-1]  # first: acknowledgements may come during the image
             cuts.append((fs.disk.image(mode, rng), least, mode.name))
 
     async def run() -> None:
@@ -139,7 +139,7 @@ def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_topics_that_were_made_together_outlive_a_power_cut(place: Path, seed: int) -> None:
-    """Only the topics file was synced: what is not there of the partitions is made by the next start."""
+    """Only the topics file was synced: the next start creates missing partitions."""
     rng, root = Random(f"topics {seed}"), place / "data"
     root.mkdir()
     fs = DiskFS(root)

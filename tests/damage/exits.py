@@ -90,7 +90,7 @@ def _judge_stats(found: LogStats, given: Damaged) -> tuple[Verdict, str]:
             return Verdict.UNREPORTED, f"{name} was checked, and its damage at {claim.position} is no damaged place"
     if not found.sample.is_whole:
         return Verdict.COMPLETE, ""
-    if oracle.kind.is_wrapped:  # headers do not tell how many records lie inside
+    if oracle.kind.is_wrapped:  # headers do not show the number of inner records
         return Verdict.COMPLETE, ""
     counts = {sum(len(claim.rows) for claim in reading) for reading in oracle.readings}
     if found.records not in counts:

@@ -104,7 +104,7 @@ def expected_totals(log_dir: Path) -> dict[tuple[int, str], tuple[int, ...]]:
 
 
 def table_totals(table: Path) -> dict[tuple[int, str], tuple[int, ...]]:
-    """What the table says: the row of the last batch for each half hour and product."""
+    """Return the table's totals: the row of the last batch for each half hour and product."""
     import pyarrow.parquet as pq
 
     found = {}

@@ -133,7 +133,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_records_are_not_decoded_unless_asked_for(folder: Path) -> None:
-    """Bytes of records are overwritten; headers tell the same, and who decodes learns of it."""
+    """Bytes of records are overwritten; the headers are unchanged, and a decoder finds it."""
     with kafkalog.open(folder) as log:
         before = log.stats()
     for path in folder.glob("*.log"):

@@ -1,4 +1,4 @@
-"""What a LogManager opens of a data directory, when the marker goes, and which errors stop what."""
+"""Logs that a LogManager opens in a data directory, the time the marker is removed, and errors that stop the load."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def write_partitions(path: Path, topic: str, count: int = 2) -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
 def test_a_directory_to_be_deleted_is_not_recovered_and_a_future_one_is(tmp_path: Path, clean: bool) -> None:
-    """LOAD-18: damage in what waits for its delete is nobody's business; a future log is loaded as any other."""
+    """LOAD-18: damage in a log pending its delete is ignored; a future log is loaded as any other."""
     write_partitions(tmp_path, "t", 1)
     for name in (DELETED, FUTURE):
         (tmp_path / name).mkdir()

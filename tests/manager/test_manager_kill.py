@@ -1,4 +1,4 @@
-"""A process that makes, writes, moves and deletes partitions is killed: what it was told is done, is done."""
+"""A process that creates, writes, moves and deletes partitions is killed: every change it acknowledged lasts."""
 
 import os
 import random
@@ -61,7 +61,7 @@ while True:
 
 
 def run_until_killed(lines: int, a: Path, b: Path, seed: int) -> list[list[str]]:
-    """What the child told before it was killed, some lines into its work."""
+    """Return the child's reports before it was killed, some lines into its work."""
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, str(a), str(b), str(seed)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

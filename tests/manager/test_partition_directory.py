@@ -1,4 +1,4 @@
-"""What may lie in a directory that becomes a partition."""
+"""Files that may lie in a directory that becomes a partition."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What ages by itself: segments by time, size and log start; producers; under clocks that jump."""
+"""Expiry: segments by time, size and log start; producers; under clocks that jump."""
 
 import os
 from pathlib import Path
@@ -164,7 +164,7 @@ def test_idle_producers_are_forgotten(tmp_path: Path) -> None:
 
 
 class TestWallClock:
-    """What the retention of a running store counts ages by: never ahead of the wall clock, nor faster than time."""
+    """The clock of a running store's retention: never ahead of the wall clock, nor faster than time."""
 
     def aged(self, tmp_path: Path) -> tuple[UnifiedLog, MockClock, AgeClock]:
         clock = MockClock(NOW)

@@ -35,7 +35,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 
 def c_sources() -> dict[str, str]:
-    """Where ci/setup.sh has kept the C source of a module for the same sources, so that Cython need not run twice."""
+    """Return ci/setup.sh's cached C sources for unchanged modules, so that Cython need not run twice."""
     kept = Path(sys.prefix, "cython")
     return {"CYTHON_CACHE_DIR": str(kept)} if kept.is_dir() else {}
 

@@ -210,7 +210,7 @@ assert t.to_pandas().shape == (50, 6)
 
 
 def test_pyarrow_is_not_imported() -> None:
-    """Arrow without pyarrow: DuckDB, Polars and pandas read a table, and nobody has imported it."""
+    """Arrow without pyarrow: DuckDB, Polars and pandas read a table, and pyarrow is never imported."""
     done = subprocess.run([sys.executable, "-c", WITHOUT_PYARROW], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

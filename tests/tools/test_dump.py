@@ -208,7 +208,7 @@ def test_damage_is_told_after_what_lies_before_it(tmp_path: Path) -> None:
 
 
 def test_unknown_codecs_and_formats_end_a_line_early(tmp_path: Path) -> None:
-    """Where the reference has printed the first half of the batch line when it dies."""
+    """The reference dies after it has printed the first half of the batch line."""
     path = log_file(tmp_path, [frame(b"", count=0, last_delta=0, attributes=6)])
     text, error = dump_until_error(path, UnsupportedCompression)
     assert text.startswith(header(path)) and text.endswith(" deleteHorizonMs: OptionalLong.empty")
@@ -351,7 +351,7 @@ def test_the_text_of_what_was_read_is_written_before_more_is_read(tmp_path: Path
 
 
 def test_decoders_are_made_when_a_log_is_dumped(tmp_path: Path) -> None:
-    """A name that means nothing is told after the line that names the file, as in the reference."""
+    """An invalid name is reported after the line that names the file, as in the reference."""
     path = log_file(tmp_path, [])
     wrong = DumpOptions(reader=lambda: decoder_reader("no.such.Class", None))
     out = io.BytesIO()

@@ -36,7 +36,7 @@ class Shell:
         self._capsys = capsys
 
     def __call__(self, *arguments: str | Path, status: int = 0) -> str:
-        """What the command printed, both outputs."""
+        """Return the command's stdout and stderr."""
         self._capsys.readouterr()
         found = run([os.fspath(one) for one in arguments])
         printed = self._capsys.readouterr()

@@ -85,7 +85,7 @@ def test_the_end_after_the_cut_counts(tmp_path: Path) -> None:
 
 
 def test_checkpoints_of_a_damaged_log_and_of_single_partitions_stay(tmp_path: Path) -> None:
-    """Where the end is not certain nothing is concluded from it; a partition alone says nothing of the others."""
+    """An uncertain end supports no conclusion; a partition alone says nothing of the others."""
     root = data_directory(tmp_path / "data", "a")
     (root / POINTS).write_text("0\n1\na 0 500\n")
     assert repair(root / "a-0").ok
@@ -97,7 +97,7 @@ def test_checkpoints_of_a_damaged_log_and_of_single_partitions_stay(tmp_path: Pa
 
 
 def test_snapshots_that_are_wrong_go_and_producers_are_read_again(tmp_path: Path) -> None:
-    """PSM-19, LOAD-23: the mark of a clean shutdown goes with them: so nobody forgets a producer (LOAD-21)."""
+    """PSM-19, LOAD-23: the clean shutdown marker is removed with them, so that no producer is forgotten (LOAD-21)."""
     root = tmp_path / "data"
     with kafkalog.open(root / "a-0", "a") as log:
         log.append_bytes(bytearray(raw_batches.batches(0, 4, 5)[0]))

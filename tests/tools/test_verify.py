@@ -72,7 +72,7 @@ def extra() -> tuple[Path, list[dict[str, Any]]]:
 
 
 def test_damaged_copies_are_found_and_the_others_are_not() -> None:
-    """Where the reference's dump complains about a file of a partition, so do we about that file; and nowhere else."""
+    """The reference's dump and `verify` complain about the same files of a partition, and no others."""
     root, runs = extra()
     told: dict[str, set[str]] = {}
     for run in runs:
@@ -183,7 +183,7 @@ def test_snapshots_and_topic_ids_are_verified_as_single_files(tmp_path: Path) ->
 
 
 def test_a_data_directory_may_be_named_like_a_partition(tmp_path: Path) -> None:
-    """Directories in it tell that it is none."""
+    """Directories in it show that it is none."""
     path = tmp_path / "data-1"
     shutil.copytree(one_partition().directory, path / "t-0")
     (path / "log-start-offset-checkpoint").write_text("0\n0\n")

@@ -1,4 +1,4 @@
-"""Which file system a directory lies on, what is said of it, and when a warning is given."""
+"""The file system of a directory, its properties, and the cases that give a warning."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def warn_twice(path: Path, **more: object) -> list[warnings.WarningMessage]:
 
 
 def test_a_network_file_system_is_warned_of_once_a_directory(tmp_path: Path, mounts: Path) -> None:
-    """The line that opened it is named; what is told is a class of its own, and nothing is refused."""
+    """The warning names the line that opened it and has its own class, and nothing is refused."""
     mounts.write_text("1 0 0:9 / / rw - nfs4 server:/x rw\n")
     told = warn_twice(tmp_path / "d" / "t-0")
     assert [one.category for one in told] == [UnsafeFileSystem] and told[0].filename == __file__
