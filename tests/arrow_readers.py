@@ -92,6 +92,6 @@ def records_of(table: pa.Table) -> list[tuple[Any, ...]]:
     ]
 
 
-def told(records: Iterable[Any]) -> list[tuple[Any, ...]]:
+def as_tuples(records: Iterable[Any]) -> list[tuple[Any, ...]]:
     """Return offset, timestamp, key, value and headers of Record objects."""
     return [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records]

@@ -150,14 +150,14 @@ def test_readers_of_the_log_and_of_its_directory_see_every_key_while_it_is_compa
 def test_progress_is_told_and_may_end_the_clean(tmp_path: Path) -> None:
     seen: list[CleanerStats] = []
 
-    def told(stats: CleanerStats) -> None:
+    def on_progress(stats: CleanerStats) -> None:
         seen.append(stats)
         if len(seen) > 2:
             raise CleaningAborted("enough")
 
     with open_filled(tmp_path) as log:
         with pytest.raises(CleaningAborted, match="enough"):
-            log.compact(roll=True, progress=told)
+            log.compact(roll=True, progress=on_progress)
         assert len(list(log)) == 60
         log.compact()
         assert len(list(log)) == 7

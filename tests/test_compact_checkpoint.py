@@ -158,7 +158,7 @@ def test_a_damaged_checkpoint_is_no_reason_to_refuse(tmp_path: Path) -> None:
 
 
 def test_close_waits_for_a_clean_in_another_thread(tmp_path: Path) -> None:
-    """CLN-35: else its `.cleaned` files would be removed under a clean of another process that has since opened the log."""
+    """CLN-35: else its `.cleaned` files would be removed under a clean of another process that opened the log."""
     seen: list[bool] = []
     errors: list[BaseException] = []
     at_work, is_closing = threading.Event(), threading.Event()

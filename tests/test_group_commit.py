@@ -276,13 +276,13 @@ class Waits(Gathering):
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self.expected = 99
-        self.told = seconds
+        self.waited_s = seconds
 
     def synced(self, began: float, ended: float, threads: int) -> None:
         pass
 
     def seconds(self, present: int) -> float:
-        return self.told
+        return self.waited_s
 
 
 class Appends:

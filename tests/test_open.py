@@ -398,9 +398,9 @@ def test_the_lock_is_held_by_counted_holders(tmp_path: Path) -> None:
 
 
 def test_a_small_segment_size_is_warned_about_once_where_it_is_given(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="below 1 MiB") as told:
+    with pytest.warns(UserWarning, match="below 1 MiB") as warned:
         kafkalog.open(tmp_path / "t-0", "a", segment_bytes=2000).close()
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with kafkalog.open(tmp_path / "t-0", "a") as log:

@@ -476,10 +476,10 @@ def test_threads_make_and_fill_topics_side_by_side(tmp_path: Path) -> None:
 def test_progress_is_told(tmp_path: Path) -> None:
     with kafkalog.open_dirs(tmp_path, "a") as dirs:
         dirs.create_topic("t", 5)
-    told: list[int] = []
-    with kafkalog.open_dirs(tmp_path, "a", progress=lambda one: told.append(one.logs_done)):
+    progress: list[int] = []
+    with kafkalog.open_dirs(tmp_path, "a", progress=lambda one: progress.append(one.logs_done)):
         pass
-    assert max(told) == 5
+    assert max(progress) == 5
 
 
 def test_a_copy_of_what_is_open_opens_by_itself(held: Held, tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def test_it_says_what_it_installs_and_how_not_to(tmp_path: Path) -> None:
     printed, output, calls = run_setup(tmp_path)
     command = "install -y --no-install-recommends maven"
     assert (printed, calls) == ("status 0\n", ["update -q", command])
-    told = f"setup: installing Maven, as root: apt-get {command} (KAFKALOG_NO_SYSTEM=1 leaves this to you)\n"
-    assert output == told
+    expected = f"setup: installing Maven, as root: apt-get {command} (KAFKALOG_NO_SYSTEM=1 leaves this to you)\n"
+    assert output == expected
 
 
 def test_it_installs_nothing_where_it_may_not(tmp_path: Path) -> None:

@@ -92,8 +92,8 @@ def test_a_backup_is_a_state_that_the_log_had(tmp_path: Path, change: Callable[[
             is_prefix = found == dict(list(after.items())[: len(found)])
             assert found in (before, after) or (change is truncate_and_refill and is_prefix)
         if change is expire:
-            (told,) = list_backups(where / "backups")[0].partitions
-            assert told.start_offset in (0, 170), "the start is one that the log had"
+            (listed,) = list_backups(where / "backups")[0].partitions
+            assert listed.start_offset in (0, 170), "the start is one that the log had"
         calls, nth = (fs.count if nth == 1 else calls), nth + STEP
     assert calls > 30
 

@@ -180,16 +180,16 @@ def test_all_records_of_a_key_both_ways(tmp_path: Path, indexed: str) -> None:
     if indexed != "none":
         with kafkalog.open(path, "r" if store else "a", key_index=store or False) as log:
             assert len(log.build_key_index()) == 3
-    told: list[int] = []
+    positions: list[int] = []
     with LogView(path) as view, kafkalog.open(path) as log:
-        lookup = KeyLookup(view, KeyIndexPlace(view.path, store, OS), told.append)
+        lookup = KeyLookup(view, KeyIndexPlace(view.path, store, OS), positions.append)
         for start, forward, wanted in ((15, True, range(45, 300, 30)), (285, False, range(255, 0, -30))):
             found, at = [], start
             while (offset := find_same_key(lookup, log[at], [], forward=forward)) is not None:
                 found.append(offset)
                 at = offset
             assert found == [*wanted]
-        assert bool([one for one in told if one < 300]) == (indexed == "none")
+        assert bool([one for one in positions if one < 300]) == (indexed == "none")
 
         class Stop(Exception):
             """The user wants no more."""

@@ -346,9 +346,9 @@ def test_a_dry_run_counts_what_a_clean_does_and_changes_nothing(tmp_path: Path) 
 def test_bytes_read_and_written_are_throttled(tmp_path: Path) -> None:
     """Once for the map, once for the copy, and what is written."""
     log = write_keys(tmp_path, *(n % 5 for n in range(40)))
-    size, told = log.size, []
-    stats = clean_log(log, throttled=told.append).stats
-    assert sum(told) == 2 * size + stats.bytes_written
+    size, throttled_bytes = log.size, []
+    stats = clean_log(log, throttled=throttled_bytes.append).stats
+    assert sum(throttled_bytes) == 2 * size + stats.bytes_written
     log.close()
 
 

@@ -242,8 +242,8 @@ def test_last_sequences_of_three_producers() -> None:
         build_producer_batch(3, 2, 0, 3, 1, 4),
         build_producer_batch(6, 3, 0, 1, 4),
     ))  # fmt: skip
-    told = [(1, 2, 2), (2, 2, 5), (3, 1, 7)]
-    producers = [ProducerState(one, 0, sequence, offset, sequence, NOW) for one, sequence, offset in told]
+    states = [(1, 2, 2), (2, 2, 5), (3, 1, 7)]
+    producers = [ProducerState(one, 0, sequence, offset, sequence, NOW) for one, sequence, offset in states]
     last = {state.producer_id: (state.last_offset, state.producer_epoch) for state in producers}
     cleaned = Cleaner(last=last).clean(data)
     found = list_batches(cleaned.data)

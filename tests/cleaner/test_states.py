@@ -214,18 +214,18 @@ def test_stop_waits_for_nobody_who_cleans_nothing() -> None:
 def test_waiting_ends_with_the_clean() -> None:
     states = CleaningStates()
     states.wait_for(T0)
-    begun, told = threading.Event(), threading.Event()
+    begun, may_end = threading.Event(), threading.Event()
 
     def clean() -> None:
         states.begin(T0)
         begun.set()
-        told.wait()
+        may_end.wait()
         states.done(T0)
 
     cleaner = in_thread(clean)
     begun.wait()
     waiter = in_thread(lambda: states.wait_for(T0))
-    told.set()
+    may_end.set()
     waiter.join()
     cleaner.join()
     assert states.of(T0) is None

@@ -130,7 +130,7 @@ def cut_clean(directory: Path, seed: int, modes: Sequence[Mode] = CLEANED_MODES)
     fs.on_change = lambda: None
     ready.log.close()
     for image in sorted(images.iterdir()):
-        with told(f"seed {seed}, {image.name}"):
+        with located(f"seed {seed}, {image.name}"):
             check_cleaned(image / TOPIC, ready.history, ready.held)
         shutil.rmtree(image)
     return changes, len(seen)
@@ -154,7 +154,7 @@ def _one_failure(place: Path, seed: int, fault: Fault, nth: int) -> bool:
     ready = prepared(root, seed, fs)
     log, history = ready.log, ready.history
     rule = fault.at(fs, nth)
-    with told(f"seed {seed}, call {nth}: {fault.name}"), ExitStack() as stack:
+    with located(f"seed {seed}, call {nth}: {fault.name}"), ExitStack() as stack:
         stack.callback(_give_up, log)
         try:
             log.compact()
@@ -183,7 +183,7 @@ def _give_up(log: Log) -> None:
         log.close()
 
 
-class told:
+class located:
     """Says where a finding was."""
 
     def __init__(self, where: str) -> None:

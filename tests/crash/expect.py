@@ -60,7 +60,7 @@ class Witness:
         """
         self.model = self.after = apply(self.model, operation, answer)
         do = operation["do"]
-        if do in ("delete", "anew"):
+        if do in ("delete", "restart"):
             self._unsure = disk_was_full and do == "delete"
             self._starts = self._starts[0] if self._unsure else self.model.start, self.model.start
         if self.keeps_pages or self._is_flush(operation):

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
 from tests.crash.check import check_recovered
-from tests.crash.cleaned import check_cleaned, told
+from tests.crash.cleaned import check_cleaned, located
 from tests.crash.expect import Expectation, Witness
 from tests.crash.killed import EVENTS, history_of
 from tests.crash.power import TOPIC
@@ -189,7 +189,7 @@ def kill_stores(directory: Path, seeds: range) -> list[KilledStore]:
             place = directory / f"kill-{seed}"
             killed = killer.kill_store(place, seed)
             histories = histories_of(seed, EVENTS)
-            with told(str(killed)):
+            with located(str(killed)):
                 check_store(
                     killed.root, histories, time.time_ns() // 10**6, appended=killed.appended, deleted=killed.deleted
                 )

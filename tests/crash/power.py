@@ -16,7 +16,7 @@ from tests.crash.session import Operation, Session
 
 EACH_OPERATION = (
     "append", "produce", "transact", "end", "again", "group", "follow", "lead", "roll", "flush", "truncate", "delete",
-    "retain", "reopen", "anew",
+    "retain", "reopen", "restart",
 )  # fmt: skip
 TOPIC = "t-0"
 

@@ -30,7 +30,7 @@ Operation = dict[str, Any]
 
 WEIGHTS = {
     "append": 20, "produce": 14, "transact": 16, "end": 12, "again": 3, "group": 8, "follow": 5, "lead": 3,
-    "roll": 6, "flush": 8, "truncate": 5, "delete": 4, "retain": 4, "reopen": 4, "anew": 1,
+    "roll": 6, "flush": 8, "truncate": 5, "delete": 4, "retain": 4, "reopen": 4, "restart": 1,
 }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def apply(model: Model, operation: Operation, answer: tuple[int, int] | None = N
         return model.truncated(operation["offset"])
     if do == "delete":
         return model.started_at(operation["offset"])
-    if do == "anew":
+    if do == "restart":
         return replace(model, start=operation["offset"], end=operation["offset"], batches=())
     if do in ("retain", "reopen"):
         if answer is None:
@@ -201,7 +201,7 @@ class Session:
             return {"offset": rng.randint(max(model.start, model.end - 12), model.end)}
         if do == "delete":
             return {"offset": rng.randint(model.start, max(model.start, model.data_end))}
-        if do == "anew":
+        if do == "restart":
             return {"offset": model.end + rng.randint(0, 5)}
         if do == "reopen":
             return {"sync": rng.random() < 0.3}
@@ -256,7 +256,7 @@ class Session:
     def _retain(self, operation: Operation) -> None:
         self.opened.log.delete_old_segments()
 
-    def _anew(self, operation: Operation) -> None:
+    def _restart(self, operation: Operation) -> None:
         self.log.truncate_fully_and_start_at(operation["offset"])
 
     def _reopen(self, operation: Operation) -> None:

@@ -20,7 +20,7 @@ from kafkalog.manager.checkpoints import CLEANER_OFFSET_FILE
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import OffsetCheckpoint
 from tests.cleaner.histories import NOW, History, random_history
-from tests.crash.cleaned import CLEANED_MODES, check_content, told
+from tests.crash.cleaned import CLEANED_MODES, check_content, located
 from tests.crash.disk import MODES, DiskFS, Mode, read_image, write_image
 from tests.crash.faulty import MOST_CALLS, Fault
 from tests.faults import FaultFS
@@ -85,7 +85,7 @@ def check_store(
             for key, history in histories.items():
                 log, many = held.dirs[key], None if appended is None else appended[key]
                 first = max(deleted, _old_below(held.dirs, history, now_ms)) if key.topic == AGED else 0
-                with told(f"{key}, opened for the {number + 1}. time"):
+                with located(f"{key}, opened for the {number + 1}. time"):
                     _check(log, history, clean_to.get(key, 0), many, first)
                     if number:
                         done = held.dirs.clean(*key)
@@ -178,7 +178,7 @@ def cut_store(directory: Path, seed: int, modes: Sequence[Mode] = CLEANED_MODES,
     held.dirs.close()
     check_store(root, ready.histories, NOW + LOOK_MS)
     for image in sorted(images.iterdir()):
-        with told(f"seed {seed}, {image.name}"):
+        with located(f"seed {seed}, {image.name}"):
             check_store(image, ready.histories, NOW + LOOK_MS, appended=flushed)
         shutil.rmtree(image)
     return changes, len(seen)
@@ -192,7 +192,7 @@ def fail_store(directory: Path, seed: int, fault: Fault, step: int = 1) -> int:
     before = read_image(root)
     for nth in range(1 + seed % step, MOST_CALLS, step):
         place = directory / f"{nth}"
-        with told(f"seed {seed}, call {nth}: {fault.name}"):
+        with located(f"seed {seed}, call {nth}: {fault.name}"):
             fired = _one_failure(place, write_image(before, place / "data"), ready, fault, nth)
         if not fired:
             return (nth - 1) // step
@@ -219,7 +219,7 @@ def _one_failure(place: Path, root: Path, ready: Prepared, fault: Fault, nth: in
         except KafkalogError as error:
             assert rule.fired, f"it does not close: {error!r}"
     for name, appended in (("cut", flushed), ("killed", None), ("data", None)):
-        with told(name):
+        with located(name):
             check_store(place / name, ready.histories, NOW + 3 * LOOK_MS, appended=appended)
     return bool(rule.fired)
 

@@ -86,24 +86,24 @@ def values(target: Path, topic: str) -> list[bytes]:
         return [bytes(record.value or b"") for record in log.records(isolation="read_committed")]
 
 
-async def work(node: Node, told: list[Acknowledged], rng: Random) -> None:
+async def work(node: Node, acknowledged: list[Acknowledged], rng: Random) -> None:
     """Clients that go on until enough states were taken."""
     producer = await calls.init_producer(node)
     for number in range(30):
-        value, last = b"%d" % number, told[-1]
+        value, last = b"%d" % number, acknowledged[-1]
         what = rng.choice(["produce", "produce", "commit", "transaction"])
         if what == "produce":
             await produced(node, "t", value)
-            told.append(last._replace(values=(*last.values, value)))
+            acknowledged.append(last._replace(values=(*last.values, value)))
         elif what == "commit":
             assert await commit_offset(node, number) == 0
-            told.append(last._replace(offset=number))
+            acknowledged.append(last._replace(offset=number))
         else:
             is_committed = rng.random() < 0.7
             sequence = len(last.committed) + len(last.aborted)
             await in_transaction(node, value, sequence, producer, is_committed)
             kind = "committed" if is_committed else "aborted"
-            told.append(last._replace(**{kind: (*getattr(last, kind), value)}))
+            acknowledged.append(last._replace(**{kind: (*getattr(last, kind), value)}))
 
 
 @pytest.mark.slow
@@ -112,12 +112,12 @@ def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: 
     rng, root = Random(f"server {seed}"), place / "data"
     root.mkdir()
     fs = DiskFS(root)
-    told = [Acknowledged()]
+    acknowledged = [Acknowledged()]
     cuts: list[tuple[Image, Acknowledged, str]] = []
 
     def on_change() -> None:
         if rng.random() < 0.4:
-            mode, least = rng.choice(MODES), told[-1]  # first: acknowledgements may come during the image
+            mode, least = rng.choice(MODES), acknowledged[-1]  # first: acknowledgements may come during the image
             cuts.append((fs.disk.image(mode, rng), least, mode.name))
 
     async def run() -> None:
@@ -126,9 +126,9 @@ def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: 
                 await node.topics.create(name, 1)
             await calls.init_producer(node)
             assert await commit_offset(node, 0) == 0
-            told[0] = Acknowledged(offset=0)
+            acknowledged[0] = Acknowledged(offset=0)
             fs.on_change = on_change
-            await work(node, told, rng)
+            await work(node, acknowledged, rng)
             fs.on_change = lambda: None
 
     asyncio.run(run())

@@ -118,8 +118,8 @@ def browse(given: Damaged) -> Iterator[Judged]:
     else:
         yield "browse", Verdict.LOSS, f"no row for the batch of offset {missing[0].base}"
         return
-    is_told = any(row.problem for row in down) or "problem" in note
-    if seen(given.oracle) and not is_told:
+    is_reported = any(row.problem for row in down) or "problem" in note
+    if seen(given.oracle) and not is_reported:
         yield "browse", Verdict.UNREPORTED, "no row with a problem"
         return
     yield "browse", Verdict.COMPLETE, ""

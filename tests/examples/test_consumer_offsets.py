@@ -51,8 +51,8 @@ def test_commits_and_lags_are_those_that_the_reference_shows(tmp_path: Path) -> 
     dumped = committed_in_the_reference_dump()
     shown = [dumped[place] for place in sorted(set(dumped) & committed_places(tmp_path / "data"))]
     assert len(shown) < len(dumped)  # a transaction that was aborted is among them
-    told = [(row["group"], row["topic"], row["partition"], row["offset"]) for row in commits]
-    assert sorted((*row[:3], -1 if row[3] is None else row[3]) for row in told) == sorted(shown)
+    printed = [(row["group"], row["topic"], row["partition"], row["offset"]) for row in commits]
+    assert sorted((*row[:3], -1 if row[3] is None else row[3]) for row in printed) == sorted(shown)
     last = {row[:3]: row[3] for row in shown}
     assert {(row["group"], row["topic"], row["partition"]): row["offset"] for row in standing} == {
         key: offset for key, offset in last.items() if offset >= 0

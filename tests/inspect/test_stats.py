@@ -278,6 +278,6 @@ def test_progress_goes_up_to_the_whole(tmp_path: Path) -> None:
         with kafkalog.open(tmp_path / "data" / "t-0") as log:
             log.stats(sample_bytes=most, progress=seen.append)
         assert seen == sorted(seen) and len(seen) > 1 and 0 < seen[0] < seen[-1] <= 1
-    told: list[int] = []
-    make_report([str(tmp_path / "data")], tell=told.append)
-    assert len(told) > 1 and sum(told) == total_bytes([str(tmp_path / "data")])
+    progress: list[int] = []
+    make_report([str(tmp_path / "data")], tell=progress.append)
+    assert len(progress) > 1 and sum(progress) == total_bytes([str(tmp_path / "data")])

@@ -57,10 +57,10 @@ def test_the_marker_goes_before_anything_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         LogManager.open([tmp_path], progress=crash)
     assert marked[0] is False and not (tmp_path / MARKER).exists()
-    told: list[LoadProgress] = []
-    with LogManager.open([tmp_path], progress=told.append) as manager:
+    progress: list[LoadProgress] = []
+    with LogManager.open([tmp_path], progress=progress.append) as manager:
         assert [log.log_end_offset for log in manager.logs.values()] == [4, 4]
-    assert any(one.segments for one in told), "the logs were recovered"
+    assert any(one.segments for one in progress), "the logs were recovered"
 
 
 def test_a_disk_that_fails_takes_its_directory_offline_and_a_mistake_ends_the_start(tmp_path: Path) -> None:

@@ -128,11 +128,11 @@ def test_a_log_that_fails_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptu
         append_batches(made)
         made.roll()
     fs.fail("rename", path="topic-1", times=99)
-    told: list[tuple[str, Exception]] = []
+    failures: list[tuple[str, Exception]] = []
     with pytest.raises(StorageError, match="topic-1"):
-        cleanup_logs(logs, NOW + DAY, failed=lambda log, error: told.append((log.name, error)))
+        cleanup_logs(logs, NOW + DAY, failed=lambda log, error: failures.append((log.name, error)))
     assert [made.log_start_offset for made in (logs[0], logs[2])] == [1, 1]
-    assert [name for name, _ in told] == ["topic-1"]
+    assert [name for name, _ in failures] == ["topic-1"]
     assert "topic-1" in caplog.text
     for made in logs:
         made.close_handlers()

@@ -1,4 +1,4 @@
-"""The wheels that the hosted build makes, by cibuildwheel's reading of the configuration, without a container engine."""
+"""The wheels that the hosted build makes by cibuildwheel's reading of the configuration, without a container engine."""
 
 import subprocess
 import sys

@@ -65,5 +65,5 @@ def test_the_sdist_builds_here_and_what_it_builds_works_anywhere(sdist, tmp_path
     (tmp_path / "elsewhere").mkdir()
     said = run(python, "-c", JOB, cwd=tmp_path / "elsewhere")
     assert said == "1000 [b'998', b'999']\n"
-    told = run(tmp_path / "env/bin/kafkalog", "--version", cwd=tmp_path / "elsewhere")
-    assert wheel.name.split("-")[1] in told
+    output = run(tmp_path / "env/bin/kafkalog", "--version", cwd=tmp_path / "elsewhere")
+    assert wheel.name.split("-")[1] in output

@@ -103,16 +103,16 @@ def test_complaints_come_by_file_as_from_a_java_hash_map(tmp_path: Path, monkeyp
         for name in names:
             complaints.non_consecutive[name] = [(-1, 5)]
         complaints.write(err)
-        told = [line.split()[-1] for line in err.getvalue().decode().splitlines()[::2]]
-        assert told == expected
+        printed = [line.split()[-1] for line in err.getvalue().decode().splitlines()[::2]]
+        assert printed == expected
 
 
 def test_offsets_that_go_back_are_told_by_rising_offset(tmp_path: Path) -> None:
     """DUMP-11; of several with the same first offset the last one counts."""
     path = log_file(tmp_path, [batch([R()], base_offset=offset) for offset in (9, 3, 9, 20, 4, 9, -5)])
     pairs = ((-1, 9), (3, 9), (4, 9), (9, -5), (20, 4))
-    told = "".join(f"  {one} is followed by {other}\n" for one, other in pairs)
-    assert run_dump(path, options=DEEP)[1] == f"Non-consecutive offsets in {path}\n{told}"
+    printed = "".join(f"  {one} is followed by {other}\n" for one, other in pairs)
+    assert run_dump(path, options=DEEP)[1] == f"Non-consecutive offsets in {path}\n{printed}"
 
 
 def test_paths_are_printed_as_given_and_complained_about_in_full(

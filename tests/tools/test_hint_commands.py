@@ -109,8 +109,8 @@ def damaged_backup(shell: Shell, at: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1])
     said = shell("restore", at / "backups", "-d", at / "restored", status=1)
     assert "backup verify" in named_commands(said)
-    told = shell("backup", "verify", at / "backups", status=1)
-    assert all(str(path) in told for path in broken)
+    output = shell("backup", "verify", at / "backups", status=1)
+    assert all(str(path) in output for path in broken)
 
 
 def no_backup(shell: Shell, at: Path) -> None:

@@ -36,10 +36,10 @@ def test_offsets_above_the_end_of_a_log(tmp_path: Path) -> None:
     for name in (POINTS, STARTS, MARKS, CLEANED):
         (root / name).write_text("0\n3\na 0 7\nb 0 500\ngone 0 9\n")
     before = tree(root)
-    told = repair(root)
-    assert tree(root) == before and not told.ok
-    assert {Path(change.path).name for change in told.changes} == {POINTS, STARTS, MARKS, CLEANED}
-    assert all("b-0" in change.what and "a-0" not in change.what for change in told.changes)
+    dry_run = repair(root)
+    assert tree(root) == before and not dry_run.ok
+    assert {Path(change.path).name for change in dry_run.changes} == {POINTS, STARTS, MARKS, CLEANED}
+    assert all("b-0" in change.what and "a-0" not in change.what for change in dry_run.changes)
     assert not verify(root).ok
     report = repair(root, apply=True, backup_dir=tmp_path / "kept")
     assert report.ok and verify(root).ok
