@@ -22,4 +22,4 @@ def drop_pages(fd: int, size: int) -> None:
     """Takes a file out of the page cache; skips where the file system does not."""
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     if resident_bytes(fd, size):
-        pytest.skip("this file system keeps pages whatever it is told")
+        pytest.skip("this file system keeps pages despite the advice")

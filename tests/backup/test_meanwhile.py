@@ -46,7 +46,7 @@ def read_values(partition: Path) -> Content:
 
 
 def read_latest_values(partition: Path) -> Content:
-    """What the log means: of a compacted one the last value of each key."""
+    """Return the log's records: of a compacted one the last value of each key."""
     with kafkalog.open(partition) as log:
         found = {record.key: record.value for record in log.records()}
     return {int(key.split()[-1]): value for key, value in found.items() if key is not None and value is not None}

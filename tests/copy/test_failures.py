@@ -403,7 +403,7 @@ def test_a_cluster_that_does_not_answer_is_tried_a_few_times(monkeypatch: pytest
     async def connect(host: str, port: int, settings: object) -> PeerConnection:
         nonlocal tried
         tried += 1
-        raise PeerUnreachable("nobody is there")
+        raise PeerUnreachable("no peer is there")
 
     monkeypatch.setattr(kafkalog.copy.cluster, "connect", connect)
     monkeypatch.setattr(kafkalog.copy.cluster, "_MAX_PAUSE_MS", 0)

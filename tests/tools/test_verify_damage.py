@@ -414,7 +414,7 @@ def test_a_problem_counts_when_a_second_look_finds_it_too(tmp_path: Path) -> Non
     content[70] ^= 1
     path.write_bytes(content)
     (tmp_path / ".lock").unlink()
-    assert not verify(tmp_path, fs=Unsteady()).ok, "nobody writes: what is read counts"
+    assert not verify(tmp_path, fs=Unsteady()).ok, "without a writer the read bytes count"
 
 
 def test_room_reserved_by_a_running_owner_is_not_told(tmp_path: Path, parts: list[bytes]) -> None:

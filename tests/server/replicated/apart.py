@@ -24,7 +24,7 @@ from tests.server.replicated.slow_node import end_with
 
 PIECE = 1 << 16
 CRASHED = "crashed by "
-"""What is told of a process that a signal ended."""
+"""Prefix of the outcome of a process that a signal ended."""
 
 
 class Apart(Client):
