@@ -60,7 +60,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 class Threads:
-    """Runs calls in threads of their own; `join` gives results and errors in their order."""
+    """Runs calls in separate threads; `join` gives results and errors in their order."""
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []

@@ -29,7 +29,7 @@ SUMS = ("orders", "cents", "largest")
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Starts the pipeline in a process group of its own; no process of any of them outlives the test.
+    """Starts the pipeline in a separate process group; no process of any of them outlives the test.
 
     A busy machine starts a Python process slowly.
     """

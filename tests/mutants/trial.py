@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 class Copy:
-    """The tree `root` in a directory of its own."""
+    """The tree `root` in a separate directory."""
 
     def __init__(self, root: Path, place: Path) -> None:
         self.root, self.place = root, place

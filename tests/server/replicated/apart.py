@@ -1,4 +1,4 @@
-"""A client in a process of its own: what it keeps comes as lines, so one that crashes takes nothing with it."""
+"""A client in a separate process: what it keeps comes as lines, so one that crashes takes nothing with it."""
 
 from __future__ import annotations
 
