@@ -118,11 +118,11 @@ def _beside_kafka(rows: list[Row], groups: list[str]) -> None:
         if set(ours.split()) & set(groups)
     ]
     by_work = {row.work: row for row in rows}
-    for told in kafka_embedded.measure(asked) if asked else ():
-        works, scale = KAFKA_ROWS.get(told["name"], ((), 1.0))
+    for result in kafka_embedded.measure(asked) if asked else ():
+        works, scale = KAFKA_ROWS.get(result["name"], ((), 1.0))
         for work in works:
             if work in by_work:
-                by_work[work].peers["Kafka"] = float(told["cpu"]) * scale
+                by_work[work].peers["Kafka"] = float(result["cpu"]) * scale
 
 
 if __name__ == "__main__":

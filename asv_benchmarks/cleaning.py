@@ -157,6 +157,6 @@ def _beside_kafka(found: dict[str, Row], groups: list[str], directory: Path) -> 
 
     work = directory / "peer"
     work.mkdir()
-    for told in kafka_embedded.measure(groups, heap="2g", directory=work):
-        row = found[told["name"]]
-        row.peers["Kafka"] = float(told["cpu"]) * (1.0 if row.unit == "ns" else 1e-6)
+    for result in kafka_embedded.measure(groups, heap="2g", directory=work):
+        row = found[result["name"]]
+        row.peers["Kafka"] = float(result["cpu"]) * (1.0 if row.unit == "ns" else 1e-6)

@@ -65,8 +65,8 @@ def _bar(full: float, scale: float) -> float:
 
 
 def _c(job: str, *files: Path) -> Peers:
-    told = limit.ask(job, *files)
-    return {"C": told[job][0]} if told else {"C": "no compiler"}
+    peer = limit.ask(job, *files)
+    return {"C": peer[job][0]} if peer else {"C": "no compiler"}
 
 
 def _kcat() -> Peers:

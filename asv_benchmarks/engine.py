@@ -21,8 +21,8 @@ MILLION = 1e6
 
 
 def _c(job: str, key: str, *arguments: str | Path, scale: float = MILLION) -> Peers:
-    told = limit.ask(job, *arguments)
-    return {"C": told[key][1] / told[key][0] / scale} if told else {"C": "no compiler"}
+    peer = limit.ask(job, *arguments)
+    return {"C": peer[key][1] / peer[key][0] / scale} if peer else {"C": "no compiler"}
 
 
 def append_rows(directory: Path) -> list[Row]:
@@ -92,8 +92,8 @@ def lookup_rows(directory: Path) -> list[Row]:
         index.lookup_many(targets)
         return len(targets)
 
-    told = limit.ask("lookup")
-    peer = {k: v[0] / v[1] * 1e9 for k, v in told.items()}
+    lookups = limit.ask("lookup")
+    peer = {k: v[0] / v[1] * 1e9 for k, v in lookups.items()}
     rows = []
     for name, work, bar, job in (
         ("warm", each(index.lookup, [last] * 10_000).once, 130, "lookup_tail"),

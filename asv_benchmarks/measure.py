@@ -29,10 +29,10 @@ class Usage:
 def run(command: Sequence[str], *, stdin: str | None = None, stdout: str = os.devnull) -> Usage:
     """Run a command to its end; RuntimeError if it fails."""
     launcher = [sys.executable, "-I", "-S", str(LAUNCHER), stdin or os.devnull, stdout, *command]
-    told = subprocess.run(launcher, capture_output=True, text=True, check=True)
-    code, cpu, wall, peak_mb = json.loads(told.stdout)
+    done = subprocess.run(launcher, capture_output=True, text=True, check=True)
+    code, cpu, wall, peak_mb = json.loads(done.stdout)
     if code:
-        raise RuntimeError(f"{' '.join(command)} ended with {code}: {told.stderr[-500:]}")
+        raise RuntimeError(f"{' '.join(command)} ended with {code}: {done.stderr[-500:]}")
     return Usage(cpu, wall, peak_mb)
 
 

@@ -21,13 +21,13 @@ import json, re, sys, time
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.util.descriptors import DESCRIPTORS
 manager = LogManager.open([sys.argv[1]])
-told = {"open": time.process_time(), "descriptors": len(DESCRIPTORS)}
+result = {"open": time.process_time(), "descriptors": len(DESCRIPTORS)}
 assert [len(log.segments) for log in manager.logs.values()] == [int(sys.argv[3])] * int(sys.argv[2])
 manager.close()
-told["close"] = time.process_time() - told["open"]
+result["close"] = time.process_time() - result["open"]
 # not ru_maxrss, which begins with that of the process that started this one
-told["peak_mb"] = int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) / 1024
-print(json.dumps(told))
+result["peak_mb"] = int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) / 1024
+print(json.dumps(result))
 """
 # what an opening that looks into each file costs at least
 TOUCH = """
@@ -46,10 +46,10 @@ print(json.dumps({"open": time.process_time()}))
 def rows(directory: Path) -> list[Row]:
     """Return the rows of 1,000 cleanly closed partitions with 10 segments each, within the process's limit of files."""
     make(directory, PARTITIONS, SEGMENTS)
-    told = [_run(OPEN, directory) for _ in range(ROUNDS)]
+    result = [_run(OPEN, directory) for _ in range(ROUNDS)]
     touched = statistics.median(_run(TOUCH, directory)["open"] for _ in range(ROUNDS))
     what = f"{PARTITIONS:,} partitions of {SEGMENTS} segments"
-    middle = {key: statistics.median(one[key] for one in told) for key in told[0]}
+    middle = {key: statistics.median(one[key] for one in result) for key in result[0]}
     shutil.rmtree(directory)
     return [
         Row(f"open {what}", middle["open"], 2, "s", True, {"a look into each file, in Python": touched}),
@@ -60,8 +60,8 @@ def rows(directory: Path) -> list[Row]:
 
 def _run(script: str, directory: Path) -> dict[str, float]:
     command = [sys.executable, "-c", script, str(directory), str(PARTITIONS), str(SEGMENTS)]
-    told: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return told
+    result: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return result
 
 
 def make(directory: Path, partitions: int, segments: int) -> None:

@@ -179,8 +179,8 @@ async def _load(nodes: Nodes, seconds: float, mb_s: float) -> Lags:
         await connection.close()
     os.sync()
     context = multiprocessing.get_context("spawn")  # a process of its own, so that the probes' clock is not its
-    told = context.SimpleQueue()
-    load = context.Process(target=_write, args=(nodes.ports[LEADER], seconds, mb_s, told))
+    queue = context.SimpleQueue()
+    load = context.Process(target=_write, args=(nodes.ports[LEADER], seconds, mb_s, queue))
     load.start()
     try:
         lags_ms = await _probe(nodes, load.is_alive)
@@ -188,7 +188,7 @@ async def _load(nodes: Nodes, seconds: float, mb_s: float) -> Lags:
         load.join()
     if load.exitcode:
         raise RuntimeError("the load failed")
-    return Lags(told.get(), lags_ms)
+    return Lags(queue.get(), lags_ms)
 
 
 async def _made(connection: PeerConnection) -> None:
@@ -231,9 +231,9 @@ def _produced(batches: dict[int, bytes]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _write(port: int, seconds: float, mb_s: float, told: Any) -> None:
+def _write(port: int, seconds: float, mb_s: float, queue: Any) -> None:
     """Write the load in a separate process, and put MB per second into the queue."""
-    told.put(asyncio.run(_write_on(port, seconds, mb_s)))
+    queue.put(asyncio.run(_write_on(port, seconds, mb_s)))
 
 
 async def _write_on(port: int, seconds: float, mb_s: float) -> float:
@@ -285,7 +285,7 @@ async def _probe(nodes: Nodes, goes_on: Callable[[], bool]) -> list[float]:
         await connection.close()
     if not look.cancelled():
         look.result()
-    # those that nobody has seen by now are behind by as much at least
+    # unseen ones are behind by at least as much
     return lags + [(time.monotonic() - appended) * 1e3 for _, appended in waiting]
 
 

@@ -112,25 +112,25 @@ def _sent(
     The first `warmup` records are left out of both: while they are sent, the client compiles itself.
     """
     os.sync()
-    told = tool(
+    output = tool(
         "ProducerPerformance", "--topic", topic, "--num-records", str(count), "--record-size", str(size),
         "--throughput", str(rate), "--warmup-records", str(warmup),
         "--producer-props", f"bootstrap.servers={bootstrap}", f"acks={acks}",
     )  # fmt: skip
-    found = _SENT.findall(told)
+    found = _SENT.findall(output)
     if not found:
-        raise RuntimeError(f"the producer said: {told[-1000:]}")
+        raise RuntimeError(f"the producer said: {output[-1000:]}")
     records_s, p99_ms = found[-1]
     return float(records_s), float(p99_ms)
 
 
 def _consume(bootstrap: str, topic: str, count: int) -> float:
     """Return the records per second that the tool received, from its first fetch on."""
-    told = tool(
+    output = tool(
         "ConsumerPerformance", "--topic", topic, "--bootstrap-server", bootstrap, "--num-records", str(count),
         "--timeout", "60000",
     )  # fmt: skip
-    return float(told.strip().splitlines()[-1].split(",")[-1])
+    return float(output.strip().splitlines()[-1].split(",")[-1])
 
 
 def tool(name: str, *arguments: str) -> str:

@@ -99,7 +99,7 @@ def _large(work: Path) -> list[Row]:
 
 def _many(work: Path, *, asks_first: bool) -> list[Row]:
     """Requests as large as those of the others, from the same address: on a connection that has sent such, and on new
-    ones. With `asks_first` nothing tells a new one from the others, so it waits for its turn behind those that came
+    ones. With `asks_first` a new one looks like the others, so it waits for its turn behind the earlier
     before: five times what there is room for, half a second each."""
     large = batch([R(bytes(1_000_000))])
 
@@ -195,7 +195,7 @@ def _halves(
 ) -> Iterator[subprocess.Popen[str]]:
     """Run a process with `count` connections that each send half of a request of `claim` bytes.
 
-    A connection that the server ends is made again, a moment later. With `asks_first` each has one answer before.
+    A connection that the server ends is reopened a moment later. With `asks_first` each has one answer before.
     """
     given = map(str, (*address, count, claim, int(asks_first)))
     command = [sys.executable, "-m", "asv_benchmarks.strangers", *given]
@@ -210,7 +210,7 @@ def _halves(
 
 
 class _Halves:
-    """Connections that each send half of a request, and then nothing; one that is ended is made again."""
+    """Hold connections that each send half of a request, and then nothing; reopen those that end."""
 
     def __init__(self, address: tuple[str, int], claim: int, asks_first: bool) -> None:
         self._address = address

@@ -1,7 +1,7 @@
 """`python -m asv_benchmarks.time_share DIR`: the share of a large log that a DuckDB query of a range of time reads.
 
 It writes a log of GB (default 10) gigabytes below DIR, with every hundredth record 5 seconds late, and removes it at
-the end. A query of 1 % of its time runs in a process of its own, without its pages in the cache: without time ranges,
+the end. A query of 1 % of its time runs in a separate process, without its pages in the cache: without time ranges,
 with `lateness_ms`, and with those of `kafkalog times build`. "read by calls" are the bytes of its read calls, "from
 disk" those that the system fetched for them, read-ahead included.
 """

@@ -15,7 +15,7 @@ cd "$SCRATCH"
 say "running the tests"
 export PYTHONPATH="$SCRATCH" PYTHONMALLOC=malloc KAFKALOG_FUZZ="${KAFKALOG_FUZZ:-10}"
 export KAFKALOG_THREADS_S="${KAFKALOG_THREADS_S:-60}"
-# the sanitizer keeps what was given back for a while, which two tests take for a leak
+# the sanitizer keeps freed memory for a while, which two tests take for a leak
 # an emulated processor has no room for the sanitizer's shadow of all memory
 # what they print must not be caught by pytest, which dies with them
 LD_PRELOAD="$LIBRARY" "$PYTHON" -m pytest -q --capture=sys -p no:cacheprovider tests/_core tests/records tests/golden \

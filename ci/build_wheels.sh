@@ -21,7 +21,7 @@ find_python() {
     return 1
 }
 
-# a venv of its own, made anew when the list of tools changes
+# a separate venv, rebuilt when the list of tools changes
 TOOLS="$KAFKALOG_WHEELS_CACHE/tools"
 STAMP="$TOOLS/made-of-$(cksum <"$ROOT/ci/wheels/requirements.txt" | tr ' ' '-')"
 if [ ! -f "$STAMP" ]; then

@@ -1,7 +1,7 @@
 """Additions to the build of mkdocs.yml: pages and programs outside of docs/, and the links to them.
 
 CONTRIBUTING.md, CHANGELOG.md and examples/ are in the site as if they lay in docs/. A link that leads out of docs/, or
-into it, is made one within the site, so that the same text is right in the repository and in the site.
+into it, becomes one within the site, so that the same text is right in the repository and in the site.
 """
 
 import re

@@ -17,5 +17,5 @@ source ci/sanitizers.sh fuzz kafkalog setup.py pyproject.toml README.md LICENSE
 
 say "sending"
 export ASAN_OPTIONS="$ASAN_OPTIONS:quarantine_size_mb=32"
-# what a sanitizer puts beside each piece of memory, and keeps of what was given back, counts as the server's
+# the sanitizer's red zones and its store of freed memory count as the server's
 "$PYTHON" -m tests.server.fuzzing --root "$SCRATCH" --preload "$LIBRARY" --rss 900 "$@"

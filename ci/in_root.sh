@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a command in a root made by ci/aarch64_root.sh: ci/in_root.sh ROOT COMMAND...
 # This project is /src there (nothing of it can be changed), the directory that KAFKALOG_SHARED names is /shared, and
-# what pip is told here (index, certificates) holds there. The mounts go with the command.
+# pip's settings from here (index, certificates) hold there. The mounts go with the command.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"

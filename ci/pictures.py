@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/ anew: python -m ci.pictures [report] [browse] [status], in the repository's directory.
+"""Rebuilds the pictures of docs/: python -m ci.pictures [report] [browse] [status], in the repository's directory.
 
 The terminal browser is drawn by Textual, the status page is that of a real server with clients at work; the
 distribution's Chromium takes the pictures, and pngquant, where it is there, makes them small. Look at them afterwards.

@@ -4,7 +4,7 @@
     python ci/sbom.py --environment .venv/bin/python --output kafkalog.cdx.json
 
 The wheel is installed with all its extras into an environment of its own, which the well-kept `cyclonedx-py` reads.
-A package whose licence nobody states is an error: its metadata, or `STATED` below, has to say it.
+A package without a stated licence is an error: its metadata, or `STATED` below, has to say it.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 # suite and, for the tests beside the real Kafka, a JDK and Maven, for those of the server
 # kcat and Chromium; "docs" adds what builds the site of docs/. Sets ROOT and PYTHON and puts .venv/bin in PATH.
 # SPARK=1 adds Spark with "run" too, and a Java for it, and TABLES=1 the packages for tables; where that cannot be, the
-# rest is made ready all the same.
+# rest is prepared all the same.
 # KAFKALOG_PYTHON names another interpreter to start from; KAFKALOG_NO_SYSTEM=1 installs no system package.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"

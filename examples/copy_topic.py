@@ -5,7 +5,7 @@
 The batches are copied as they lie, so a consumer's committed offsets still fit. A broker may be writing to the source:
 what is there when a partition's turn comes is copied. Run it again and it goes on where the copy ends, also after it
 was killed; a copy that is of another topic is noticed by its last batch and left alone. What the source deletes later
-stays in the copy. The topic's settings are kept beside it, but nobody goes by them before `kafkalog retain`,
+stays in the copy. The topic's settings are kept beside it, but they take effect only once `kafkalog retain`,
 `kafkalog.open_dirs` or a broker runs there: then records beyond `retention.ms` go.
 
 It prints a line for each partition: "orders-0: offsets 468 to 1000, 532 copied now".
@@ -32,7 +32,7 @@ def check_same(source: kafkalog.Log, copy: kafkalog.Log) -> None:
 
 
 def copy_partition(source: kafkalog.Log, copy: kafkalog.Log) -> int:
-    """How many offsets were copied now."""
+    """Copy the new records; return the number of copied offsets."""
     is_new = copy.start_offset == copy.end_offset
     log_start = source.start_offset
     start = max(copy.end_offset, log_start)

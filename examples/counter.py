@@ -22,7 +22,7 @@ import kafkalog
 
 
 def apply(values: Counter[str], record: kafkalog.Record) -> None:
-    """What an event does: the one place that knows."""
+    """Apply an event: the only function that changes the counts."""
     values[(record.key or b"").decode()] += json.loads(record.value or b"{}").get("add", 0)
 
 

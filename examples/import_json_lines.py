@@ -54,7 +54,7 @@ def record_of(line: bytes, key_field: str | None, time_field: str | None) -> tup
 def import_lines(
     file: BinaryIO, log: kafkalog.Log, key: str | None, time_field: str | None, compression: str
 ) -> tuple[int, int]:
-    """How many lines were imported now, and their bytes."""
+    """Import the new lines; return their number and bytes."""
     done = log.end_offset
     count = size = 0
     with log.writer(batch_bytes=BATCH_BYTES, linger_ms=1000, compression=compression) as writer:

@@ -1,4 +1,4 @@
-"""SQL over the topics of a broker that does not run any more: DuckDB reads its data directory.
+"""SQL over the topics of a stopped broker: DuckDB reads its data directory.
 
     python query_dead_broker.py /var/lib/kafka "SELECT partition, count(*), max(timestamp) FROM orders GROUP BY ALL"
     python query_dead_broker.py /var/lib/kafka                  lists the topics with their partitions and offsets

@@ -50,7 +50,7 @@ def shown(log: kafkalog.Log, record: kafkalog.Record, mark: str = "") -> str:
 
 
 def said_at(log: kafkalog.Log, at: datetime, count: int, key: bytes | None) -> Iterator[str]:
-    """What a partition said around a moment."""
+    """Yield the lines of a partition around a moment."""
     found = log.offset_for_time(at)
     first = log.end_offset if found is None else found.offset
     before = (record for record in backwards(log, first) if key is None or record.key == key)

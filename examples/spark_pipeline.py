@@ -59,7 +59,7 @@ CONF = {
 
 @dataclass(frozen=True)
 class Places:
-    """Where the pipeline keeps what: all in one directory."""
+    """Paths of the pipeline's files: all in one directory."""
 
     log: Path
     table: Path
@@ -68,7 +68,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Start:
-    """What a checkpoint began with: its name, its first batch, the offsets to start at, the windows closed by then."""
+    """Start of a checkpoint: its name, its first batch, the offsets to start at, the windows closed by then."""
 
     name: str
     batch: int
@@ -77,7 +77,7 @@ class Start:
 
     @property
     def oldest_ms(self) -> int:
-        """When the oldest window begins that is not closed: one ends after the watermark."""
+        """Start of the oldest open window: one ends after the watermark."""
         return self.watermark_ms - self.watermark_ms % WINDOW_MS
 
 
@@ -117,7 +117,7 @@ def produce(directory: Path, events: int) -> None:
 
 
 def begin(spark: "SparkSession", places: Places) -> Start:
-    """What the checkpoint began with; one that is lost, or not there yet, is made from what the topic says."""
+    """Return the start of the checkpoint; if it is missing, build it from the topic."""
     from pyspark.sql import functions as f
 
     note = places.checkpoint / "start.json"

@@ -40,7 +40,7 @@ def do(task: str, seconds: float) -> None:
 
 
 def work_on(log: kafkalog.Log, cursors: Path, seconds: float) -> int | None:
-    """How many tasks of one partition were done; None where another worker has it."""
+    """Process the tasks of one partition; return their number, or None if another worker has it."""
     done = 0
     try:
         cursor = log.cursor("workers", store=cursors, auto_commit_ms=None)

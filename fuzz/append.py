@@ -67,7 +67,7 @@ def run_batch(data: memoryview, a_log: UnifiedLog) -> None:
 
 
 def run_both_ways(raw: bytes, twins: list[UnifiedLog], *, is_copy: bool) -> None:
-    """The engine, and the long way that an append takes which somebody is told of, do the same."""
+    """The engine and the long path of an append with a listener do the same."""
     outcomes = []
     for a_log, way in zip(twins, (nullcontext(), hooks.on("append", lambda event: None)), strict=True):
         with way:

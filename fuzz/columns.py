@@ -13,7 +13,7 @@ OFFSET, TIMESTAMP = KIND_NAMES.index("offset"), KIND_NAMES.index("timestamp")
 
 
 def run(data: memoryview) -> None:
-    """The same records come out, whatever the pieces; every export can be made and dropped."""
+    """Check that the same records come out, whatever the pieces; every export can be created and dropped."""
     table = scan(data, check_crc=False)
     kind = data[7] if len(data) > 7 else 0
     pieces, status = built(data, table, ALL, 1 + kind % 5)

@@ -1,4 +1,4 @@
-"""What codecs are given: gzip members, xerial and raw snappy, lz4 and zstd frames, each reader on the same bytes."""
+"""Input of the codecs: gzip members, xerial and raw snappy, lz4 and zstd frames, each reader on the same bytes."""
 
 from kafkalog._core.bytes.store import Store
 from kafkalog._core.bytes.xxhash import xxh32

@@ -56,7 +56,7 @@ def run(data: memoryview) -> None:
 
 
 def parsed(parse: Callable[[bytes, str], Sequence[object]], content: bytes) -> None:
-    """What a binary side file says."""
+    """Parse a binary side file."""
     try:
         assert len(parse(content, "f")) <= len(content)
     except (CorruptSnapshot, FormatError) as error:

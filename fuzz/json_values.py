@@ -64,7 +64,7 @@ def run(data: memoryview) -> None:
 
 
 def run_any(value: bytes) -> None:
-    """What is JSON for Python is JSON here, but for halves of surrogate pairs; and nothing else is."""
+    """Check that exactly what is JSON for Python is JSON here, except halves of surrogate pairs."""
     taken = not decoded(PLAIN, [value])
     try:
         found = json.loads(value.decode(), parse_constant=lambda word: 1 / 0)

@@ -44,7 +44,7 @@ class Content:
         return self.content[position : position + size]
 
     def read(self, position: int, size: int) -> bytes:
-        """The same as of a segment's records."""
+        """Return the data as that of a segment's records."""
         return self.pread(size, position)
 
     def stat(self) -> os.stat_result:
@@ -89,7 +89,7 @@ def opened(content: bytes) -> None:
 
 
 def searched(index: KeyIndex, base: int, end: int) -> None:
-    """What is found lies in the segment."""
+    """Check that found entries lie in the segment."""
     for hashed in HASHES:
         found = index.find_last(hashed, end)
         assert found in (-1, IS_DAMAGED) or base <= found < end

@@ -73,7 +73,7 @@ def dump(data: memoryview, reader: record_readers.RecordReader | None, limit: in
 
 
 def words(text: render.DumpText, reader: record_readers.RecordReader | None) -> str:
-    """What the renderer wants to know of one record."""
+    """Return the words that the renderer needs for one record."""
     if text.is_control:
         return control_text(text.key, text.value)
     assert reader is not None

@@ -25,7 +25,7 @@ def column_of(rows: Sequence[bytes | None]) -> ValueColumn:
 
 
 def failed_rows(builder: Builder, count: int) -> set[int]:
-    """The rows that did not decode, of a builder with so many, whose columns are exported and let go of."""
+    """Return the rows that did not decode, of a builder with so many, whose columns are exported and released."""
     builder.values()
     return _failed(builder, count)
 

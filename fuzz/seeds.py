@@ -54,7 +54,7 @@ def ready() -> list[bytes]:
 
 
 def frames() -> list[bytes]:
-    """What each codec makes of nothing, little and more, in the forms that Kafka meets."""
+    """Return each codec's output for empty, small and larger input, in the forms that Kafka meets."""
     made: list[bytes] = []
     for content in (b"", b"abc", TEXT):
         zipped, framed = gzip.compress(content, mtime=0), bytes(compress(CompressionType.SNAPPY, content))

@@ -1,4 +1,4 @@
-"""The validator: batches of every format and codec as a leader takes them, refuses them, or writes them anew."""
+"""The validator: batches of every format and codec as a leader accepts, refuses or rewrites them."""
 
 from kafkalog._core.batch.scan import scan
 from kafkalog.errors import KafkalogError
@@ -18,7 +18,7 @@ FIRST = 1000
 
 
 def run(data: memoryview) -> None:
-    """What is taken is sound, and begins at the offset it was given; rules and format go by the lowest offset bits."""
+    """Check that accepted batches are sound and begin at the given offset; its lowest bits select rules and format."""
     kind = data[7] if len(data) > 7 else 0
     rules, magic = RULES[kind & 3], (2, 2, 1, 0)[kind >> 2 & 3]
     try:

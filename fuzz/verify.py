@@ -22,7 +22,7 @@ def run(data: memoryview) -> None:
 
 
 def verdict(content: bytes, piece: int) -> tuple[object, ...]:
-    """What the check says of a file that is given to it in pieces."""
+    """Return the check's verdict on a file that arrives in pieces."""
     state = check.BatchCheck(BASE, len(content))
     state.expect_entries(ENTRIES, TIMES)
     size, faults, at = piece, [], -1

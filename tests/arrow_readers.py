@@ -1,4 +1,4 @@
-"""What tests ask Arrow data for: objects around capsules, and rows as the records they came from."""
+"""Readers of Arrow data for the tests: objects around capsules, and rows as the records they came from."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -36,7 +36,7 @@ class Stream:
 
 
 class Given:
-    """An object that hands out a stream capsule that is there already."""
+    """An object that hands out an existing stream capsule."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -60,12 +60,12 @@ def pieces_of(data: bytes, kinds: bytes = ALL, **options: Any) -> list[Columns]:
 
 
 def columns_of(data: bytes, kinds: bytes = ALL, **options: Any) -> Columns:
-    """The same as one."""
+    """Return the records as one Columns object."""
     return gathered(pieces_of(data, kinds, **options), kinds)
 
 
 def checked(source: Any, schema: Any = None) -> pa.Table:
-    """What pyarrow reads from an object with a stream, every buffer looked at."""
+    """Return pyarrow's table of an object with a stream, with every buffer validated."""
     reader = pa.RecordBatchReader.from_stream(source, schema=schema)
     batches = list(reader)
     for batch in batches:
@@ -92,6 +92,6 @@ def records_of(table: pa.Table) -> list[tuple[Any, ...]]:
     ]
 
 
-def told(records: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """The same of Record objects."""
+def as_tuples(records: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return offset, timestamp, key, value and headers of Record objects."""
     return [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records]

@@ -29,7 +29,7 @@ def value(name: str, version: int, message: Mapping[str, Any]) -> bytes:
 
 
 def features(level: int = VERSION_4_3) -> list[Record]:
-    """What every log of metadata begins with."""
+    """Return the first records of every metadata log."""
     return [("FeatureLevelRecord", 0, {"name": "metadata.version", "featureLevel": level})]
 
 

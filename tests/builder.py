@@ -101,7 +101,7 @@ def batch(records: Iterable[R | bytes], **fields: int) -> bytes:
 
 
 def seal(data: bytes) -> bytes:
-    """The same v2 batch with its checksum made right again."""
+    """Return the v2 batch with a correct checksum."""
     return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
 
 

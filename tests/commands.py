@@ -26,7 +26,7 @@ def kafkalog(
 
 
 def ok(*arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **env: str) -> bytes:
-    """What a command that must succeed printed on stdout."""
+    """Return the stdout of a command that must succeed."""
     done = kafkalog(*arguments, stdin=stdin, cwd=cwd, **env)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout

@@ -1,4 +1,4 @@
-"""What every test may use: the golden capture's cleaning up, property tests without deadlines, shares of the work."""
+"""Fixtures and hooks for every test: cleanup of the golden capture, property tests without deadlines, work shares."""
 
 import gc
 import os
@@ -59,7 +59,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
 
 
 def pytest_report_header() -> list[str]:
-    """What is tested, and where files are that would else be in memory."""
+    """Return the tested package, and the directory for files that would otherwise be in memory."""
     tested = f"kafkalog from {trees.PACKAGE.parent}{f', as in {trees.WHEEL.name}' if trees.WHEEL else ''}"
     if memory.memory(ROOM_BYTES) is not None:
         return [tested]
@@ -110,7 +110,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end: the collector need not go through it whenever a test calls it."""
+    """Freeze the collected items: the collector need not scan them whenever a test calls it."""
     gc.collect()
     gc.freeze()
 
@@ -154,7 +154,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def stops_calls(item: pytest.Item) -> bool:
-    """Whether a test stops calls at any moment."""
+    """Return True if a test interrupts calls at any moment."""
     code = getattr(getattr(item, "function", None), "__code__", None)
     return item.path.name in OF_CTRL_C or code is not None and not STOPPERS.isdisjoint(code.co_names)
 

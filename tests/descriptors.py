@@ -1,4 +1,4 @@
-"""How many files this process holds open: for tests that something gives all of its own back."""
+"""Number of files that this process holds open: for tests that something closes all of its own."""
 
 import gc
 import os

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 def in_a_thread(work: Callable[[], object]) -> BaseException | None:
-    """The error of work in a thread of its own, after its end."""
+    """The error of work in a separate thread, after its end."""
     errors: list[BaseException] = []
 
     def run() -> None:

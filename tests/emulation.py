@@ -1,8 +1,8 @@
-"""Whether a processor is emulated here (ci/test_aarch64.sh)."""
+"""Detection of an emulated processor (ci/test_aarch64.sh)."""
 
 import os
 
 
 def emulated() -> bool:
-    """Whether the processor is a program: 5 to 9 times slower, so properties are tried on fewer examples."""
+    """Return True on an emulated processor: 5 to 9 times slower, so properties run fewer examples."""
     return os.environ.get("KAFKALOG_EMULATED", "") not in ("", "0")

@@ -84,7 +84,7 @@ class FaultFS(FileSystem):
                 setattr(self, name, self._by_path(name))
 
     def real(self, op: str) -> Callable[..., Any]:
-        """The call that is made where no rule says otherwise; a subclass may watch it."""
+        """Make the call where no rule says otherwise; a subclass may watch it."""
         return getattr(FileSystem, op)
 
     def fail(

@@ -15,7 +15,7 @@ PATIENCE_S = 60
 class SyncGate(FileSystem):
     """Counts the syncs of `.log` files; while `shut`, each waits in front of the disk.
 
-    `look` is called when a sync begins: what it gave for the last sync that is over is in `covered`.
+    `look` is called when a sync begins; `covered` holds its result for the last finished sync.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 class Threads:
-    """Runs calls in threads of their own; `join` gives results and errors in their order."""
+    """Runs calls in separate threads; `join` gives results and errors in their order."""
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []

@@ -1,4 +1,4 @@
-"""Directories of ours that a broker is to take over, and what is said of them, for the tests of `handover`."""
+"""kafkalog directories for a broker to take over, and the expected report, for the tests of `handover`."""
 
 from pathlib import Path
 from typing import Any

@@ -31,7 +31,7 @@ def file_bytes(text: str) -> bytes:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What `call` returned, or the exception it raised."""
+    """Return the result of `call`, or the exception it raised."""
     try:
         return call()
     except Exception as error:
@@ -59,7 +59,7 @@ def as_json(value: Any) -> Any:
 
 
 def state(index: Index) -> dict[str, Any]:
-    """What the vectors call the state of an index."""
+    """Return the state of an index as the vectors have it."""
     last = (
         {"lastOffset": index.last_offset}
         if isinstance(index, OffsetIndex)

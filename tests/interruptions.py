@@ -17,9 +17,9 @@ _OURS = os.path.dirname(os.path.abspath(kafkalog.__file__))
 
 
 def interrupted_at(moment: int, call: Callable[[], Any], files: tuple[str, ...] = (_OURS,)) -> bool | None:
-    """Whether a Ctrl-C at the `moment`-th such place (from 1) in `files` ended the call; None: there is no such place.
+    """Return True if a Ctrl-C at the `moment`-th place (from 1) in `files` ended the call; None without such a place.
 
-    False where it came, and the call went to its end.
+    Return False if it came and the call finished.
     """
     left = moment
 
@@ -51,7 +51,7 @@ def _probe(lock: threading.Lock) -> None:
 
 
 def with_is_whole() -> bool:
-    """Whether a `with lock:` that a Ctrl-C ends always frees the lock: in CPython 3.14 it may not (its gh-148874)."""
+    """Return True if a `with lock:` always frees the lock on a Ctrl-C: in CPython 3.14 it may not (its gh-148874)."""
     moment = 1
     while True:
         lock = threading.Lock()

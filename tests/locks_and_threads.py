@@ -1,4 +1,4 @@
-"""Where the package makes a lock or starts a thread, and what docs/threads.md says of each.
+"""Locks and threads that the package creates, compared with docs/threads.md.
 
 As a pytest plugin (`-p tests.locks_and_threads`) it notes which lock is waited for while which other is held, and
 writes that into the file named by LOCK_ORDER.
@@ -33,13 +33,13 @@ def _called(call: ast.Call) -> str:
 
 
 def _is_ours(call: ast.Call, requested: frozenset[str]) -> bool:
-    """Whether a call makes one: `Event(...)` with arguments is what happened in a log, not what threads wait for."""
+    """Return True if a call creates one: `Event(...)` with arguments is a log event, not threading.Event."""
     name = _called(call)
     return name in requested and not (name == "Event" and isinstance(call.func, ast.Name))
 
 
 def find_created(requested: frozenset[str]) -> dict[tuple[str, int], str]:
-    """(file, line) of each call, and the name that the result gets; where it gets none, the function it is made in."""
+    """Return (file, line) of each call, and the name of its result, or the enclosing function if there is none."""
     found: dict[tuple[str, int], str] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         file = path.relative_to(PACKAGE).as_posix()
@@ -63,7 +63,7 @@ def _walk(node: ast.AST, name: str, file: str, requested: frozenset[str], found:
 
 
 def rows(heading: str) -> dict[Place, int]:
-    """What a table of docs/threads.md names: (file, name) -> the number in the row, 0 for none."""
+    """Return the names in a table of docs/threads.md: (file, name) -> the number in the row, 0 for none."""
     text = DOCUMENT.read_text(encoding="utf-8")
     section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     return {(file, name): int(number or 0) for number, file, name in ROW.findall(section)}
@@ -118,7 +118,7 @@ def _watching(make: Callable[[], Any]) -> Callable[[], Any]:
     def made_here() -> Any:
         frame = sys._getframe(1)
         if (frame.f_code.co_filename == threading.__file__ or frame.f_code.co_name == "guard") and frame.f_back:
-            frame = frame.f_back  # a condition's own lock; one that is made for a module
+            frame = frame.f_back  # a condition's own lock; one that a module creates
         path = Path(frame.f_code.co_filename)
         if not path.is_relative_to(PACKAGE):
             return make()
@@ -137,7 +137,7 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Tell what was seen."""
+    """Report the observations."""
     threading.Lock, threading.RLock = _real  # type: ignore[misc]
     lines = (f"{held[0]} {held[1]} {requested[0]} {requested[1]}\n" for held, requested in sorted(_edges))
     Path(os.environ["LOCK_ORDER"]).write_text("".join(lines), encoding="utf-8")

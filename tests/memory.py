@@ -1,4 +1,4 @@
-"""Where the files of tests lie that sync by the thousand: in memory, where that can be; on a disk they only wait."""
+"""Directories for tests that sync by the thousand: in memory, where possible; on a disk they only wait."""
 
 import os
 import shutil

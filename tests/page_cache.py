@@ -1,4 +1,4 @@
-"""What of a file is in memory, in tests that need a cold one."""
+"""Pages of a file in memory, for tests that need a cold one."""
 
 import os
 
@@ -9,7 +9,7 @@ from tests.emulation import emulated
 
 
 def resident_bytes(fd: int, size: int) -> int:
-    """How many of the first `size` bytes are in memory; skips where an emulated processor cannot ask."""
+    """Return how many of the first `size` bytes are in memory; skip where an emulated processor cannot ask."""
     try:
         return size - sum(length for _, length in absent_runs(fd, size))
     except OSError as error:
@@ -22,4 +22,4 @@ def drop_pages(fd: int, size: int) -> None:
     """Takes a file out of the page cache; skips where the file system does not."""
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     if resident_bytes(fd, size):
-        pytest.skip("this file system keeps pages whatever it is told")
+        pytest.skip("this file system keeps pages despite the advice")

@@ -1,4 +1,4 @@
-"""What a page consists of, read as a browser would: tags that are open, names, attributes, text."""
+"""Content of a page, read as a browser would: open tags, names, attributes, text."""
 
 from html.parser import HTMLParser
 

@@ -11,7 +11,7 @@ _RANDOM = random.SystemRandom()
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return ports that no program listens on, below those that the system gives to whoever asks for any port.
+    """Return ports that no program listens on, below those that the system assigns for port 0.
 
     One of the latter may be another socket's before the program listens on it: a proxy, say, that then connects to
     itself.

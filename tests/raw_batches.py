@@ -57,7 +57,7 @@ def batches(first: int, count: int, per_batch: int, *, size: int = 20, timestamp
 
 
 def index_entries(base: int, parts: Sequence[bytes], interval: int = 4096) -> tuple[bytes, bytes]:
-    """What `.index` and `.timeindex` hold for these batches, by the rule of format.md §7."""
+    """Return the content of `.index` and `.timeindex` for these batches, by the rule of format.md §7."""
     offsets, times = b"", b""
     position = since = 0
     largest, offset_of_largest = -1, -1

@@ -14,7 +14,7 @@ SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def java_text(data: bytes) -> str:
-    """What Java makes of bytes as UTF-8: Python's replacement, but one U+FFFD for a surrogate (A4)."""
+    """Return Java's decoding of bytes as UTF-8: Python's replacement, but one U+FFFD for a surrogate (A4)."""
     return SURROGATE.sub(b"\xef\xbf\xbd", data).decode(errors="replace")
 
 

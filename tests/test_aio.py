@@ -145,7 +145,7 @@ def test_tail_sees_what_is_appended_meanwhile(tmp_path: Path) -> None:
 
 
 def test_tail_of_committed_records(tmp_path: Path) -> None:
-    """What an open transaction holds back comes with its marker, and not before; aborted records never come."""
+    """Records held back by an open transaction come with its marker, and not before; aborted records never come."""
     log_made = made([("plain", 0, 1), ("data", 5, 2), ("plain", 0, 1)])
     directory = tmp_path / "t-0"
     log_made.write(directory)

@@ -128,7 +128,7 @@ def test_append_refuses_what_is_no_record_and_says_the_fix(log: Any, given: Any,
 
 
 def test_a_negative_timestamp_is_refused(log: Any) -> None:
-    """REC-25: a timestamp below zero is none, but for -1."""
+    """REC-25: a timestamp below zero is invalid, except -1."""
     with pytest.raises(InvalidTimestamp, match="-2") as refused:
         log.append([(None, b"v", 5), (None, b"v", -2)])
     assert refused.value.record_errors[0][0] == 1
@@ -442,7 +442,7 @@ def test_the_files_hold_whole_valid_batches_only(log: Any) -> None:
 
 
 def test_the_log_start_is_on_disk_before_a_file_goes(tmp_path: Path) -> None:
-    """LOG-46: a crash in the middle of deleting must not give back part of what the files held, nor the names later."""
+    """LOG-46: a crash during a delete must not restore part of the files' content, nor the names later."""
     fs = FaultFS()
     opened = open_for_append(tmp_path / "t-0", {"internal.segment.bytes": 200}, fs=fs)
     with Log(opened.log, opened) as log:

@@ -69,7 +69,7 @@ def test_a_log_copied_into_another(log: Log, tmp_path: Path) -> None:
 
 
 def test_a_stream_larger_than_what_waits(log: Log) -> None:
-    """It is written as it is read: half of it is in the log before the rest is made."""
+    """It is written while it is read: half of it is in the log before the rest is produced."""
     seen: list[int] = []
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -65,7 +65,7 @@ def test_a_second_clean_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_cleaner_checkpoint_is_kept_where_there_is_one(tmp_path: Path) -> None:
-    """CLN-33: other partitions' lines stay; without the file none is made, and all of the log is dirty each time."""
+    """CLN-33: other partitions' lines stay; without the file none is created, and all of the log is dirty each time."""
     other, ours = TopicPartition("other", 3), TopicPartition("states", 0)
     with open_filled(tmp_path) as log:
         log.compact(roll=True)
@@ -150,21 +150,21 @@ def test_readers_of_the_log_and_of_its_directory_see_every_key_while_it_is_compa
 def test_progress_is_told_and_may_end_the_clean(tmp_path: Path) -> None:
     seen: list[CleanerStats] = []
 
-    def told(stats: CleanerStats) -> None:
+    def on_progress(stats: CleanerStats) -> None:
         seen.append(stats)
         if len(seen) > 2:
             raise CleaningAborted("enough")
 
     with open_filled(tmp_path) as log:
         with pytest.raises(CleaningAborted, match="enough"):
-            log.compact(roll=True, progress=told)
+            log.compact(roll=True, progress=on_progress)
         assert len(list(log)) == 60
         log.compact()
         assert len(list(log)) == 7
 
 
 def test_a_ctrl_c_anywhere_leaves_a_log_that_can_be_compacted_and_closed(tmp_path: Path) -> None:
-    """CLN-34, pitfall 46: nobody is left with the log in hand; it ends the clean between two chunks, or comes after."""
+    """CLN-34, pitfall 46: no thread keeps the log; it ends the clean between two chunks, or comes after."""
     package = Path(kafkalog.__file__).parent
     files = tuple(str(package / name) for name in ("log/compact.py", "storage/log_parts/replacer.py"))
     moment, outcomes = 1, set()

@@ -55,7 +55,7 @@ def deleted_and_cleaned(log: kafkalog.Log) -> list[bytes | None]:
 
 
 def test_a_cut_between_the_last_swap_and_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MGR-25, CLN-35: the clean of what is not there any more is not recorded."""
+    """MGR-25, CLN-35: the clean of a removed partition is not recorded."""
     swap = LogReplacer.replace_segments
 
     def then_cut(self: LogReplacer, *args: Any) -> None:
@@ -158,7 +158,7 @@ def test_a_damaged_checkpoint_is_no_reason_to_refuse(tmp_path: Path) -> None:
 
 
 def test_close_waits_for_a_clean_in_another_thread(tmp_path: Path) -> None:
-    """CLN-35: else its `.cleaned` files would be removed under a clean of whoever has opened the log by then."""
+    """CLN-35: else its `.cleaned` files would be removed under a clean of another process that opened the log."""
     seen: list[bool] = []
     errors: list[BaseException] = []
     at_work, is_closing = threading.Event(), threading.Event()

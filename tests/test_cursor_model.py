@@ -73,7 +73,7 @@ class Reading(RuleBasedStateMachine):
 
     @rule()
     def fail(self) -> None:
-        """What was in hand was not processed."""
+        """Lose the records in hand: they were not processed."""
         try:
             with self.cursor:
                 raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""Where cursors are kept: atomic files, their damage, places that are refused, faults of the file system."""
+"""Storage of cursors: atomic files, their damage, refused places, faults of the file system."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Reading an own log beside its writer: cut, written anew and closed at the worst moment, between two file calls."""
+"""Reading a log beside its writer: truncated, rewritten and closed at the worst moment, between two file calls."""
 
 from __future__ import annotations
 

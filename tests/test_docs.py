@@ -1,6 +1,6 @@
 """Every command and example in README.md, CONTRIBUTING.md, examples/ and docs/ runs, and shows what the text says.
 
-tests/documents.py tells how; docs/spark.md and the recipe for Spark need a session and are run by tests/spark/,
+tests/documents.py has the rules; docs/spark.md and the recipe for Spark need a session and are run by tests/spark/,
 docs/replication.md has three servers and is run by tests/server/replicated/, docs/tiered.md by tests/tiered/.
 """
 

@@ -40,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Page(HTMLParser):
-    """What a page fetches, where it leads, and the names in it that can be led to."""
+    """Resources that a page loads, its links, and its link targets."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -66,7 +66,7 @@ def resolve_name(name: str) -> Any:
 
 
 def public_objects() -> Iterator[tuple[str, Any]]:
-    """What the reference names, and what a module that it names offers; errors are shown by those who raise them."""
+    """Yield the names in the reference, and those that its modules offer; the raising functions document errors."""
     for page in sorted(REFERENCE.glob("*.md")):
         for name in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE):
             found = resolve_name(name)

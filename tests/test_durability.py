@@ -58,9 +58,9 @@ def test_a_failed_flush_is_told_at_every_later_touch() -> None:
     assert failed.wait(30)
     background._thread.join(30)
     for _ in range(2):
-        with pytest.raises(StorageError) as told:
+        with pytest.raises(StorageError) as raised:
             background.touch()
-        assert told.value.errno == 5
+        assert raised.value.errno == 5
     background.close()
 
 

@@ -1,4 +1,4 @@
-"""Group commit: threads share a sync, nobody is told too early, a failed sync fails all. Syncs are counted."""
+"""Group commit: threads share a sync, no early acknowledgement, a failed sync fails all. Syncs are counted."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_failed_sync_fails_all_who_waited_and_the_log(tmp_path: Path, fs: Sync
 def test_records_before_one_that_cannot_be_written_are_synced_before_they_are_told(
     tmp_path: Path, fs: SyncGate
 ) -> None:
-    """Two batches go to the log at once, the second is refused: the first must not be told on the way out."""
+    """Two batches go to the log at once, the second is refused: the first must not be acknowledged early."""
     log = open_gated(tmp_path, fs, sync=False)
     writer = log.writer(sync=True, batch_bytes=200)
     fs.shut()
@@ -180,7 +180,7 @@ def test_records_before_one_that_cannot_be_written_are_synced_before_they_are_to
 
 
 def test_an_append_goes_on_while_a_sync_hangs(tmp_path: Path, fs: SyncGate) -> None:
-    """No sync is made under the log's lock (KAFKA-15046)."""
+    """No sync runs under the log's lock (KAFKA-15046)."""
     with open_gated(tmp_path, fs, sync=False) as log:
         log.append(b"0")
         fs.shut()
@@ -276,13 +276,13 @@ class Waits(Gathering):
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self.expected = 99
-        self.told = seconds
+        self.waited_s = seconds
 
     def synced(self, began: float, ended: float, threads: int) -> None:
         pass
 
     def seconds(self, present: int) -> float:
-        return self.told
+        return self.waited_s
 
 
 class Appends:
@@ -386,7 +386,7 @@ def test_a_thread_that_a_signal_takes_away_leaves_the_others_a_leader(leads: boo
 
 
 def test_an_error_in_a_group_does_not_stick_to_the_next(tmp_path: Path) -> None:
-    """Whether a log takes more writes is for the log to say."""
+    """The log decides whether it accepts more writes."""
     calls: list[int] = []
 
     def flush() -> None:

@@ -1,4 +1,4 @@
-"""`kafkalog.hooks`: who asked is told, in the right order and with the right values, and can harm nothing."""
+"""`kafkalog.hooks`: listeners get the right events, in order and with the right values, and can harm nothing."""
 
 import errno
 import threading

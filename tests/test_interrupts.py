@@ -20,7 +20,7 @@ from kafkalog.util.fileio import OS
 from kafkalog.util.interrupts import deferred_interrupts
 from tests.interruptions import interrupted_at
 
-# what is interrupted while it is opened ends in a finaliser, where Python tells, and drops, a further interrupt
+# an interrupted open ends in a finalizer, where Python reports, and drops, a further interrupt
 pytestmark = [
     pytest.mark.in_memory,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -221,15 +221,15 @@ def test_a_recovery_can_be_interrupted_and_begun_again(tmp_path: Path) -> None:
     with kafkalog.open(path, "a") as log:
         log.append([b"v" * 100 for _ in range(1000)])
     (tmp_path / ".kafka_cleanshutdown").unlink()
-    told: list[object] = []
+    seen: list[object] = []
 
     def progress(one: object) -> None:
-        told.append(one)
+        seen.append(one)
         signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         kafkalog.open(path, "a", progress=progress)
-    assert len(told) == 1, "the second call lets it through"
+    assert len(seen) == 1, "the second call lets it through"
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     with kafkalog.open(path, "a") as log:
         assert log.end_offset == 1000

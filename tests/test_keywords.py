@@ -125,7 +125,7 @@ def test_what_is_listed_is_what_the_call_takes(owner: type, log: Log) -> None:
 
 
 def test_settings_of_a_topic_that_are_given_as_keywords(tmp_path: Path) -> None:
-    """As `kafkalog.open` takes them: the error says where they go."""
+    """For keywords of `kafkalog.open` the error says where they go."""
     with kafkalog.open_dirs(tmp_path, "a") as dirs:
         for call in (dirs.create_topic, dirs.alter_topic):
             with pytest.raises(TypeError, match=r"settings=\{'retention_ms': \.\.\.\}"):

@@ -73,7 +73,7 @@ def test_the_list_names_every_room() -> None:
 
 
 def wrong_imports(path: Path) -> list[str]:
-    """What a file imports that does not lie below its room."""
+    """Return the imports of a file that do not lie below its layer."""
     room = room_of(module_name(path))
     others = {name: room_of(name) for name in imports_of(path)}
     return sorted(name for name, other in others.items() if other != room and HEIGHT[other] >= HEIGHT[room])

@@ -35,7 +35,7 @@ def open_delayed(path: Path, scheduler: MockScheduler, fs: FileSystem = OS, **se
 
 
 def append_segments(log: kafkalog.Log, count: int) -> None:
-    """Append `count` records, each in a segment of its own, and leave an empty active segment."""
+    """Append `count` records, each in a separate segment, and leave an empty active segment."""
     for number in range(count):
         log.append(b"%d" % number)
         log.roll()

@@ -25,7 +25,7 @@ from kafkalog.log.scan import KEPT_BYTES
 from kafkalog.records.compression import compress
 from kafkalog.util.fileio import OS
 from tests import golden_cases
-from tests.arrow_readers import SCHEMA, checked, records_of, told
+from tests.arrow_readers import SCHEMA, as_tuples, checked, records_of
 from tests.descriptors import open_descriptors
 from tests.golden_cases import Case
 from tests.raw_batches import framed
@@ -64,7 +64,7 @@ def write_segments(directory: Path, *segments: list[bytes]) -> Path:
 
 def test_all_records(path: Path) -> None:
     with kafkalog.open(path) as log:
-        expected = told(log)
+        expected = as_tuples(log)
         for source in (log, log.scan(), log.table(), log[:], log.slice(0, COUNT).scan(), log[:].table()):
             read = checked(source)
             assert read.schema.equals(SCHEMA)
@@ -91,7 +91,7 @@ def test_all_records(path: Path) -> None:
 )
 def test_ranges_are_those_of_records(path: Path, bounds: dict[str, Any]) -> None:
     with kafkalog.open(path) as log:
-        expected = told(log.records(**bounds))
+        expected = as_tuples(log.records(**bounds))
         assert records_of(checked(log.scan(**bounds))) == expected
         assert log.table(["offset"], **bounds).offsets.tolist() == [row[0] for row in expected]
         assert log.to_pandas(["offset"], **bounds)["offset"].tolist() == [row[0] for row in expected]
@@ -163,7 +163,7 @@ def test_compressed_logs_are_read_in_order(tmp_path: Path, codec: int) -> None:
         parts.append(compress_batch(200, codec, base) if number % 20 else compress_batch(200, 0, base))
         base += 200
     with kafkalog.open(write_segments(tmp_path / "t-0", parts)) as log:
-        expected = told(log)
+        expected = as_tuples(log)
         assert len(expected) == base
         assert records_of(checked(log)) == expected
         assert records_of(checked(log.scan(start=3333, stop=9999))) == expected[3333:9999]
@@ -172,7 +172,7 @@ def test_compressed_logs_are_read_in_order(tmp_path: Path, codec: int) -> None:
 
 
 def test_more_columns_than_a_thread_may_keep(tmp_path: Path) -> None:
-    """What a job makes beyond KEPT_BYTES is made when it is asked for: memory stays bounded, nothing is lost."""
+    """Results beyond KEPT_BYTES are computed on request: memory stays bounded, nothing is lost."""
     parts = [compress_batch(2000, 4, base, size=1200) for base in range(0, 40_000, 2000)]
     assert sum(map(len, parts)) < 1 << 20
     with kafkalog.open(write_segments(tmp_path / "t-0", parts)) as log:
@@ -183,7 +183,7 @@ def test_more_columns_than_a_thread_may_keep(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", [0, 4])
 def test_damage_comes_after_the_records_in_front_of_it(tmp_path: Path, codec: int) -> None:
-    """CorruptRecord for a wrong checksum, InvalidRecord inside a batch; a consumer of Arrow is told the same."""
+    """CorruptRecord for a wrong checksum, InvalidRecord inside a batch; a consumer of Arrow gets the same error."""
     parts = [compress_batch(100, codec, base) for base in range(0, 1000, 100)]
     more = [compress_batch(100, codec, 1000)]
     torn = bytearray(parts[7])
@@ -211,7 +211,7 @@ def test_damage_comes_after_the_records_in_front_of_it(tmp_path: Path, codec: in
 
 
 def test_a_log_closed_while_a_stream_is_open(path: Path) -> None:
-    """LogClosed, told to the consumer; what it has stays."""
+    """The consumer gets LogClosed; it keeps the rows it has."""
     before = open_descriptors()
     with kafkalog.open(path) as log:
         reader = pa.RecordBatchReader.from_stream(log.scan(batch_rows=20))
@@ -231,7 +231,7 @@ def test_a_log_closed_while_a_stream_is_open(path: Path) -> None:
 
 
 def test_a_directory_deleted_while_a_stream_is_open(path: Path) -> None:
-    """What is open is read on; what was not is an error of the log's own, never a crash."""
+    """Open files are read to the end; others raise an error of the log, never a crash."""
     with kafkalog.open(path) as log:
         reader = pa.RecordBatchReader.from_stream(log.scan(batch_rows=20))
         table, first = log.table(), next(reader)
@@ -247,18 +247,18 @@ def test_a_directory_deleted_while_a_stream_is_open(path: Path) -> None:
 def test_the_system_is_told_that_files_are_read_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One advice a segment, before it is read; one that the system refuses changes nothing."""
     segments = [[compress_batch(2000, 0, base) for base in range(first, first + 6000, 2000)] for first in (0, 6000)]
-    path, told_of = write_segments(tmp_path / "t-0", *segments), []
+    path, advised = write_segments(tmp_path / "t-0", *segments), []
 
     def advise(fd: int, position: int, length: int, advice: int) -> None:
-        told_of.append((Path(os.readlink(f"/proc/self/fd/{fd}")).name, position, length, advice))
+        advised.append((Path(os.readlink(f"/proc/self/fd/{fd}")).name, position, length, advice))
         raise OSError(errno.ENOSYS, "no advice here")
 
     monkeypatch.setattr(OS, "advise", advise)
     with kafkalog.open(path) as log:
-        assert sum(1 for _ in log) == 12_000 and told_of == []
+        assert sum(1 for _ in log) == 12_000 and advised == []
         assert log.table(["offset"]).offsets.tolist() == list(range(12_000))
     names = [f"{first:020d}.log" for first in (0, 6000)]
-    assert told_of == [(name, 0, 0, os.POSIX_FADV_SEQUENTIAL) for name in names]
+    assert advised == [(name, 0, 0, os.POSIX_FADV_SEQUENTIAL) for name in names]
 
 
 def test_streams_left_in_the_middle_give_files_and_threads_back(tmp_path: Path) -> None:

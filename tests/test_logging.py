@@ -18,7 +18,7 @@ PACKAGE = SOURCES / "kafkalog"
 
 
 def loggers() -> Iterator[tuple[str, str]]:
-    """Where a module-level logger is made, and its name."""
+    """Yield the place of each module-level logger, and its name."""
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -57,9 +57,9 @@ def test_the_library_sets_nothing_up() -> None:
     assert done.stdout == "[] []\n", done.stderr
 
 
-@pytest.mark.parametrize(("level", "is_told"), [(logging.WARNING, True), (logging.ERROR, False)])
+@pytest.mark.parametrize(("level", "is_logged"), [(logging.WARNING, True), (logging.ERROR, False)])
 def test_a_level_of_the_package_counts_for_its_modules(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, level: int, is_told: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, level: int, is_logged: bool
 ) -> None:
     path = tmp_path / "data" / "t-0"
     path.parent.mkdir()
@@ -70,5 +70,5 @@ def test_a_level_of_the_package_counts_for_its_modules(
     (path.parent / ".kafka_cleanshutdown").unlink(missing_ok=True)
     with caplog.at_level(level, "kafkalog.storage"):
         kafkalog.open(path, "a").close()
-    told = [one for one in caplog.records if one.name.startswith("kafkalog.storage.") and "cut" in one.getMessage()]
-    assert bool(told) == is_told
+    logged = [one for one in caplog.records if one.name.startswith("kafkalog.storage.") and "cut" in one.getMessage()]
+    assert bool(logged) == is_logged

@@ -20,7 +20,7 @@ KEEP = 4000
 
 
 def make_value(writer: int, number: int) -> bytes:
-    """What a writer's record number holds: a torn or a mixed one would not."""
+    """Return the value of a writer's record number: a torn or a mixed one would differ."""
     return b"%d:%d:" % (writer, number) + bytes([writer + 65]) * (number % 300)
 
 
@@ -35,7 +35,7 @@ class Crowd:
         self.acknowledged = 0  # no reader that begins now may see an end below it
 
     def run(self, steps: list[Callable[[], None]]) -> None:
-        """Each step again and again in a thread of its own, until the time is over or one fails."""
+        """Repeat each step in its own thread, until the time is up or one fails."""
         threads = [threading.Thread(target=self._repeat, args=(step,)) for step in steps]
         for thread in threads:
             thread.start()

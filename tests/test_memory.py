@@ -1,4 +1,4 @@
-"""Where the directory of a test is: in memory for what syncs often, on the disk for what a file system does."""
+"""The directory of a test: in memory for tests that sync often, on the disk for those of a file system."""
 
 from collections.abc import Callable
 from pathlib import Path

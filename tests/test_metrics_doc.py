@@ -1,4 +1,4 @@
-"""docs/metrics.md names every metric and every event, and nothing that is not there."""
+"""docs/metrics.md names every metric and every event, and nothing else."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""What needs a package that is not installed says so in one line, with the command that installs it.
+"""Features that need a missing package say so in one line, with the command that installs it.
 
-Each feature runs in an interpreter of its own in which the package cannot be found.
+Each feature runs in a separate interpreter in which the package cannot be found.
 """
 
 import os
@@ -78,7 +78,7 @@ from kafkalog.tiered.keys import KeyRing
 from kafkalog.tiered.manifest import Encryption
 KeyRing({"key1": "key1.pem"}).decryption(Encryption("key1", b"wrapped", b""))
 """
-# feature -> (packages that are not there, code, extra that has them)
+# feature -> (missing packages, code, extra that has them)
 FEATURES = {
     "to_pandas": (["pandas"], TABLE, "pandas"),
     "to_pandas, typed": (["pandas"], TOPIC + 'dirs["t"].to_pandas(["offset"])', "pandas"),

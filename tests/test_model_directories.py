@@ -109,7 +109,7 @@ class StoreBesideADict(RuleBasedStateMachine):
 
     @rule()
     def retention(self) -> None:
-        """What is deleted is the front of partitions that have a limit, and no more than it takes to come below it."""
+        """Check that a delete removes the front of partitions with a limit, and no more than needed."""
         before = {key: self.store[key].size for key in self.values}
         next(job for job in self.store.jobs if job.name == "kafka-log-retention").run()
         for key in self.values:
@@ -144,7 +144,7 @@ class StoreBesideADict(RuleBasedStateMachine):
             self.compare(self.store, exact=True)
 
     def compare(self, store: kafkalog.LogDirs, *, exact: bool) -> None:
-        """The same partitions with the same values; a start that only retention knew may be lost with the process."""
+        """Check for the same partitions and values; a start that only retention knew may be lost with the process."""
         assert {(key.topic, key.partition) for key in store} == set(self.values)
         for key, values in self.values.items():
             log = store[key]

@@ -23,7 +23,7 @@ from tests.crash.session import Session
 from tests.memory import memory
 
 APPENDS = ("append", "produce", "transact", "group", "follow")
-CHANGES = ("roll", "flush", "lead", "truncate", "delete", "retain", "anew")
+CHANGES = ("roll", "flush", "lead", "truncate", "delete", "retain", "restart")
 
 
 class EveryOperation(RuleBasedStateMachine):

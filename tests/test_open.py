@@ -152,7 +152,7 @@ def test_a_data_directory_made_for_an_open_that_fails_is_taken_away(tmp_path: Pa
 
 
 def test_a_data_directory_in_use_stays_when_another_open_in_it_fails(tmp_path: Path) -> None:
-    """The first open made it, a second one of this process uses it: whoever fails, it is needed."""
+    """The first open created it, a second one of this process uses it: it is needed, even if one of them fails."""
     log_dir = LogDir.acquire(tmp_path / "data", create=True)
     (tmp_path / "data" / "other").mkdir()
     log_dir.discard(("kafkalog.topics.json",))
@@ -370,7 +370,7 @@ writer.close()
 assert waiting.result() == 1
 log.close()
 """
-    quiet = "ignore:This process:DeprecationWarning"  # from 3.12 on Python tells what this test is about
+    quiet = "ignore:This process:DeprecationWarning"  # from 3.12 on Python warns of what this test is about
     command = [sys.executable, "-W", "always", "-W", quiet, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
@@ -398,9 +398,9 @@ def test_the_lock_is_held_by_counted_holders(tmp_path: Path) -> None:
 
 
 def test_a_small_segment_size_is_warned_about_once_where_it_is_given(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="below 1 MiB") as told:
+    with pytest.warns(UserWarning, match="below 1 MiB") as warned:
         kafkalog.open(tmp_path / "t-0", "a", segment_bytes=2000).close()
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with kafkalog.open(tmp_path / "t-0", "a") as log:
@@ -408,7 +408,7 @@ def test_a_small_segment_size_is_warned_about_once_where_it_is_given(tmp_path: P
 
 
 def test_a_recovery_that_fails_is_no_good_close(tmp_path: Path) -> None:
-    """LOAD-30: what was not closed well, and could not be recovered, is vouched for by nobody."""
+    """LOAD-30: no marker covers a log that was not closed well and could not be recovered."""
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         log.append([b"v"] * 10)
     (tmp_path / MARKER).unlink()

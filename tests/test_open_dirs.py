@@ -332,7 +332,7 @@ def test_directories_that_are_missing(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_goes_offline(tmp_path: Path) -> None:
-    """MGR-23: its logs are gone, the others go on, and both are told."""
+    """MGR-23: its logs are gone, the others continue, and both are reported."""
     with Held(tmp_path / "a", tmp_path / "b") as held:
         held.dirs.create_topic("t", 2)
         log, other = held.dirs["t", 0], held.dirs["t", 1]
@@ -417,7 +417,7 @@ def test_a_log_that_is_dropped_is_no_warning(held: Held) -> None:
 
 
 def test_left_open_at_the_end_of_the_interpreter(tmp_path: Path) -> None:
-    """What was written is there, the directory is clean, and it is said."""
+    """The records are there, the directory is clean, and the log says so."""
     command = (
         f"import kafkalog; dirs = kafkalog.open_dirs({str(tmp_path)!r}, 'a'); dirs.create_topic('t');"
         "dirs['t', 0].append(b'v')"
@@ -476,14 +476,14 @@ def test_threads_make_and_fill_topics_side_by_side(tmp_path: Path) -> None:
 def test_progress_is_told(tmp_path: Path) -> None:
     with kafkalog.open_dirs(tmp_path, "a") as dirs:
         dirs.create_topic("t", 5)
-    told: list[int] = []
-    with kafkalog.open_dirs(tmp_path, "a", progress=lambda one: told.append(one.logs_done)):
+    progress: list[int] = []
+    with kafkalog.open_dirs(tmp_path, "a", progress=lambda one: progress.append(one.logs_done)):
         pass
-    assert max(told) == 5
+    assert max(progress) == 5
 
 
 def test_a_copy_of_what_is_open_opens_by_itself(held: Held, tmp_path: Path) -> None:
-    """What a crash leaves: the directories without their marker; nothing that was flushed is lost."""
+    """After a crash: the directories lack their marker; no flushed record is lost."""
     held.dirs.create_topic("t", 2)
     for key in held.dirs:
         held.dirs[key].append([b"v"] * 10)

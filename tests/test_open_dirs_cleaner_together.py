@@ -78,7 +78,7 @@ def test_appends_and_reads_go_on(tmp_path: Path) -> None:
 
 
 class Model:
-    """What a log has to have: the last value of each key, other than those that a cut has taken."""
+    """Expected content of a log: the last value of each key, except those that a cut has removed."""
 
     def __init__(self) -> None:
         self.records: list[tuple[int, bytes, bytes]] = []
@@ -89,7 +89,7 @@ class Model:
         self.sure[key] = value
 
     def cut(self, end: int) -> None:
-        """What was before a value that is cut may have been cleaned away."""
+        """Cut the log: older values of a cut key may already be cleaned away."""
         for offset, key, value in self.records:
             if offset >= end and self.sure.get(key) == value:
                 del self.sure[key]
@@ -103,7 +103,7 @@ class Model:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_topics_come_and_go_and_change_beside_it(tmp_path: Path, seed: int) -> None:
-    """CLN-35, CLN-36: deleted, made anew, cut, with another policy: nothing hangs, is set aside, or lost."""
+    """CLN-35, CLN-36: deleted, created again, cut, with another policy: nothing hangs, is set aside, or lost."""
     random = Random(seed)
     models = {"t": Model(), "u": Model()}
     with kafkalog.open_dirs([tmp_path / "a", tmp_path / "b"], "a", **QUICK) as dirs:
@@ -138,7 +138,7 @@ def test_topics_come_and_go_and_change_beside_it(tmp_path: Path, seed: int) -> N
 
 
 def test_damage_stops_the_cleaning_of_one_log_only(tmp_path: Path) -> None:
-    """CLN-28, CLN-39: told with its place; not a byte of that log is touched; repaired it is cleaned when asked."""
+    """CLN-28, CLN-39: reported with its place; no byte of that log changes; once repaired it is cleaned on request."""
     with Held(tmp_path) as held:
         held.dirs.create_topic("t", 2, {"cleanup.policy": "compact"})
         for log in held.dirs.logs("t"):

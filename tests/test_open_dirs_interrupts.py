@@ -44,7 +44,7 @@ def filled(tmp_path: Path) -> Path:
 
 
 def interrupt_at_each(call: Callable[[], object], step: int, files: tuple[str, ...] = FILES) -> Iterator[bool]:
-    """Whether the call was interrupted, for every `step`-th moment of it."""
+    """Yield, for every `step`-th moment of the call, whether it was interrupted."""
     for moment in itertools.count(1, step):
         ended = interrupted_at(moment, call, files)
         if ended is None:
@@ -67,7 +67,7 @@ def test_an_interrupted_opening_gives_the_directory_back(filled: Path) -> None:
 
 
 def test_a_close_goes_to_its_end(filled: Path) -> None:
-    """It is told then: the marker of a clean shutdown is there."""
+    """It is reported then: the marker of a clean shutdown is there."""
     for moment in itertools.count(1, 5):
         dirs = kafkalog.open_dirs(filled, "a")
         ended = interrupted_at(moment, dirs.close, FILES)
@@ -101,11 +101,11 @@ def test_a_topic_is_deleted_whole_or_not_at_all(filled: Path) -> None:
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_no_thread_loads_logs_any_more_once_an_interrupt_has_ended_the_opening(filled: Path, times: int) -> None:
     """However often it comes: what recovers a log cuts its files, and somebody else may have them by then."""
-    ended, told = threading.Event(), threading.Event()
+    ended, reported = threading.Event(), threading.Event()
 
     def interrupt(progress: LoadProgress) -> None:
-        if not told.is_set():
-            told.set()
+        if not reported.is_set():
+            reported.set()
             for _ in range(times):
                 os.kill(os.getpid(), signal.SIGINT)
                 ended.wait(0.2)  # with an opening that ends, this thread would be left
@@ -115,7 +115,7 @@ def test_no_thread_loads_logs_any_more_once_an_interrupt_has_ended_the_opening(f
         with pytest.raises(KeyboardInterrupt):
             kafkalog.open_dirs(filled, "a", progress=interrupt)
         names = [thread.name for thread in threading.enumerate()]
-        assert told.is_set() and not [name for name in names if name.startswith("kafkalog-")], names
+        assert reported.is_set() and not [name for name in names if name.startswith("kafkalog-")], names
     finally:
         ended.set()
         signal.signal(signal.SIGINT, before)

@@ -165,7 +165,7 @@ def test_damaged_settings_are_an_error(tmp_path: Path) -> None:
 
 
 def test_nobody_is_told_of_a_topic_that_is_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its directory waits for its delete; the topics file does not have it any more."""
+    """Its directory is pending delete; the topics file no longer has it."""
     with kafkalog.open_dirs(tmp_path, "a") as dirs:
         dirs.create_topic("t")
         dirs.delete_topic("t")

@@ -20,7 +20,7 @@ def held(tmp_path: Path) -> Iterator[Held]:
 
 
 def test_nobody_gets_a_log_of_a_store_that_closes(held: Held, tmp_path: Path) -> None:
-    """Its writer's thread would be nobody's to end."""
+    """No one would end its writer's thread."""
     held.dirs.create_topic("t")
     held.store._retire_all()  # the first step of a close
     with pytest.raises(LogClosed):

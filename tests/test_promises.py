@@ -1,4 +1,4 @@
-"""What docs/durability.md promises: after a power cut all that a mode said to be on disk is there.
+"""The promises of docs/durability.md: after a power cut all records that a mode reported as on disk are there.
 
 The disk of tests/crash/disk.py forgets what was not synced, in every way it knows. `test_each_promise_names_its_tests`
 keeps the document honest: a test that it names exists.
@@ -113,7 +113,7 @@ def test_what_was_told_outlives_a_power_cut(tmp_path: Path, name: str) -> None:
 
 
 def test_without_syncs_a_power_cut_takes_ends_of_segments(tmp_path: Path) -> None:
-    """What is left is whole and in order, up to the flush nothing is missing; a close makes it all of them."""
+    """The remaining records are whole and in order, none up to the flush is missing; a close covers all of them."""
     home = tmp_path / "d"
     home.mkdir()
     fs = DiskFS(home)

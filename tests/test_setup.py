@@ -11,7 +11,7 @@ ASKED = "need Maven maven maven maven; install_needed; echo status $?"
 
 
 def run_setup(folder: Path, **environment: str) -> tuple[str, str, list[str]]:
-    """What the part that installs Maven prints and says, and the calls of an apt-get that only notes them."""
+    """Return the output of the part that installs Maven, and the calls of an apt-get that only records them."""
     programs = folder / "programs"
     programs.mkdir()
     for name, script in {"id": "echo 0", "apt-get": f'echo "$@" >>{folder}/calls'}.items():
@@ -31,8 +31,8 @@ def test_it_says_what_it_installs_and_how_not_to(tmp_path: Path) -> None:
     printed, output, calls = run_setup(tmp_path)
     command = "install -y --no-install-recommends maven"
     assert (printed, calls) == ("status 0\n", ["update -q", command])
-    told = f"setup: installing Maven, as root: apt-get {command} (KAFKALOG_NO_SYSTEM=1 leaves this to you)\n"
-    assert output == told
+    expected = f"setup: installing Maven, as root: apt-get {command} (KAFKALOG_NO_SYSTEM=1 leaves this to you)\n"
+    assert output == expected
 
 
 def test_it_installs_nothing_where_it_may_not(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""What docs/stability.md promises: files of an earlier version are read; what is going away says what takes its place.
+"""The promises of docs/stability.md: files of earlier versions are readable; deprecated names say what replaces them.
 
-tests/data/stable has a directory for each version that wrote files of its own: a backup and an export of the same two
-topics. None of them is made anew.
+tests/data/stable has a directory for each version that wrote its own files: a backup and an export of the same two
+topics. None of them is rebuilt.
 """
 
 import ast

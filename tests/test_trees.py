@@ -1,4 +1,4 @@
-"""What the tests take for the package under test: they refuse another one than the wheel's."""
+"""The package under test: the tests refuse another one than the wheel's."""
 
 import os
 import subprocess

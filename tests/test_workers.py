@@ -1,4 +1,4 @@
-"""How the suite is shared out to processes: what is costly stays together, and no failure is lost."""
+"""Distribution of the suite to processes: costly fixtures stay together, and no failure is lost."""
 
 import os
 import subprocess

@@ -283,7 +283,7 @@ def test_bad_arguments_are_refused(log: Any) -> None:
 
 
 def test_a_time_is_ms_or_a_datetime_and_fits_64_bits(log: Any) -> None:
-    """As `Log.append` takes it, and nothing is cut off silently."""
+    """The same rule as for `Log.append`, and nothing is cut off silently."""
     moment = datetime(2026, 11, 20, 12, 0, 0, 1999, tzinfo=UTC)
     with log.writer() as writer:
         writer.append(b"v", timestamp=moment)

@@ -1,4 +1,4 @@
-"""A Ctrl-C while a writer is made leaves no thread that nobody ends."""
+"""A Ctrl-C while a writer is created leaves no orphaned thread."""
 
 import gc
 import itertools

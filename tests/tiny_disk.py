@@ -20,7 +20,7 @@ def run_on_tiny_disk(script: str, *, size: str = "1m") -> "subprocess.CompletedP
     """
     unshare = _allowed()
     if unshare is None:
-        pytest.skip("this system lets nobody mount a tmpfs, neither directly nor by unshare -rm")
+        pytest.skip("this system allows no mount of a tmpfs, neither directly nor by unshare -rm")
     return _run(unshare, size, sys.executable, "-c", script)
 
 

@@ -132,10 +132,10 @@ def snapshot(producers: dict[int, int]) -> bytes:
 
 
 def index_path(directory: Path, base: int) -> Path:
-    """Where a segment's transaction index lies."""
+    """Return the path of a segment's transaction index."""
     return directory / f"{base:020d}.txnindex"
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
-    """Where the producer snapshot at an offset lies."""
+    """Return the path of the producer snapshot at an offset."""
     return directory / f"{offset:020d}.snapshot"

@@ -1,4 +1,4 @@
-"""Where things lie: the tests and what is beside them, the package that is tested, and the sources it was made from.
+"""Paths: the tests and the files beside them, the package under test, and the sources it was built from.
 
 In a clone the three are one tree. Against an installed wheel (ci/test_wheel.sh) the tests lie in a directory without
 the package: KAFKALOG_WHEEL names the wheel and KAFKALOG_SOURCES the tree that it was built from, for the tests of the

@@ -1,4 +1,4 @@
-"""Permission cases need a user whom permissions stop: when the suite runs as root, they run as nobody."""
+"""Permission cases need a user whom permissions stop: when the suite runs as root, they run as the user nobody."""
 
 import contextlib
 import os

@@ -54,13 +54,13 @@ class Frame:
 
     @property
     def is_served(self) -> bool:
-        """Whether the call, in this version, is one of ours and of the recorded broker's."""
+        """Return True if kafkalog and the recorded broker both have the call in this version."""
         is_newer = self.version >= SINCE_4_4.get(self.key, 99)
         return self.key in APIS and APIS[self.key].serves(self.version) and not is_newer
 
     @property
     def response_start(self) -> int:
-        """Where the body of the response begins."""
+        """Start of the response's body."""
         return len(response_header(self.key, self.version, 0))
 
 
@@ -78,7 +78,7 @@ def frames(path: Path) -> Iterator[Frame]:
 
 
 def differences(plan: StructPlan, value: Any, decoded: Any, where: str = "") -> Iterator[str]:
-    """Where a message that we read is not what Kafka's own classes read."""
+    """Yield the places where a message read by kafkalog differs from Kafka's own classes."""
     fields = {field.name: field for field in (*plan.plain, *plan.tagged)}
     seen = set()
     for java_name, expected in decoded.items():

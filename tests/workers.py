@@ -1,4 +1,4 @@
-"""Which of pytest-xdist's processes runs what: `pytest -n 4 --dist loadfile` asks `Shares`.
+"""Assignment of tests to pytest-xdist's processes: `pytest -n 4 --dist loadfile` asks `Shares`.
 
 A share is what one process runs in one piece: a file, or what uses something costly that a process has once. The long
 ones come first, so that no process is left with one of them while the others have nothing more to do. Many tests wait

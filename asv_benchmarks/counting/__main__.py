@@ -20,7 +20,7 @@ from asv_benchmarks.counting import history, kept
 from asv_benchmarks.counting.base import ROOT, choose_base, commit_of, is_changed, make_base, shares_modules
 from asv_benchmarks.counting.callgrind import Counts, count, unavailable
 from asv_benchmarks.counting.toolchain import differences, toolchain
-from asv_benchmarks.counting.verdict import THRESHOLD, judge, told
+from asv_benchmarks.counting.verdict import THRESHOLD, judge, report_lines
 from asv_benchmarks.hot_paths.all import PATHS
 from asv_benchmarks.hot_paths.path import PROFILES
 
@@ -106,7 +106,7 @@ def tell(before: dict[str, int], after: Counts, name: str, threshold: float) -> 
     for path, reason in after.missing.items():
         print(f"not counted  {path}: {reason}")
     verdict = judge(before, after.instructions, threshold=threshold, accepted=kept.accepted())
-    print("\n".join(told(verdict, name, "this tree", threshold)), flush=True)
+    print("\n".join(report_lines(verdict, name, "this tree", threshold)), flush=True)
     return 0 if verdict.is_good else 1
 
 

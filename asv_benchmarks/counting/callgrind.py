@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from asv_benchmarks.counting.meter import compile_meter
-from asv_benchmarks.counting.process import EMPTY, ROUNDS, TOLD
+from asv_benchmarks.counting.process import EMPTY, REPORT, ROUNDS
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHES = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=49152,12,64", "--LL=8388608,16,64"]
@@ -21,7 +21,7 @@ CACHES = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=49152,12,64", "--LL=838860
 _FIXED = {
     "PATH": "/usr/bin:/bin",
     "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC",
-    # glibc moves these as memory is given back: the same call then clears memory in one run and not in another
+    # glibc moves these as memory is freed: the same call then clears memory in one run and not in another
     "MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "1",
     # callgrind counts each turn of a `rep movsb`, which glibc takes for a copy by where source and target lie
     "GLIBC_TUNABLES": ":".join(
@@ -64,16 +64,16 @@ def count(
     """Return the counts of a tree's `kafkalog`, run by this tree's bodies; RuntimeError with callgrind's output."""
     with tempfile.TemporaryDirectory(prefix="kafkalog-callgrind-", dir=_quick_disk()) as scratch:
         work = Path(scratch)
-        told = work / TOLD
+        report = work / REPORT
         command = [
             *_fixed_addresses(), shutil.which("valgrind") or "valgrind", "--tool=callgrind", "--instr-atstart=no",
             "--quiet", f"--callgrind-out-file={work / 'out'}", *(CACHES if profile == "full" else []), python, "-m",
             "asv_benchmarks.counting.process", str(compile_meter(work)), profile, str(work), *names,
         ]  # fmt: skip
         done = subprocess.run(command, env=_environment(work, tree), cwd=work, capture_output=True, text=True)
-        if done.returncode or not told.exists():
+        if done.returncode or not report.exists():
             raise RuntimeError(f"counting in {tree} ended with {done.returncode}: {done.stderr[-2000:]}")
-        return _read(work, json.loads(told.read_text()))
+        return _read(work, json.loads(report.read_text()))
 
 
 def _environment(work: Path, tree: Path) -> dict[str, str]:
@@ -102,11 +102,11 @@ def _fixed_addresses() -> list[str]:
     return []
 
 
-def _read(work: Path, told: dict[str, dict[str, int]]) -> Counts:
-    counts = Counts(missing=told["missing"])  # type: ignore[arg-type]
-    dumps = iter(range(1, 1 + ROUNDS * len(told["names"])))
+def _read(work: Path, report: dict[str, dict[str, int]]) -> Counts:
+    counts = Counts(missing=report["missing"])  # type: ignore[arg-type]
+    dumps = iter(range(1, 1 + ROUNDS * len(report["names"])))
     empty = 0
-    for name in told["names"]:
+    for name in report["names"]:
         rounds = [totals((work / f"out.{next(dumps)}").read_text().splitlines()) for _ in range(ROUNDS)]
         taken = [one["Ir"] for one in rounds]
         middle = int(statistics.median(taken))
@@ -115,7 +115,7 @@ def _read(work: Path, told: dict[str, dict[str, int]]) -> Counts:
             continue
         counts.instructions[name] = middle - empty
         counts.spread[name] = max(taken) - min(taken)
-        counts.items[name] = told["items"][name]
+        counts.items[name] = report["items"][name]
         if "DLmr" in rounds[0]:
             counts.misses[name] = int(statistics.median(one["DLmr"] + one["DLmw"] for one in rounds))
     return counts

@@ -1,7 +1,7 @@
 """The process under callgrind: `process.py METER PROFILE SCRATCH NAME...` makes all bodies, then counts each in turn.
 
-Nothing is counted before all bodies are made and warm: imports, data and the first calls of each function cost no time
-then. Each round of a body is a dump of its own, in the order in which `told.json` in SCRATCH has the names.
+Counting starts once all bodies are built and warm: imports, data and the first calls of each function cost no time
+then. Each round of a body is a dump of its own, in the order in which `report.json` in SCRATCH has the names.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from asv_benchmarks.hot_paths.path import PATHS, Work, made
 WARM_ROUNDS = 4
 ROUNDS = 3
 EMPTY = "nothing"
-TOLD = "told.json"
+REPORT = "report.json"
 
 
 def _stop_the_clock() -> None:
@@ -55,7 +55,7 @@ def main(library: str, profile: str, scratch: str, names: list[str]) -> None:
                 missing[name] = f"{type(error).__name__}: {error}"
                 bodies.pop(name, None)
         items = _counted(bodies, meter)
-    (Path(scratch) / TOLD).write_text(json.dumps({"names": list(bodies), "items": items, "missing": missing}))
+    (Path(scratch) / REPORT).write_text(json.dumps({"names": list(bodies), "items": items, "missing": missing}))
 
 
 def _counted(bodies: dict[str, Work], meter: Meter) -> dict[str, int]:

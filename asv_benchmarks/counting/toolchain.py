@@ -42,7 +42,7 @@ def _first_line(*command: str) -> str:
 
 def _has_avx2() -> bool:
     try:
-        with open("/proc/cpuinfo") as told:
-            return any(line.startswith("flags") and " avx2 " in line for line in told)
+        with open("/proc/cpuinfo") as lines:
+            return any(line.startswith("flags") and " avx2 " in line for line in lines)
     except OSError:
         return False

@@ -68,7 +68,7 @@ def judge(
     )
 
 
-def told(verdict: Verdict, before: str, after: str, threshold: float = THRESHOLD) -> list[str]:
+def report_lines(verdict: Verdict, before: str, after: str, threshold: float = THRESHOLD) -> list[str]:
     """Return the verdict in lines of text; the last one is the summary."""
     lines = [f"slower  {change}" for change in verdict.slower]
     lines += [f"lost    {name}: counted in {before}, not in {after}" for name in verdict.lost]

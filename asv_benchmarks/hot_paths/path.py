@@ -1,4 +1,4 @@
-"""A hot path: a name, and a body that is made in a directory and then run repeatedly."""
+"""A hot path: a name, and a body that is built in a directory and then run repeatedly."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ def profile() -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """The empty directory in which a body is made, and its amount of data."""
+    """The empty directory for building a body, and its amount of data."""
 
     directory: Path
     is_full: bool = False
@@ -51,7 +51,7 @@ Maker = Callable[[Place], Iterator[Work]]
 
 @dataclass(frozen=True)
 class HotPath:
-    """One hot path: its noun, what it does, the size of an item, and how its body is made."""
+    """One hot path: its noun, its work, the size of an item, and the builder of its body."""
 
     noun: str
     name: str

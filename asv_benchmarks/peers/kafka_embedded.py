@@ -2,7 +2,7 @@
 
 `python -m asv_benchmarks.peers.kafka_embedded [--segment FILE] [GROUP ...]` prints JSON lines
 {name, value, unit, cpu}: value is per second of wall time, cpu the same per second of CPU.
-Groups are append, read, index, recover, map, and clean=DIRECTORY for a log that is cleaned (warm=DIRECTORY: not told).
+Groups are append, read, index, recover, map, and clean=DIRECTORY to clean a log (warm=DIRECTORY: unreported).
 --segment adds the seconds that the dump tool takes on one .log file.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m asv_benchmarks.planted [NAME...]`: plants a slowdown in each hot path and sees that its count tells.
+"""`python -m asv_benchmarks.planted [NAME...]`: plants a slowdown in each hot path and checks that its count shows it.
 
 Each is put into a copy of the package, which is compiled where it has to be, counted like ci/bench.sh does, and
 dropped; this tree stays as it is. Several go into one copy (--together), none of them in a path that another one

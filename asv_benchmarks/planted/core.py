@@ -1,4 +1,4 @@
-"""Slowdowns in compiled modules: a pass too many over bytes or records, a search that begins anew, a slow kernel."""
+"""Slowdowns in compiled modules: an extra pass over bytes or records, a search that restarts, a slow kernel."""
 
 from asv_benchmarks.planted.plant import Plant
 

@@ -19,7 +19,7 @@ class Plant:
     also: tuple[str, ...] = ()
 
     def plant(self, package: Path) -> Path:
-        """Changes the file in a tree's package; ValueError where the line is not there once, and no other."""
+        """Change the file in a tree's package; raise ValueError unless the line is there exactly once."""
         file = package / self.file
         lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
         found = [number for number, line in enumerate(lines) if line.strip() == self.at]

@@ -20,8 +20,8 @@ def verify_bars(data: Path, scratch: Path) -> list[Row]:
     spent = {cores: _verified(tree, scratch, cores) for cores in CORES}
     one, two = (statistics.median(spent[cores].wall) for cores in CORES)
     cpu = " and ".join(f"{statistics.median(spent[cores].cpu):.1f}" for cores in CORES)
-    told = f"{one:.2f} s on one core, {two:.2f} s on two; CPU {cpu} s"
-    return [Row("job verify, two cores by one", one / two, VERIFY_BAR, "x", remark=told)]
+    remark = f"{one:.2f} s on one core, {two:.2f} s on two; CPU {cpu} s"
+    return [Row("job verify, two cores by one", one / two, VERIFY_BAR, "x", remark=remark)]
 
 
 def _multiplied(data: Path, tree: Path) -> Path:

@@ -53,8 +53,8 @@ def descendants() -> list[int]:
     """Return the descendants of this process."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (told := stat(int(entry.name)))[1] != "0":
-            children.setdefault(int(told[1]), []).append(int(entry.name))
+        if entry.name.isdigit() and (fields := stat(int(entry.name)))[1] != "0":
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
     found, left = [], [os.getpid()]
     while left:
         below = children.get(left.pop(), [])

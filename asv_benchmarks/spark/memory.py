@@ -22,9 +22,9 @@ def memory_bars(sources: Sources, small: Topic, large: Topic) -> list[Row]:
         for _ in range(2):
             queries.lengths(sources.ours(topic.name))
         peaks.append(_peak_mb())
-    told = f"{peaks[0]:.0f} MB for {small.rows:,} rows, {peaks[1]:.0f} MB for {large.rows:,}"
+    remark = f"{peaks[0]:.0f} MB for {small.rows:,} rows, {peaks[1]:.0f} MB for {large.rows:,}"
     what = "peak memory of a Python worker, large by small topic"
-    return [Row(what, peaks[1] / peaks[0], FLAT, "x", True, remark=told)]
+    return [Row(what, peaks[1] / peaks[0], FLAT, "x", True, remark=remark)]
 
 
 def _workers() -> list[Path]:

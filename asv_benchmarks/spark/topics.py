@@ -15,7 +15,7 @@ VALUE_BYTES = 100
 PER_BATCH = 130  # what fits the 16 KiB that producers send by default
 FIRST_MS = 1_700_000_000_000
 CODECS = ("gzip", "snappy", "lz4", "zstd")
-# nothing is to happen to the records while they are read; a topic is made by whoever writes to it
+# no records may change while they are read; the writer creates the topic
 QUIET = {
     "auto.create.topics.enable": "true",
     "log.cleaner.enable": "false",

@@ -1,4 +1,4 @@
-"""The files a wheel must hold, told from the sdist it was built from: no more and no less."""
+"""The files a wheel must hold, derived from the sdist it was built from: no more and no less."""
 
 from pathlib import Path
 

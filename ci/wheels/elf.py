@@ -19,7 +19,7 @@ SYSTEM_LIBRARIES = {
 }
 # hooks that a loader fills where it knows them; they are weak, so none has to be there
 LOADER_HOOKS = {"__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize"}
-# what the modules call of musl, whose symbols have no versions to tell them from those of any other library
+# musl's symbols that the modules call; they have no versions to distinguish them from those of other libraries
 MUSL_CALLS = frozenset(
     "abort bcmp calloc free fstat getauxval getenv madvise malloc memchr memcmp memcpy memmove memset mincore mmap"
     " msync munmap posix_memalign qsort realloc strcmp strerror strlen strncmp strrchr syscall sysconf usleep"

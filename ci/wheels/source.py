@@ -1,4 +1,4 @@
-"""The sdist of a commit, the same bytes wherever and whenever it is made, and the tree that wheels are built in."""
+"""The sdist of a commit, with the same bytes on every machine at any time, and the tree that wheels are built in."""
 
 import gzip
 import io
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .command import Failed, run
 
-# the C sources of all modules, made once for all wheels; in a tree of its own, as whoever builds the sdist has it
+# the C sources of all modules, generated once for all wheels; in a separate tree, as a builder of the sdist has it
 CYTHONIZE = "import runpy; made = runpy.run_path('setup.py'); made['compiled'](made['extensions']())"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15", "3.14t")
 LIBCS = ("manylinux", "musllinux")
 MACHINES = ("x86_64", "aarch64")
-# the oldest glibc that is promised (manylinux2014), and what the compiler is told; 2.28 would be the limit
+# the oldest glibc that is promised (manylinux2014), and the compiler's target; 2.28 would be the limit
 GLIBC = (2, 17)
 REQUIRED_PYTHONS = ("3.11", "3.12", "3.13")
 

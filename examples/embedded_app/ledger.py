@@ -40,7 +40,7 @@ class Ledger:
         return self._book([{"account": giver, "amount": -amount}, {"account": taker, "amount": amount}])
 
     def balance(self, account: str) -> int:
-        """What an account has now."""
+        """Return the balance of an account."""
         return self._balances[account]
 
     def _book(self, bookings: list[dict[str, Any]]) -> int:

@@ -1,4 +1,4 @@
-"""How an application with a log inside is tested: a directory of its own for each test, no server, no waiting.
+"""Tests of an application with an embedded log: a new directory for each test, no server, no waiting.
 
     python -m pytest examples/embedded_app
 """
@@ -16,7 +16,7 @@ import kafkalog
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Where this test's ledger lies; it is made when it is opened."""
+    """Return the directory of this test's ledger; opening creates it."""
     return tmp_path / "data"
 
 

@@ -27,7 +27,7 @@ T = 1_700_000_000_000
 
 
 def check(data: bytes, **rules: Any) -> RecordCheck:
-    """What is wrong with one batch, which both looks find."""
+    """Return the faults of one batch; both checks must find the same."""
     table = scan(data)
     found = check_rows(data, table, **rules)
     if found.row >= 0:

@@ -227,7 +227,7 @@ def test_released_in_other_threads() -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    """Capsules that nobody consumes, streams left in the middle, columns dropped: memory does not grow."""
+    """Unconsumed capsules, abandoned streams, dropped columns: memory does not grow."""
     data = bytes(encode_batch([b"v" * 1000] * 1000, timestamp=T))
 
     def once() -> None:

@@ -265,7 +265,7 @@ def test_views(views: bytes, sound: bool) -> None:
 )  # fmt: skip
 def test_ends_of_any_kind(bounds: list[int], lists: list[int], bits: bytes, more_bits: bytes, nulls: int) -> None:
     """Whatever stands in the buffers, the rows come out as they read, or are refused; nothing else is read."""
-    bounds[3] = min(bounds[3], len(DATA))  # how large a buffer is nobody says but the last end
+    bounds[3] = min(bounds[3], len(DATA))  # only the last end shows the size of a buffer
     names = Node(b"u", 3, [more_bits, ends(0, 2, 3, 8), b"abcdefgh"], name=b"key", nulls=-1)
     values = Node(b"z", 3, [None, ends(*bounds), DATA], name=b"value")
     structs = Node(b"+s", 3, [bits], [names, values], name=b"item", nulls=nulls)

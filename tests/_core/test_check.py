@@ -33,7 +33,7 @@ def walk(
         assert check.position > at or status != MORE
 
 
-def told(check: BatchCheck) -> tuple[object, ...]:
+def as_tuple(check: BatchCheck) -> tuple[object, ...]:
     return (
         check.position, check.next_offset, check.last_good, check.batches, check.records, check.gaps, check.thinned,
         check.max_timestamp, check.epoch_runs, check.abort_markers, check.first_offset, check.gap_position,
@@ -52,7 +52,7 @@ def test_chunks_do_not_matter(data: st.DataObject) -> None:
         content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     whole = walk(bytes(content), len(content))
     chunked = walk(bytes(content), data.draw(st.integers(LEAST_CHUNK, 30000)))
-    assert whole[0] == chunked[0] and told(whole[1]) == told(chunked[1])
+    assert whole[0] == chunked[0] and as_tuple(whole[1]) == as_tuple(chunked[1])
 
 
 def offset_of(part: bytes) -> int:
@@ -87,7 +87,7 @@ one_batch = st.fixed_dictionaries(
 def test_batches_that_are_passed_quickly_count_as_those_that_are_looked_at(
     wanted: list[dict[str, int]], base: int, interval: int, other: int, data: st.DataObject
 ) -> None:
-    """Of plain batches nothing is noted one by one, unless checksums are left out; sound ones are told alike."""
+    """Plain batches leave no single entries unless checksums are left out; sound ones are reported alike."""
     parts, offset = [], base
     for one in wanted:
         records = one.get("records", 1)
@@ -105,7 +105,7 @@ def test_batches_that_are_passed_quickly_count_as_those_that_are_looked_at(
             entries[data.draw(st.integers(0, len(entries) - 1))] ^= data.draw(st.integers(1, 255))
     quick = walk(content, len(content), base, entries=(bytes(offsets), bytes(times)))
     each = walk(content, len(content), base, entries=(bytes(offsets), bytes(times)), check_crc=False)
-    assert quick[0] == each[0] and told(quick[1]) == told(each[1])
+    assert quick[0] == each[0] and as_tuple(quick[1]) == as_tuple(each[1])
 
 
 @settings(max_examples=200, deadline=None)
@@ -217,7 +217,7 @@ def test_a_chunk_that_ends_inside_a_marker_brings_the_check_further() -> None:
 
 
 def test_a_file_that_becomes_shorter() -> None:
-    """What was walked over counts; a batch that is taken piece by piece is met again where the file ends inside it."""
+    """Checked bytes count; a batch that is checked in pieces is found again where the file ends inside it."""
     first, second = (raw_batches.batch(n, [b"x" * 20_000]) for n in range(2))
     content = first + second
     check = BatchCheck(0, len(content))

@@ -16,7 +16,7 @@ from kafkalog._core.batch.decode import decode
 from kafkalog._core.batch.encode import encode_batch
 from kafkalog._core.batch.legacy import MessageSet
 from kafkalog._core.batch.scan import scan
-from tests.arrow_readers import ALL, Given, Stream, checked, columns_of, pieces_of, records_of, told
+from tests.arrow_readers import ALL, Given, Stream, as_tuples, checked, columns_of, pieces_of, records_of
 from tests.builder import R, batch, frame, seal
 
 T = 1_700_000_000_000
@@ -51,7 +51,7 @@ def test_columns_hold_what_the_records_hold(lists: list[list[R]], most_rows: int
     data = laid(lists)
     pieces = pieces_of(data, topic=b"t", partition=7, most_rows=most_rows, most_bytes=most_bytes)
     columns = gathered(pieces, ALL)
-    wanted = told(decode(data, scan(data)))
+    wanted = as_tuples(decode(data, scan(data)))
     got = plain(columns)
     assert rows_of(columns) == wanted
     assert records_of(checked(Stream(columns))) == wanted
@@ -98,7 +98,7 @@ def offsets_of(columns: Columns) -> list[int]:
 
 
 def test_what_was_given_already_is_passed_over() -> None:
-    """A log cut and written anew may show offsets again that a reader has had."""
+    """A log that was truncated and rewritten may show offsets again that a reader has had."""
     data = laid([[R(b"a"), R(b"b")]])
     builder = ColumnBuilder(bytes([OFFSET, VALUE]))
     for _ in range(3):
@@ -188,7 +188,7 @@ def test_damage_is_found_where_decoding_finds_it() -> None:
             assert builder.error_record == table.error_record
         seen.add(table.status)
         columns = builder.take()
-        assert rows_of(columns) == told(table)
+        assert rows_of(columns) == as_tuples(table)
         if len(columns):
             checked(Stream(columns))
         narrow = ColumnBuilder(bytes([OFFSET, TIMESTAMP]), every=True)
@@ -355,4 +355,4 @@ def test_common_records_and_others_in_turn(lists: list[list[R]], data: st.DataOb
         row = builder.feed(raw, table, row)
         if builder.full or builder.ended or row == len(table):
             got += rows_of(builder.take())
-    assert got == [one for one in told(decode(raw, scan(raw))) if start <= one[0] < stop]
+    assert got == [one for one in as_tuples(decode(raw, scan(raw))) if start <= one[0] < stop]

@@ -1,4 +1,4 @@
-"""Every input that the coverage-guided fuzzer kept (docs/fuzzing.md): the targets take it and let go of it."""
+"""Every input that the coverage-guided fuzzer kept (docs/fuzzing.md): the targets accept and release it."""
 
 import gc
 import importlib
@@ -24,13 +24,13 @@ def test_replay(target: str) -> None:
     run = module(target).run
     inputs = sorted((CORPUS / target).iterdir())
     assert len(inputs) > 50
-    gc.disable()  # what only the collector would let go of is still held
+    gc.disable()  # what only the collector would release is still held
     try:
         for path in inputs:
             content = bytearray(path.read_bytes())
             try:
                 run(memoryview(content))
-                content.append(0)  # nobody holds its bytes
+                content.append(0)  # no view holds its bytes
             except BaseException as error:
                 error.add_note(str(path))
                 raise

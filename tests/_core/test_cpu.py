@@ -48,26 +48,26 @@ print(json.dumps({
 
 
 def looked(*command: str, level: str = "") -> dict[str, Any]:
-    """What a process tells that was started with that level, and maybe by an emulator."""
+    """Return the report of a process started with that level, and maybe by an emulator."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     done = subprocess.run(
         [*command, sys.executable, "-c", LOOK], capture_output=True, text=True, cwd=ROOT,
         env={**os.environ, "KAFKALOG_CPU": level, "PYTHONPATH": path},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
-def check(told: dict[str, Any]) -> None:
+def check(report: dict[str, Any]) -> None:
     """The checksums are right, and every key of the map has the offset that the last of its equals got."""
-    assert told["crc"] == told["all"][0] and told["crc"] in CRC_OF[told["level"]]
-    assert told["crc32c"] == [pypi_crc32c.crc32c(one) for one in PIECES]
-    assert told["crc32"] == [zlib.crc32(one) for one in PIECES]
+    assert report["crc"] == report["all"][0] and report["crc"] in CRC_OF[report["level"]]
+    assert report["crc32c"] == [pypi_crc32c.crc32c(one) for one in PIECES]
+    assert report["crc32"] == [zlib.crc32(one) for one in PIECES]
     last: dict[bytes, int] = {}
     keys = [(BYTES[at * size : (at + 1) * size], size * 1000 + at) for size in range(1, 90) for at in range(100)]
     last.update(keys)
-    assert told["found"] == [last[key] for key, _ in keys]
+    assert report["found"] == [last[key] for key, _ in keys]
 
 
 @pytest.mark.parametrize("level", crc.instruction_levels())
@@ -75,13 +75,13 @@ def test_each_level_can_be_forced(level: str) -> None:
     """No level above the named one is used, and none that the processor has not."""
     levels = crc.instruction_levels()
     best = looked()["level"]
-    told = looked(level=level)
-    assert told["level"] == min(level, best, key=levels.index)
-    check(told)
+    report = looked(level=level)
+    assert report["level"] == min(level, best, key=levels.index)
+    check(report)
 
 
 def has(level: str) -> bool:
-    """Whether the operating system says that the processor has what that level needs."""
+    """Return True if the operating system reports that the processor has what that level needs."""
     if level == "armv8":
         return bool(ctypes.CDLL(None).getauxval(16) & 1 << 7)  # AT_HWCAP, HWCAP_CRC32
     needed = {"portable": "", "sse4.2": "sse4_2 pclmulqdq", "avx2": "sse4_2 pclmulqdq avx2"}
@@ -90,18 +90,18 @@ def has(level: str) -> bool:
 
 
 def flags() -> set[str]:
-    """What Linux says that a processor of x86_64 has."""
-    told = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-    return set() if told is None else set(told[1].split())
+    """Return the flags that Linux reports for an x86_64 processor."""
+    report = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    return set() if report is None else set(report[1].split())
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux what the processor has")
 def test_the_best_that_the_processor_has_is_used() -> None:
     """On aarch64 the kernel of the CRC32 instructions, which an emulated processor has, too."""
-    told = looked()
-    assert told["level"] == [level for level in crc.instruction_levels() if has(level)][-1]
-    assert ("avx2" in told["all"]) == (platform.machine() == "x86_64" and has("avx2") and "vpclmulqdq" in flags())
-    check(told)
+    report = looked()
+    assert report["level"] == [level for level in crc.instruction_levels() if has(level)][-1]
+    assert ("avx2" in report["all"]) == (platform.machine() == "x86_64" and has("avx2") and "vpclmulqdq" in flags())
+    check(report)
 
 
 def test_levels_of_this_architecture() -> None:
@@ -123,10 +123,10 @@ def test_an_unknown_level_is_refused() -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="emulates older processors of x86_64")
 @pytest.mark.parametrize("model", MODELS)
 def test_a_processor_without_the_fast_instructions(model: str) -> None:
-    """On an emulated processor a fast instruction that is not there ends the process."""
+    """On an emulated processor a missing fast instruction ends the process."""
     emulator = shutil.which("qemu-x86_64-static") or shutil.which("qemu-x86_64")
     if emulator is None:
         pytest.skip("no emulator of x86_64 here (Debian's package qemu-user-static has one)")
-    told = looked(emulator, "-cpu", model)
-    assert told["level"] == MODELS[model]
-    check(told)
+    report = looked(emulator, "-cpu", model)
+    assert report["level"] == MODELS[model]
+    check(report)

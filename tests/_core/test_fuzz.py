@@ -103,7 +103,7 @@ def check_scan(data: bytes, table: scan.BatchTable, base: int) -> None:
 
 
 def wanted_records(data: bytes, table: scan.BatchTable, base: int) -> tuple[list[Read], bool]:
-    """What the plain reader finds in the batches of a table, up to the first damage."""
+    """Return the plain reader's records in the batches of a table, up to the first damage."""
     found: list[Read] = []
     for header in table:
         if not 0 <= header.magic <= 2 or header.compression or (header.magic == 2 and header.size < 61):

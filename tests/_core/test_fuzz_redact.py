@@ -57,7 +57,7 @@ def check_one(seed: int) -> None:
 
 
 def test_a_damaged_batch_in_which_an_offset_stands_twice() -> None:
-    """What a run of more rounds under the sanitizers met."""
+    """Findings of a longer run under the sanitizers."""
     check_one(3350)
 
 

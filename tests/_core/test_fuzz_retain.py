@@ -60,7 +60,7 @@ def check_result(data: bytes, table: BatchTable, done: RecordFilter) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_filter_of_damaged_batches(seed: int) -> None:
-    """CLN-28: damage is told of, with its row."""
+    """CLN-28: damage is reported, with its row."""
     rng = random.Random(seed)
     finished = 0
     for _ in range(ROUNDS // 2):

@@ -63,7 +63,7 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
 
 
 def check_agreement(data: bytes, table: BatchTable) -> None:
-    """A batch that decodes is admitted to be read, and written anew has the same records; any other is neither."""
+    """A batch that decodes is accepted, and has the same records after a rewrite; any other is neither."""
     for row, header in enumerate(table):
         if header.compression:
             continue

@@ -1,4 +1,4 @@
-"""Which offsets hold the last record of their key: as the map says, and nothing where an offset may mean two."""
+"""Offsets that hold the last record of their key: as the map says, and none where an offset is ambiguous."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def learnt(
     room: int = 1 << 10,
     aborted: AbortedRanges | None = None,
 ) -> tuple[LiveOffsets, SkimpyOffsetMap]:
-    """What is known after the map was filled with all of `data`."""
+    """Return the live offsets after the map was filled with all of `data`."""
     live, offset_map = LiveOffsets(start, end, room), SkimpyOffsetMap(24 * slots)
     filler = MapFiller(
         offset_map, aborted or AbortedRanges(), start_offset=start, end_offset=end, most=slots, live=live
@@ -88,7 +88,7 @@ def test_nothing_is_known_before_it_was_learnt_nor_without_room() -> None:
 
 
 def test_data_of_aborted_transactions_is_left_out() -> None:
-    """CLN-14: nobody may take it for records whose keys were put."""
+    """CLN-14: it must not count as records whose keys were put."""
     data = build_producer_batch(0, 7, 0, 1, txn=True) + build_batch(1, (b"1", b"x"))
     assert not learnt(data)[0].left_out
     live, _ = learnt(data, aborted=AbortedRanges([(7, 0, 5)]))

@@ -320,7 +320,7 @@ def test_a_long_record_walks_over_many_full_lanes() -> None:
 
 
 def test_columns_with_gaps_are_not_given_as_one_block() -> None:
-    """A reader that wants one block is told so; it would take other fields for values."""
+    """A reader that requires one block gets an error; it would take other fields for values."""
     data, table = one()
     strided, block = scan(data * 3).positions, decode(data, table).offsets
     get, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
@@ -357,7 +357,7 @@ def test_targets_that_lie_askew_in_memory() -> None:
 
 @pytest.mark.parametrize("holder", ["table", "record", "entries", "arena", "iterator"])
 def test_a_memoryview_in_a_cycle_with_what_reads_it_is_collected(holder: str) -> None:
-    """The collector clears a memoryview whose buffer is taken, and Python dies when that is given back."""
+    """The collector clears a memoryview whose buffer is in use, and Python dies when the buffer is released."""
     data, table = one()
 
     def make() -> Any:
@@ -380,7 +380,7 @@ def test_a_memoryview_in_a_cycle_with_what_reads_it_is_collected(holder: str) ->
         data.append(0)
     del cycle
     gc.collect()
-    data.append(0)  # nobody holds its bytes any more
+    data.append(0)  # no view holds its bytes now
 
 
 def test_a_memoryview_let_go_of_early_leaves_its_bytes_readable() -> None:

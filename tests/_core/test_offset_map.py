@@ -128,7 +128,7 @@ def test_slots_of_a_memory(memory: int, slots: int, hash: str) -> None:
 
 @pytest.mark.parametrize("hash", HASHES)
 def test_a_full_map_takes_nothing(hash: str) -> None:
-    """CLN-1: not even a key that is there, whose offset could be replaced a moment before."""
+    """CLN-1: not even a known key, whose offset could be replaced a moment before."""
     made = SkimpyOffsetMap(48, hash)  # type: ignore[arg-type]
     made.put(b"a", 1)
     made.put(b"a", 2)
@@ -282,7 +282,7 @@ def test_threads_that_share_a_map_against_the_rule_break_no_memory(hash: str) ->
 
 
 def test_memory_is_given_back() -> None:
-    """What a map took for many keys is not kept for the next, smaller log."""
+    """The memory that a map used for many keys is not kept for the next, smaller log."""
 
     def held_bytes() -> int:
         pages = int(Path("/proc/self/statm").read_text().split()[1])

@@ -44,7 +44,7 @@ def walked(
 
 
 def gathered(data: bytes, base: int, interval: int, slots: int) -> tuple[object, ...]:
-    """What the pass should say of sound batches, by the parts that an append uses: tail, entries, epochs."""
+    """Return the pass's expected result for sound batches, from the parts of an append: tail, entries, epochs."""
     table = scan(data, file_mode=True)
     tail = SegmentTail(offset_slots=slots, time_slots=slots - 1)
     offsets = times = b""
@@ -63,7 +63,7 @@ def gathered(data: bytes, base: int, interval: int, slots: int) -> tuple[object,
     return tail, offsets, times, epochs, len(table)
 
 
-def told(found: RecoveryPass) -> tuple[object, ...]:
+def as_tuple(found: RecoveryPass) -> tuple[object, ...]:
     return found.tail, found.offset_index, found.time_index, found.leader_epochs, found.batches
 
 
@@ -134,7 +134,7 @@ def test_it_says_what_appends_would_have(parts: list[bytes], data: st.DataObject
     interval, slots = data.draw(st.sampled_from([0, 100, 4096])), data.draw(st.sampled_from([1, 2, 3, 100]))
     status, found = walked(whole, interval=interval, slots=slots)
     assert status == END
-    assert told(found) == gathered(whole, 0, interval, slots)
+    assert as_tuple(found) == gathered(whole, 0, interval, slots)
     ours, theirs = Producers(), Producers()
     at = data.draw(st.integers(0, len(parts)))
     completed: list[object] = []
@@ -157,7 +157,7 @@ def test_it_stops_at_the_first_batch_that_is_not_sound(parts: list[bytes], data:
     sound = b"".join(parts[:row])
     status, found = walked(sound + bytes(broken) + b"".join(parts[row + 1 :]))
     assert status == BAD_CRC
-    assert (found.tail.size, told(found)) == (len(sound), told(walked(sound)[1]))
+    assert (found.tail.size, as_tuple(found)) == (len(sound), as_tuple(walked(sound)[1]))
     assert found.producers.producer_ids == walked(sound)[1].producers.producer_ids
 
 
@@ -169,7 +169,7 @@ def test_chunks_do_not_matter(parts: list[bytes], data: st.DataObject) -> None:
     del whole[cut:]
     chunk = data.draw(st.integers(LEAST_CHUNK, 3 * LEAST_CHUNK))
     once, often = walked(bytes(whole), len(whole) + 1), walked(bytes(whole), chunk)
-    assert (once[0], told(once[1])) == (often[0], told(often[1]))
+    assert (once[0], as_tuple(once[1])) == (often[0], as_tuple(often[1]))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_any_bytes_come_to_an_end(content: bytes, base: int) -> None:
 
 
 def test_a_marker_in_a_batch_of_any_size_up_to_its_limit() -> None:
-    """What ends beyond the chunk is read again whole; no coordinator writes longer ones."""
+    """Batches beyond the chunk are read again whole; no coordinator writes longer ones."""
     data = made(0, [(5, None, b"v")], attributes=TRANSACTIONAL, producer=(1, 0, 0))
     ended = []
     for size in (10, 60_000, 70_000):

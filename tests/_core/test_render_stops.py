@@ -1,4 +1,4 @@
-"""Where the dump tool's renderer stops: batches whose frame or header is none."""
+"""The dump tool's renderer stops at batches without a valid frame or header."""
 
 import struct
 

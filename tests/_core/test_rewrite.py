@@ -1,4 +1,4 @@
-"""Records written anew: any format to any, with kept or fresh offsets, and what a format cannot take."""
+"""Rewritten records: any format to any, with kept or fresh offsets, and fields that a format cannot hold."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_every_format_from_every_other(magic: int, to: int) -> None:
 
 
 def test_the_header_of_a_batch_that_was_written_anew() -> None:
-    """VAL-8, VAL-20: producer and flags stay, the epoch is the leader's, offsets begin anew."""
+    """VAL-8, VAL-20: producer and flags stay, the epoch is the leader's, offsets restart."""
     data = batch(
         [R(timestamp=T, headers=(("h", b"1"), ("n", None)), delta=0), R(timestamp=T + 4, delta=5)],
         base_offset=40, producer_id=9, producer_epoch=2, base_sequence=11, attributes=0x10,

@@ -208,7 +208,7 @@ def test_a_v1_message_cut_off_in_its_header_ends_a_search_by_time() -> None:
 
 
 def test_a_v2_batch_shorter_than_the_fields_looked_for_ends_a_search() -> None:
-    """What lies in their place belongs to the next batch."""
+    """The bytes in their place belong to the next batch."""
     behind = batch([R(timestamp=2**60)], base_offset=2**50)
     for size in range(26, 46):
         short = struct.pack(">qiib", 7, size - 12, -1, 2) + bytes(size - 17)

@@ -19,7 +19,7 @@ ROUNDS = 300
 
 
 def together(*calls: Callable[[], Any], expected: tuple[type[Exception], ...] = ()) -> None:
-    """Makes each call in a thread of its own, again and again until all were tried ROUNDS times.
+    """Makes each call in a separate thread, again and again until all were tried ROUNDS times.
 
     Errors other than the expected ones are raised here.
     """

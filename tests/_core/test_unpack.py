@@ -20,11 +20,11 @@ MOST = 1 << 24
 
 
 class Refused(Exception):
-    """What the packages of these tests raise."""
+    """An error of the packages of these tests."""
 
 
 def unpacked(unpacker: Unpacker, codec: int, data: bytes, limit_bytes: int = MOST) -> bytes | str:
-    """What data becomes, or the text of what is wrong with it."""
+    """Return the unpacked data, or the text of the error."""
     store = Store()
     status = unpacker.unpack(store, codec, data, limit_bytes=limit_bytes)
     assert status == 0 or status >= FIRST_FAULT

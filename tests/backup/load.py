@@ -41,8 +41,8 @@ HASTY = {
 
 
 class Promised(NamedTuple):
-    """What clients had been told before a backup began: records of `plain` and of partitions of `packed`, transactions
-    that were over, the group's offset."""
+    """Records that clients had acknowledged before a backup began: of `plain` and of partitions of `packed`, finished
+    transactions, the group's offset."""
 
     acked: int
     packed: tuple[int, ...]
@@ -51,7 +51,7 @@ class Promised(NamedTuple):
 
 
 class Load:
-    """Clients at work while the block runs. `acked` counts what `plain` was told to have, `packed` likewise."""
+    """Clients at work while the block runs. `acked` counts the acknowledged records of `plain`, `packed` likewise."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -89,7 +89,7 @@ class Load:
             raise self.failures[0]
 
     def wait(self, acked: int) -> Promised:
-        """Return when so many records of `plain` were taken, ten transactions are over and the group has committed."""
+        """Return after so many records of `plain`, ten transactions and a commit of the group."""
         while not self._stopped.wait(0.02):
             if self.acked >= acked and self.transactions >= 10 and self.committed and all(self.packed):
                 return Promised(self.acked, tuple(self.packed), self.transactions, self.committed)
@@ -231,7 +231,7 @@ def check(directory: Path, manifest: Manifest, promised: Promised) -> None:
 
 
 def check_transactions(texts: list[bytes], least: int) -> None:
-    """What a reader of committed records has of `txns`: of `least` transactions, or more, all or nothing."""
+    """Check that a reader of committed records has at least `least` transactions of `txns`, all or nothing."""
     split = [text.split() for text in texts]
     assert split and all(kind == b"committed" for kind, _, _ in split), "no aborted record is seen"
     whole = [int(number) for _, number, n in split if n == b"4"]
@@ -240,7 +240,7 @@ def check_transactions(texts: list[bytes], least: int) -> None:
 
 
 def check_bytes(live: Path, directory: Path) -> None:
-    """What was restored is, byte by byte, how the logs of the live directory begin, or went on from."""
+    """Check that the restored logs are, byte by byte, what the live logs begin with or continued from."""
     for name in NEVER_CUT:
         now, then = (b"".join(path.read_bytes() for path in segments(where / name)) for where in (live, directory))
         assert then and now.startswith(then), name
@@ -271,7 +271,7 @@ LOADING = (14, 15, 16)  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABL
 
 
 def until_loaded(consumer: Any, where: Any) -> Any:
-    """What is committed for a partition; a broker that has just begun may still load its groups."""
+    """Return the committed offset of a partition; a broker that has just started may still load its groups."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + TIMEOUT_S

@@ -1,4 +1,4 @@
-"""Data directories to back up, and what is in one: each record's value tells its offset."""
+"""Data directories to back up, and their content: each record's value is its offset."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is in a backup, what later ones share with it, and what never reaches it."""
+"""The content of a backup, what later ones share with it, and what it never includes."""
 
 import errno
 import json
@@ -139,7 +139,7 @@ def test_full_takes_nothing_from_an_earlier_backup(tmp_path: Path, clock: Later)
 
 @pytest.mark.parametrize("change", ["overwrite", "cut", "append", "cut and append", "delete"])
 def test_no_change_of_the_log_reaches_a_backup(tmp_path: Path, change: str, clock: Later) -> None:
-    """What a broker does to files in their place: it appends, cuts and goes on, makes indexes anew."""
+    """A broker changes files in place: it appends, truncates and continues, rebuilds indexes."""
     fill(tmp_path / "data")
     for _ in range(2):
         make_backup(tmp_path / "data", tmp_path / "backups", clock)
@@ -302,7 +302,7 @@ def test_damage_with_sound_batches_behind_it_is_kept_and_told(tmp_path: Path, cl
 
 @dataclass(eq=False)
 class Cloning(FaultFS):
-    """A file system that can share blocks: the copy is made at once, of all that the file has at that moment."""
+    """A file system with block sharing: the copy is instant, of all that the file has at that moment."""
 
     refused: bool = False
 
@@ -335,7 +335,7 @@ def test_copies_are_clones_where_the_file_system_has_them(tmp_path: Path, clock:
 def test_each_damage_is_copied_with_all_that_lies_behind_it(
     tmp_path: Path, clock: Later, which: int, is_closed_well: bool, kind: str
 ) -> None:
-    """In an old segment `kafkalog verify` tells of it, in the last one the backup's notes do."""
+    """`kafkalog verify` reports it in an old segment, the backup's notes in the last one."""
     fill(tmp_path / "data", records=300)
     if not is_closed_well:
         (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).unlink()

@@ -1,4 +1,4 @@
-"""What is left of a backup, or of a restore, that a full disk, an error or a kill ended: the one before, whole."""
+"""A backup or restore that a full disk, an error or a kill ended: the previous one stays, whole."""
 
 import errno
 import os
@@ -101,7 +101,7 @@ getattr(sys.modules["__main__"], sys.argv[5])(sys.argv[1], sys.argv[2], fs=Fatal
 
 
 def kill_at(what: str, source: Path, target: Path, nth: int) -> bool:
-    """Whether the work came to its `nth` write, where it is killed."""
+    """Return True if the work reached its `nth` write, where it is killed."""
     line = [sys.executable, "-c", KILLED, source, target, ROOT, str(nth), what]
     done = subprocess.run([str(part) for part in line], capture_output=True, text=True)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr

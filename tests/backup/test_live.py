@@ -33,12 +33,12 @@ def test_beside_a_writer_in_another_process(tmp_path: Path) -> None:
     ) as writer:
         assert writer.stdout is not None
         try:
-            told: list[int] = []
+            acknowledged: list[int] = []
             done = end = 0
             for _ in range(4):
                 while done < end + 1500:  # a busy machine has lines in the pipe that are older than the last backup
                     done = int(writer.stdout.readline())
-                told.append(done)
+                acknowledged.append(done)
                 create_backup(tmp_path / "data", tmp_path / "backups")
                 with kafkalog.open(tmp_path / "data" / "orders-0") as log:
                     end = log.end_offset
@@ -51,7 +51,7 @@ def test_beside_a_writer_in_another_process(tmp_path: Path) -> None:
         restore_backup(tmp_path / "backups", place, manifest.id)
         assert verify(place, deep=True).ok
         found = offsets(place / "orders-0")
-        assert found == list(range(len(found))) and len(found) >= told[number]
+        assert found == list(range(len(found))) and len(found) >= acknowledged[number]
         ends.append(len(found))
         with kafkalog.open_dirs(place, "a") as dirs:
             assert dirs["orders", 0].end_offset == len(found), "nothing is cut when it is recovered"
@@ -66,10 +66,10 @@ def test_beside_our_server_under_load(tmp_path: Path) -> None:
             promised = load.wait(wanted)
             until_at_work(data)
             made.append((promised, backup(data, tmp_path / "backups")))
-    assert all(told["linked"] for _, told in made[1:]), "what an earlier backup has is not copied again"
-    for promised, told in made:
-        into = tmp_path / told["id"]
-        manifest = restored(tmp_path / "backups", told["id"], into)
+    assert all(acknowledged["linked"] for _, acknowledged in made[1:]), "what an earlier backup has is not copied again"
+    for promised, acknowledged in made:
+        into = tmp_path / acknowledged["id"]
+        manifest = restored(tmp_path / "backups", acknowledged["id"], into)
         check(into, manifest, promised)
         check_bytes(data, into)
         with kafka_server(directory=into) as server:

@@ -1,6 +1,6 @@
 """Backups of a log that is changed at the worst moments: between any two looks at its files.
 
-Each change is made once for every call on the log's files that a backup makes; what comes of it has to be a state that
+Each change happens once at every call of a backup on the log's files; the result has to be a state that
 the log had, before the change, after it, or in the middle of an append.
 """
 
@@ -46,7 +46,7 @@ def read_values(partition: Path) -> Content:
 
 
 def read_latest_values(partition: Path) -> Content:
-    """What the log means: of a compacted one the last value of each key."""
+    """Return the log's records: of a compacted one the last value of each key."""
     with kafkalog.open(partition) as log:
         found = {record.key: record.value for record in log.records()}
     return {int(key.split()[-1]): value for key, value in found.items() if key is not None and value is not None}
@@ -92,8 +92,8 @@ def test_a_backup_is_a_state_that_the_log_had(tmp_path: Path, change: Callable[[
             is_prefix = found == dict(list(after.items())[: len(found)])
             assert found in (before, after) or (change is truncate_and_refill and is_prefix)
         if change is expire:
-            (told,) = list_backups(where / "backups")[0].partitions
-            assert told.start_offset in (0, 170), "the start is one that the log had"
+            (listed,) = list_backups(where / "backups")[0].partitions
+            assert listed.start_offset in (0, 170), "the start is one that the log had"
         calls, nth = (fs.count if nth == 1 else calls), nth + STEP
     assert calls > 30
 

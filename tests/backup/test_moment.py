@@ -25,7 +25,7 @@ steady = st.integers(FIRST, LAST)
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Event]:
-    """Batches whose times rise, but for some that lie anywhere."""
+    """Batches with rising times, except some at random."""
     events, now = [], FIRST
     for _ in range(draw(st.integers(1, 14))):
         now = min(LAST, now + draw(st.integers(0, 8)))

@@ -59,7 +59,7 @@ def values(partition: Path) -> list[bytes | None]:
 
 
 def is_visible(place: Path) -> bool:
-    """Whether a directory has a partition that a broker, or we, would open."""
+    """Return True if a directory has a partition that a broker, or kafkalog, would open."""
     return any(path.name.startswith(("left-", "right-")) for path in place.iterdir()) if place.exists() else False
 
 

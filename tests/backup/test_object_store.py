@@ -336,7 +336,7 @@ eval(sys.argv[4])
 
 
 def kill_at(root: Path, url: str, nth: int, keys: Keys, code: str) -> bool:
-    """Whether the code came to its `nth` change of files, where it is killed."""
+    """Return True if the code reached its `nth` change of files, where it is killed."""
     line = [sys.executable, "-c", KILLED, ROOT, url, nth, code, keys.recipient, keys.file]
     done = subprocess.run([str(one) for one in line], cwd=root, capture_output=True, text=True)
     assert done.returncode in (0, -9), done.stderr

@@ -47,7 +47,7 @@ def target(tmp_path: Path) -> RemoteBackups:
 
 
 def killed_in(owner: Any, name: str, work: Callable[[], object], nth: int = 1) -> bool:
-    """Whether the work came to its `nth` call of a function, where it is killed."""
+    """Return True if the work reached its `nth` call of a function, where it is killed."""
     real, calls = getattr(owner, name), 0
 
     def call(*given: Any, **more: Any) -> Any:
@@ -72,7 +72,7 @@ def create(data: Path, target: RemoteBackups, clock: Later) -> object:
 
 
 def is_whole(data: Path, tmp_path: Path, target: RemoteBackups) -> bool:
-    """Whether the last backup can be restored, and nothing was left beside the data."""
+    """Return True if the last backup can be restored, and nothing was left beside the data."""
     restore_backup(target, tmp_path / "restored")
     same = files(tmp_path / "restored") == files(data)
     shutil.rmtree(tmp_path / "restored")

@@ -244,7 +244,7 @@ def test_any_content_of_a_lease_names_another_run(data: Path, tmp_path: Path, co
 def test_a_run_that_lost_its_lease_publishes_and_deletes_nothing(
     data: Path, backups: Backups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was paused for so long that another run, here one that is over already, took the lease."""
+    """It was paused for so long that another run, here a finished one, took the lease."""
     clock, target = Later(), backups()
     made = create_backup(data, target, clock=clock)
     clock.hours += 1

@@ -49,7 +49,7 @@ def read_committed(bootstrap: str, topic: str) -> list[bytes]:
 
 
 def restored_is_whole(where: Path, backup: str) -> list[bytes]:
-    """What both topics have after a restore, and after one more transaction of the same producer."""
+    """Check both topics after a restore, and after one more transaction of the same producer; return the values."""
     restore_backup(where / "backups", where / backup, backup)
     with kafka_server(directory=where / backup) as server:
         one = producer(server.bootstrap)

@@ -1,4 +1,4 @@
-"""What each benchmark does to a log, and reads of it; what is left behind. Never how long it took."""
+"""Each benchmark's writes to a log and reads from it, and the files that it leaves; never timings."""
 
 import hashlib
 import logging
@@ -19,7 +19,7 @@ from tests.tiny_disk import run_on_tiny_disk
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary directories are made, empty."""
+    """Return an empty directory in which temporary directories are created."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return tmp_path / "temporary"
@@ -273,7 +273,7 @@ def test_nothing_may_be_written_to_it(existing: Path, tmp_path: Path) -> None:
 
 
 def test_cold_is_cold(tmp_path: Path) -> None:
-    """Where the file system takes the advice; what was in memory is told in any case."""
+    """Where the file system takes the advice; the amount in memory is reported in any case."""
     file = tmp_path / "file"
     file.write_bytes(b"x" * 8192)
     fd = os.open(file, os.O_RDWR)

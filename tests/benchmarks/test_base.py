@@ -1,4 +1,4 @@
-"""Which commit a tree is compared with, and which of its modules have to be compiled."""
+"""The commit that a tree is compared with, and the modules that have to be compiled."""
 
 import shutil
 import subprocess

@@ -78,8 +78,8 @@ def test_a_path_that_cannot_be_made_is_told_and_the_others_go_on(tmp_path: Path)
     meter = compile_meter(tmp_path / "meter")
     command = [sys.executable, "-c", script, str(meter), str(tmp_path), "crc of 64 KiB", "none"]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    told = (tmp_path / process.TOLD).read_text()
-    assert '"none": "ZeroDivisionError: division by zero"' in told and '"names": ["nothing", "crc of 64 KiB"]' in told
+    text = (tmp_path / process.REPORT).read_text()
+    assert '"none": "ZeroDivisionError: division by zero"' in text and '"names": ["nothing", "crc of 64 KiB"]' in text
 
 
 @pytest.mark.slow

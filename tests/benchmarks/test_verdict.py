@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from asv_benchmarks.counting.callgrind import Counts, totals
 from asv_benchmarks.counting.kept import ACCEPTED, BEGIN, END, KEPT, Kept, accepted, read, table, with_table
 from asv_benchmarks.counting.toolchain import differences
-from asv_benchmarks.counting.verdict import NOISY, THRESHOLD, judge, told
+from asv_benchmarks.counting.verdict import NOISY, THRESHOLD, judge, report_lines
 from asv_benchmarks.hot_paths.all import PATHS
 
 COUNTS = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 10**9))
@@ -20,8 +20,8 @@ def test_a_path_beyond_the_threshold_is_slower_with_both_counts() -> None:
     assert [str(change) for change in verdict.slower] == ["a: 1,000 -> 1,031 instructions (+3.1 %)"]
     assert [change.name for change in verdict.faster] == ["c"]
     assert not verdict.is_good
-    assert told(verdict, "v1.0", "this tree")[0] == "slower  a: 1,000 -> 1,031 instructions (+3.1 %)"
-    assert told(verdict, "v1.0", "this tree")[-1] == "1 hot paths are slower, and 0 lost, since v1.0"
+    assert report_lines(verdict, "v1.0", "this tree")[0] == "slower  a: 1,000 -> 1,031 instructions (+3.1 %)"
+    assert report_lines(verdict, "v1.0", "this tree")[-1] == "1 hot paths are slower, and 0 lost, since v1.0"
 
 
 def test_the_largest_change_comes_first() -> None:

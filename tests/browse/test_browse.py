@@ -76,7 +76,7 @@ class Screen:
 def browse(
     path: Path, steps: Steps, size: tuple[int, int] = (100, 24), options: BrowseOptions | None = None
 ) -> str:
-    """What the screen is at the end, as SVG."""
+    """Return the final screen, as SVG."""
 
     async def run() -> str:
         app = make_app(partitions_below([str(path)]), options=options or BrowseOptions())
@@ -246,7 +246,7 @@ def test_nothing_from_data_reaches_the_terminal(data: Path) -> None:
 
 
 def test_without_colour(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is selected can be told from the rest all the same."""
+    """The selection is visible all the same."""
     monkeypatch.setenv("NO_COLOR", "1")
 
     async def steps(screen: Screen) -> None:

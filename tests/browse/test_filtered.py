@@ -103,17 +103,17 @@ def test_it_tells_where_it_is_and_ends_when_told(path: Path) -> None:
     class Stop(Exception):
         """The user wants no more."""
 
-    told: list[int] = []
+    positions: list[int] = []
 
     def tell(offset: int, read: int) -> None:
-        told.append(offset)
-        if len(told) > 3:
+        positions.append(offset)
+        if len(positions) > 3:
             raise Stop
 
     view = LogView(str(path))
     with pytest.raises(Stop):
         level(view, "key == 'nobody'", 0, tell).after(0, 10)
-    assert told == sorted({*told})
+    assert positions == sorted({*positions})
     view.close()
 
 

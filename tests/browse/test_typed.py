@@ -72,7 +72,7 @@ def test_a_decoded_value_is_a_tree_that_folds(tmp_path: Path) -> None:
 
 
 def test_a_tree_of_avro_with_the_schemas_of_a_directory(tmp_path: Path) -> None:
-    """As `-s value=avro --schemas PLACE`; keys as well; without a decoder nothing changes."""
+    """Decode with `-s value=avro --schemas PLACE`; keys as well; without a decoder nothing changes."""
     schema = {
         "type": "record", "name": "Order",
         "fields": [{"name": "id", "type": "long"}, {"name": "lines", "type": {"type": "map", "values": "double"}}],
@@ -173,23 +173,23 @@ def test_previous_and_next_record_of_a_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("indexed", ["none", "beside", "store"])
 def test_all_records_of_a_key_both_ways(tmp_path: Path, indexed: str) -> None:
-    """The same with key indexes beside the segments, in a store, and without any; a search is told, and ends."""
+    """With key indexes beside the segments, in a store, and without any; a search reports progress, and ends."""
     path = tmp_path / "data" / "t-0"
     keyed_log(path)
     store = tmp_path / "store" if indexed == "store" else None
     if indexed != "none":
         with kafkalog.open(path, "r" if store else "a", key_index=store or False) as log:
             assert len(log.build_key_index()) == 3
-    told: list[int] = []
+    positions: list[int] = []
     with LogView(path) as view, kafkalog.open(path) as log:
-        lookup = KeyLookup(view, KeyIndexPlace(view.path, store, OS), told.append)
+        lookup = KeyLookup(view, KeyIndexPlace(view.path, store, OS), positions.append)
         for start, forward, wanted in ((15, True, range(45, 300, 30)), (285, False, range(255, 0, -30))):
             found, at = [], start
             while (offset := find_same_key(lookup, log[at], [], forward=forward)) is not None:
                 found.append(offset)
                 at = offset
             assert found == [*wanted]
-        assert bool([one for one in told if one < 300]) == (indexed == "none")
+        assert bool([one for one in positions if one < 300]) == (indexed == "none")
 
         class Stop(Exception):
             """The user wants no more."""
@@ -222,7 +222,7 @@ def test_damage_between_records_of_a_key_is_passed_over_and_told(tmp_path: Path)
 
 
 def test_a_condition_looks_into_decoded_values(tmp_path: Path) -> None:
-    """With the decoders of `-s`; a path that the values do not have, or that needs a decoder, is told."""
+    """With the decoders of `-s`; a path that the values lack, or that needs a decoder, is reported."""
     keyed_log(tmp_path / "t-0")
     typed = {"value": "json"}
     options = json_options()._replace(select=partial(select_matching, typed))

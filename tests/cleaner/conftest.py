@@ -1,4 +1,4 @@
-"""What the tests of the cleaner share."""
+"""Fixtures that the cleaner's tests share."""
 
 from __future__ import annotations
 

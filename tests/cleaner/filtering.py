@@ -1,4 +1,4 @@
-"""A clean of bytes in memory: batches made, the map built the slow way, what is left told record by record."""
+"""A clean of bytes in memory: generated batches, the map built the slow way, the result checked record by record."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -66,13 +66,13 @@ def list_last_offsets(data: Any) -> list[int]:
 
 
 def header_fields(header: BatchHeader) -> tuple[Any, ...]:
-    """Return what a table says of a batch, but for checksums, which a clean need not compare."""
+    """Return what a table says of a batch, except checksums, which a clean need not compare."""
     times = header.base_timestamp, header.max_timestamp, header.delete_horizon_ms
     return header.position, header.size, header.base_offset, header.last_offset, header.attributes, times
 
 
 class Cleaned(NamedTuple):
-    """What a clean left, and the aborted transactions of the new index."""
+    """Result of a clean, and the aborted transactions of the new index."""
 
     result: FilterResult
     data: bytes

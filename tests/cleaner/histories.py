@@ -1,7 +1,7 @@
 """Random histories of compacted logs, and the plain rules that say what of them must outlive a clean.
 
     history = random_history(rng)         batches of every format and codec, tombstones, transactions, producers
-    log = history.written(path, clock)    a log of ours that holds them
+    log = history.written(path, clock)    a kafkalog log that holds them
     history.folded()                      the last committed record of each key: no clean may change that
 
 A history is a value: the oracle follows it by its rows and never looks at a log.
@@ -60,7 +60,7 @@ class Row(NamedTuple):
 
     @property
     def shown(self) -> tuple[int, int, bytes | None, bytes | None, Headers]:
-        """What a reader sees of it."""
+        """The part that a reader sees."""
         return self.offset, self.timestamp, self.key, self.value, self.headers
 
 
@@ -138,7 +138,7 @@ class History:
         return first is not None and not first.commits
 
     def folded(self) -> dict[bytes, bytes]:
-        """Key -> value as a reader of committed records knows it at the end: a key that was deleted is not there."""
+        """Key -> value for a reader of committed records at the end, without deleted keys."""
         return folded((row.key, row.value) for row in self.committed())
 
     def latest(self, end: int) -> dict[bytes, Row]:
@@ -146,7 +146,7 @@ class History:
         return {row.key: row for row in self.committed() if row.key is not None and row.offset < end}
 
     def kept(self, end: int) -> list[Row]:
-        """What a first clean of [0, end) leaves of the records while all tombstones are held (CLN-3, 6, 7, 9, 14)."""
+        """Return the records that a first clean of [0, end) keeps while tombstones are held (CLN-3, 6, 7, 9, 14)."""
         last = {row.offset for row in self.latest(end).values()}
         return [row for row in self.rows if row.offset >= end or row.offset in last]
 
@@ -226,7 +226,7 @@ class _Maker:
             self.produced(self.rng.choice(PRODUCERS if kind == "producer" else TRANSACTIONAL))
 
     def plain(self) -> None:
-        """A batch of nobody, of any format."""
+        """A batch without a producer, of any format."""
         magic = self.rng.choice([0, 1, 2, 2, 2]) if self.old_formats else 2
         self.add(magic, self.codec(magic))
 

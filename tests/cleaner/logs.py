@@ -1,4 +1,4 @@
-"""Logs for the cleaner's tests: records with keys appended, what a log holds told batch by batch."""
+"""Logs for the cleaner's tests: appended records with keys, and a log's content batch by batch."""
 
 from pathlib import Path
 from typing import Any

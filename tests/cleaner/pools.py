@@ -37,7 +37,7 @@ class Offsets:
 
 
 class Pool:
-    """The logs, with a manager over them; `errors` are those of disks that it told of."""
+    """The logs, with a manager over them; `errors` are the reported disk errors."""
 
     def __init__(self, path: Path, clock: MockClock | None = None) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class Pool:
         self.errors.append(error)
 
     def log(self, number: int, dirty: int = 0, clean: int = 0, **settings: Any) -> UnifiedLog:
-        """Partition `number` of t: `clean` segments that the checkpoint tells of, `dirty` ones, and an empty one."""
+        """Partition `number` of t: `clean` segments below the checkpoint, `dirty` ones, and an empty one."""
         directory = self.path / f"t-{number}"
         directory.mkdir()
         log = UnifiedLog.open(directory, config(**{"cleanup_policy": "compact", **settings}), clock=self.clock)

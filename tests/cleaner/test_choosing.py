@@ -1,4 +1,4 @@
-"""Which part of a log may be cleaned, and which log is worth it: the rules, over states that are values."""
+"""The cleanable part of a log, and the log to clean next: the rules, over states that are values."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_log_that_nothing_can_be_cleaned_of_is_late_too() -> None:
 
 
 def test_a_log_is_measured_as_its_files_are(tmp_path: Path) -> None:
-    """CLN-29, CLN-31: bytes of the segments themselves; the reason is the lag where it is over."""
+    """CLN-29, CLN-31: bytes of the segments themselves; the lag is the reason once it exceeds its limit."""
     log = open_log(tmp_path, max_compaction_lag_ms=1000)
     for _ in range(4):
         append(log, (b"k", b"v"))

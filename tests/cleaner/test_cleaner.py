@@ -1,4 +1,4 @@
-"""What a cleaner thread does, round by round, over a pass that cleans nothing; its memory, rate and account."""
+"""A cleaner thread, round by round, over a pass that cleans nothing; its memory, rate and statistics."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_log_that_somebody_took_a_segment_of_is_set_aside(pool: Pool) -> None:
 
 
 def test_a_full_disk_is_tried_again_after_the_back_off(pool: Pool) -> None:
-    """CLN-39: the log is put off, so that others have their turn; the error is told."""
+    """CLN-39: the log is put off, so that others have their turn; the error is reported."""
     pool.log(0, dirty=3)
     pool.log(1, dirty=2, clean=1)
     passes = Passes()
@@ -343,7 +343,7 @@ def test_stop_ends_a_clean_that_goes_on(pool: Pool) -> None:
 
 
 def test_a_ctrl_c_ends_a_clean_that_is_asked_for(pool: Pool) -> None:
-    """At its next check; nobody is left with the log in progress."""
+    """At its next check; no log stays in progress."""
     log = pool.log(0, dirty=3)
     passes = Passes()
 
@@ -363,7 +363,7 @@ def test_a_ctrl_c_ends_a_clean_that_is_asked_for(pool: Pool) -> None:
 def test_a_ctrl_c_in_a_job_run_by_hand_leaves_no_log_in_progress(
     pool: Pool, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    """CLN-34: wherever it comes: else nobody could delete, cut or close the log any more."""
+    """CLN-34: at any point: else no one could delete, truncate or close the log."""
     pool.log(0, dirty=3)
     passes = Passes()
     cleaner = pool.cleaner(passes)
@@ -385,7 +385,7 @@ def test_a_ctrl_c_in_a_job_run_by_hand_leaves_no_log_in_progress(
 
 
 def test_a_store_that_is_dropped_in_a_clean_is_closed_by_another_thread(pool: Pool) -> None:
-    """What the collector finds must not wait for the locks of the very thread that it runs in."""
+    """Finalizers must not wait for the locks of the very thread that they run in."""
     log = pool.log(0, dirty=3)
     ended: list[str] = []
     over = threading.Event()

@@ -1,4 +1,4 @@
-"""Cleans that cannot begin, or never come to their end: the log is let go of."""
+"""Cleans that cannot begin, or never finish: the log is released."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cleaner.pools import Passes, Pool
 
 
 def test_a_clean_that_has_no_memory_to_begin_with_lets_go(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CLN-39: before its first byte, too: the log is in nobody's hands then, and the next clean of it works."""
+    """CLN-39: before its first byte, too: no one holds the log then, and the next clean of it works."""
     log = pool.log(0, dirty=2)
     cleaner = pool.cleaner(Passes())
 
@@ -29,7 +29,7 @@ def test_a_clean_that_has_no_memory_to_begin_with_lets_go(pool: Pool, monkeypatc
 
 
 def test_a_clean_that_has_to_split_for_ever_ends(pool: Pool) -> None:
-    """CLN-26: with what it was told last, not in a loop; other cleans of the log may go on."""
+    """CLN-26: with the last reported values, not in a loop; other cleans of the log may continue."""
     log = pool.log(0, dirty=2)
     passes = Passes()
     split = CleaningAborted("a segment had to be split", path=log.path)

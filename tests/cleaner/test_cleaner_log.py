@@ -1,4 +1,4 @@
-"""What the log and the account of a cleaner say of its cleans, of what was late, and of retention."""
+"""Log lines and statistics of a cleaner: cleans, delays and retention."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T0 = TopicPartition("t", 0)
 
 
 def test_the_account_of_a_clean(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
-    """What goes on can be seen, what is over is told in the log and to the caller."""
+    """Work in progress can be seen; finished work is logged and reported to the caller."""
     caplog.set_level("INFO")
     log = pool.log(0, dirty=3)
     begun, go_on = threading.Event(), threading.Event()
@@ -97,7 +97,7 @@ def test_records_without_a_key_that_a_clean_drops_are_warned_of(
 
 
 def test_the_report_of_a_cleaner(pool: Pool) -> None:
-    """What it does, has done, and leaves alone; how dirty the dirtiest log was, and how long it slept."""
+    """Current work, finished work, skipped logs; how dirty the dirtiest log was, and how long it slept."""
     first, bad = pool.log(0, dirty=3, clean=1), pool.log(1, dirty=1)
     pool.log(2, dirty=1, clean=3)
     cleaner = pool.cleaner(Passes(), log_cleaner_io_max_bytes_per_second=100.0)

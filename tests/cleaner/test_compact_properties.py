@@ -1,4 +1,4 @@
-"""What a clean promises, of random histories: keys, tombstones, transactions, producers, all codecs and formats."""
+"""Promises of a clean, for random histories: keys, tombstones, transactions, producers, all codecs and formats."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_tombstones_go_at_their_horizon(history: History) -> None:
 @HISTORIES
 @given(histories(), st.integers(0, 2**31))
 def test_a_reader_in_the_dirty_part_sees_every_record(history: History, seed: int) -> None:
-    """What is behind the end of the clean is there, byte for byte, wherever a reader was when it began."""
+    """Records past the end of the clean remain, byte for byte, wherever a reader was when it began."""
     with tempfile.TemporaryDirectory(dir=memory()) as directory:
         clock = MockClock(NOW)
         log = opened(Path(directory) / "t-0", clock, internal_segment_bytes=history.segment_bytes)
@@ -154,7 +154,7 @@ def test_codecs_and_batches_stay_what_they_were(history: History) -> None:
 @HISTORIES
 @given(histories())
 def test_producers_are_known_as_before(history: History) -> None:
-    """CLN-11: also where nothing but the cleaned files tells of them."""
+    """CLN-11: also where only the cleaned files show them."""
     with tempfile.TemporaryDirectory(dir=memory()) as directory:
         path = Path(directory) / "t-0"
         with history.written(path, MockClock(NOW)) as log:
@@ -186,7 +186,7 @@ def test_another_reader_finds_the_same(history: History) -> None:
 
 @pytest.mark.parametrize("count", [1, 7])
 def test_a_history_in_pieces(count: int) -> None:
-    """CLN-22: cleaned after each few events, transactions cut apart, the log tells the same in the end."""
+    """CLN-22: cleaned after each few events, transactions cut apart, the log has the same content in the end."""
     for seed in range(15):
         history = random_history(Random(f"pieces {seed}"))
         with tempfile.TemporaryDirectory(dir=memory()) as directory:

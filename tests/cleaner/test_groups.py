@@ -1,4 +1,4 @@
-"""Which segments become one: by bytes, by index entries, by the span of their offsets (CLN-23, CLN-24, CLN-45)."""
+"""Segments that become one: by bytes, by index entries, by the span of their offsets (CLN-23, CLN-24, CLN-45)."""
 
 from __future__ import annotations
 

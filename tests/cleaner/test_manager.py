@@ -57,7 +57,7 @@ def test_what_waited_too_long_is_grabbed_though_it_is_clean(pool: Pool) -> None:
 
 
 def test_the_checkpoint_follows_a_clean(pool: Pool) -> None:
-    """CLN-33, CLN-35: written when it is done, and not when it was aborted or nobody knows how far it came."""
+    """CLN-33, CLN-35: written when it is done, and not when it was aborted or its end is unknown."""
     log = pool.log(0, dirty=3)
     assert pool.manager.grab(NOW) is not None
     pool.manager.done_cleaning(log, 3)
@@ -221,7 +221,7 @@ def test_uncleanable_partitions_are_counted_with_their_bytes(pool: Pool) -> None
 
 
 def test_bytes_of_a_damaged_log_are_counted(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
-    """CLN-39: nothing is read of it, and a checkpoint that is no use is not told of each time."""
+    """CLN-39: nothing is read of it, and a useless checkpoint is not reported each time."""
     log = pool.log(0, dirty=3, max_compaction_lag_ms=1000)
     size = log.segments[0].size
     path = Path(log.segments[0].path)
@@ -267,7 +267,7 @@ def test_a_log_that_moves_or_is_deleted_is_not_grabbed(pool: Pool) -> None:
 
 
 def test_what_was_cut_while_it_was_looked_at_is_not_grabbed(pool: Pool) -> None:
-    """What was found out about it may be wrong."""
+    """Findings about it may be wrong."""
     pool.log(0, dirty=3)
     pool.log(1, dirty=2)
     read = pool.offsets.read
@@ -414,7 +414,7 @@ def test_asked_for_a_log_that_is_being_cleaned_waits(pool: Pool) -> None:
 
 
 def test_retention_of_logs_that_are_not_compacted(pool: Pool) -> None:
-    """CLN-38: those that nobody works on; the state is taken back whatever happens (KAFKA-7322, KAFKA-6568)."""
+    """CLN-38: those that no thread works on; the state is undone whatever happens (KAFKA-7322, KAFKA-6568)."""
     plain = pool.log(0, dirty=1, cleanup_policy="delete")
     busy = pool.log(1, dirty=1, cleanup_policy="delete")
     pool.log(2, dirty=1)

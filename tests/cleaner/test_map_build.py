@@ -29,7 +29,7 @@ SMALL_BUFFER = 4096
 
 
 class Built(NamedTuple):
-    """What a build gave: the offsets of the keys asked, how far the map reaches, and what was counted."""
+    """Result of a build: the offsets of the keys asked, the map's end, and the counts."""
 
     found: dict[bytes, int]
     latest_offset: int
@@ -57,14 +57,14 @@ def build(
 ) -> Built:
     offset_map = SkimpyOffsetMap(24 * slots)
     offset_map.put(b"of the last clean", 5) if slots else None
-    stats, told = CleanerStats(0.0), [0]
+    stats, throttled_bytes = CleanerStats(0.0), [0]
     is_whole = build_map(
         log, start, end, offset_map, stats, reader=reader or SegmentReader(SMALL_BUFFER, OS), load_factor=load_factor,
-        check_done=check_done, throttled=told.append,
+        check_done=check_done, throttled=throttled_bytes.append,
     )  # fmt: skip
     assert offset_map.get(b"of the last clean") == -1
     found = {key: offset for key in keys if (offset := offset_map.get(key)) >= 0}
-    counts = stats.map_messages_read, stats.map_bytes_read, sum(told)
+    counts = stats.map_messages_read, stats.map_bytes_read, sum(throttled_bytes)
     return Built(found, offset_map.latest_offset, offset_map.size, is_whole, *counts)
 
 

@@ -152,7 +152,7 @@ def test_a_cleaned_segment_is_on_disk_before_it_counts(tmp_path: Path) -> None:
 
 
 def test_each_byte_is_read_at_most_twice(tmp_path: Path) -> None:
-    """Once for the map, once for the copy, but for the few headers that looking for an offset takes."""
+    """Once for the map, once for the copy, except the few headers that an offset look-up reads."""
     fs = FaultFS()
     log = write_keys(tmp_path, *(n % 97 for n in range(3000)), segment_every=1500, fs=fs)
     size = log.size
@@ -346,9 +346,9 @@ def test_a_dry_run_counts_what_a_clean_does_and_changes_nothing(tmp_path: Path) 
 def test_bytes_read_and_written_are_throttled(tmp_path: Path) -> None:
     """Once for the map, once for the copy, and what is written."""
     log = write_keys(tmp_path, *(n % 5 for n in range(40)))
-    size, told = log.size, []
-    stats = clean_log(log, throttled=told.append).stats
-    assert sum(told) == 2 * size + stats.bytes_written
+    size, throttled_bytes = log.size, []
+    stats = clean_log(log, throttled=throttled_bytes.append).stats
+    assert sum(throttled_bytes) == 2 * size + stats.bytes_written
     log.close()
 
 

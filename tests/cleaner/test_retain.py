@@ -1,4 +1,4 @@
-"""Which records and batches a clean keeps, and how they are written anew."""
+"""Records and batches that a clean keeps, and their rewritten form."""
 
 import zlib
 from random import Random
@@ -200,7 +200,7 @@ def last_offsets_of(data: bytes) -> list[int]:
 
 
 def test_the_same_sequences_again_do_not_keep_a_batch() -> None:
-    """CLN-11: sequences may repeat (a group coordinator begins with 0 each time); the offset tells (KAFKA-17076)."""
+    """CLN-11: sequences may repeat (a group coordinator begins with 0 each time); the offset decides (KAFKA-17076)."""
     data = build_producer_batch(0, 1, 0, 1) + build_producer_batch(1, 1, 0, 1) + build_batch(2, (b"1", b"x"))
     cleaned = Cleaner(last={1: (1, 0)}).clean(data)
     assert last_offsets_of(cleaned.data) == [1, 2]
@@ -242,8 +242,8 @@ def test_last_sequences_of_three_producers() -> None:
         build_producer_batch(3, 2, 0, 3, 1, 4),
         build_producer_batch(6, 3, 0, 1, 4),
     ))  # fmt: skip
-    told = [(1, 2, 2), (2, 2, 5), (3, 1, 7)]
-    producers = [ProducerState(one, 0, sequence, offset, sequence, NOW) for one, sequence, offset in told]
+    states = [(1, 2, 2), (2, 2, 5), (3, 1, 7)]
+    producers = [ProducerState(one, 0, sequence, offset, sequence, NOW) for one, sequence, offset in states]
     last = {state.producer_id: (state.last_offset, state.producer_epoch) for state in producers}
     cleaned = Cleaner(last=last).clean(data)
     found = list_batches(cleaned.data)
@@ -271,7 +271,7 @@ def test_output_that_is_larger_than_the_chunk() -> None:
 
 
 def test_a_chunk_that_ends_inside_a_batch_says_what_it_needs() -> None:
-    """CLN-27: nothing read, the size of the batch told, as soon as its size field is there."""
+    """CLN-27: nothing read, the size of the batch reported, as soon as its size field is there."""
     data = build_batch(0, (b"a", b"1" * 100))
     retainer = Retainer(
         SkimpyOffsetMap(2400), CleanedTransactions(), now_ms=NOW, delete_retention_ms=0, upper_bound_offset=9
@@ -316,7 +316,7 @@ def test_damage_is_an_error_with_file_position_and_offset(damage: str) -> None:
 
 
 def test_headers_and_long_records_stay_byte_for_byte() -> None:
-    """What is behind the key of a record is copied as it is, whatever its length (CLN-44)."""
+    """Bytes behind the key of a record are copied as they are, whatever its length (CLN-44)."""
     rows = [R(b"v" * size, b"%d" % size, NOW + size, (("h", None), ("i", b"x" * size))) for size in (0, 1, 70, 20_000)]
     data = batch([R(b"old", b"70", NOW), *rows], base_offset=40)
     cleaned = Cleaner().clean(data)

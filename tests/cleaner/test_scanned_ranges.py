@@ -1,4 +1,4 @@
-"""What the map's pass went through is not looked at again, and the clean is the same (CLN-3, CLN-28)."""
+"""Ranges that the map's pass verified are not checked again, and the clean is the same (CLN-3, CLN-28)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_records_without_a_key_are_counted_where_nothing_is_kept(tmp_path: Path)
 
 
 def test_a_batch_that_changes_behind_the_map_gets_no_new_checksum(tmp_path: Path) -> None:
-    """CLN-28: compared again where it is written anew; the log stays as it is."""
+    """CLN-28: compared again when it is rewritten; the log stays as it is."""
     log = open_log(tmp_path)
     append(log, (b"a", b"1"), (b"b", b"2"))
     append(log, (b"a", b"3"))
@@ -229,7 +229,7 @@ def test_what_lies_in_a_wrapper_below_its_own_offset_stays(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("number", [0, 1], ids=["in the first segment", "in a later one"])
 def test_no_record_goes_since_an_index_led_the_map_past_it(tmp_path: Path, number: int) -> None:
-    """CLN-7: what the map was not told of has no later record, whatever position an entry of an index claims."""
+    """CLN-7: a record missing from the map has no later record, whatever position an entry of an index claims."""
     log = open_log(tmp_path, index_interval_bytes=100)
     for n in range(40):
         append(log, (b"%d" % n, b"x" * 60))

@@ -1,4 +1,4 @@
-"""What is appended through the writer's buffer is what appending it directly gives, in fewer and aligned writes."""
+"""Appends through the writer's buffer equal direct appends, in fewer and aligned writes."""
 
 from __future__ import annotations
 
@@ -100,6 +100,6 @@ def test_a_disk_that_takes_no_more_is_told(tmp_path: Path) -> None:
 
 
 def test_a_buffer_that_there_is_no_memory_for() -> None:
-    """It is the memory that is told of, which is no log's fault and no disk's."""
+    """The error names the memory, not the log or the disk."""
     with pytest.raises(MemoryError, match="no memory for a buffer"):
         SegmentWriter(1 << 62)

@@ -1,4 +1,4 @@
-"""Who may work on a partition: cleaners, retention, and those who delete, cut or move it."""
+"""Exclusive work on a partition: cleaners, retention, and those who delete, truncate or move it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_clean_begins_and_ends() -> None:
-    """CLN-34: none, in progress, none; nobody else begins meanwhile."""
+    """CLN-34: none, in progress, none; no one else begins meanwhile."""
     states = CleaningStates()
     assert states.of(T0) is None
     assert states.begin(T0)
@@ -141,7 +141,7 @@ def test_abort_is_pause_and_resume() -> None:
 
 
 def test_a_cleaner_does_not_wait_for_itself() -> None:
-    """A hook that deletes what its own thread cleans is told so, and does not hang."""
+    """A hook that deletes what its own thread cleans gets an error, and does not hang."""
     states = CleaningStates()
     states.begin(T0)
     with pytest.raises(IllegalState, match="thread"):
@@ -152,12 +152,12 @@ def test_a_cleaner_does_not_wait_for_itself() -> None:
 
 
 def test_retention_takes_what_nobody_works_on() -> None:
-    """CLN-38: and while it has it, nobody else begins."""
+    """CLN-38: and while it has it, no one else begins."""
     states = CleaningStates()
     states.begin(T0)
     assert states.pause_idle([T0, T1]) == {T1}
     assert not states.begin(T1)
-    states.abort_and_pause(T1)  # it is deleted meanwhile: nobody waits
+    states.abort_and_pause(T1)  # it is deleted meanwhile: no thread waits
     states.resume(T1)
     assert state_text(states, T1) == "paused(1)"
     states.resume(T1)
@@ -214,18 +214,18 @@ def test_stop_waits_for_nobody_who_cleans_nothing() -> None:
 def test_waiting_ends_with_the_clean() -> None:
     states = CleaningStates()
     states.wait_for(T0)
-    begun, told = threading.Event(), threading.Event()
+    begun, may_end = threading.Event(), threading.Event()
 
     def clean() -> None:
         states.begin(T0)
         begun.set()
-        told.wait()
+        may_end.wait()
         states.done(T0)
 
     cleaner = in_thread(clean)
     begun.wait()
     waiter = in_thread(lambda: states.wait_for(T0))
-    told.set()
+    may_end.set()
     waiter.join()
     cleaner.join()
     assert states.of(T0) is None

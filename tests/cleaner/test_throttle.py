@@ -16,7 +16,7 @@ def measure_sleep(throttle: Throttle, clock: MockClock, count: int) -> int:
 
 
 def test_it_sleeps_what_is_too_much() -> None:
-    """CLN-42: 600 kB in 300 ms at 1 MB/s make 300 ms of sleep; then the count begins anew."""
+    """CLN-42: 600 kB in 300 ms at 1 MB/s make 300 ms of sleep; then the count restarts."""
     clock = MockClock()
     throttle = Throttle(1_000_000.0, clock)
     assert measure_sleep(throttle, clock, 600_000) == 0  # the rate is looked at after 300 ms only
@@ -111,7 +111,7 @@ def test_all_threads_share_it() -> None:
 
 
 def test_a_rate_of_next_to_nothing() -> None:
-    """CLN-42: the sleep is for ever, and no error; the cleaner is told to let go in it."""
+    """CLN-42: the sleep is for ever, and no error; the cleaner is asked to stop during it."""
     clock = MockClock()
     throttle = Throttle(5e-324, clock)
     clock.advance(300)

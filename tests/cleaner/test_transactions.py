@@ -132,7 +132,7 @@ def test_the_new_index_has_what_still_has_data_in_the_order_of_the_markers() -> 
 
 
 def test_a_transaction_over_two_segments_is_known_in_the_second() -> None:
-    """CLN-22: its index entry is told of twice, its marker goes by the data of both."""
+    """CLN-22: its index entry appears twice, its marker is judged by the data of both."""
     markers = build_marker(2, 1, commits=False) + build_marker(3, 1, commits=False)
     parts = [txn_batch(0, 1, 0, 1), txn_batch(1, 1, 1, 2) + markers]
     known = AbortedTxn(0, 1, 0, 2, 3)
@@ -188,14 +188,14 @@ def test_a_partial_clean_neither_loses_markers_nor_brings_aborted_data_back() ->
 
 
 def test_data_behind_the_end_of_an_aborted_transaction_is_none_of_it() -> None:
-    """CLN-14: an index may tell of a transaction whose marker is gone; the next one of the producer is its own."""
+    """CLN-14: an index may name a transaction whose marker is gone; the producer's next one has its own."""
     data = build_batch(0, (b"9", b"x")) + txn_batch(5, 1, 3, 1) + build_marker(6, 1, commits=True)
     cleaned = Cleaner(last={1: (5, 0)}).clean(data, aborted=[ABORTED])
     assert list_offsets(cleaned.data) == [0, 5, 6] and cleaned.retained == []
 
 
 def test_an_abort_marker_stays_where_no_index_tells_of_its_data() -> None:
-    """CLN-22: a lost index must not bring aborted data to life for those who make it anew from the log."""
+    """CLN-22: a lost index must not revive aborted data for a rebuild from the log."""
     data = txn_batch(0, 1, 0, 1) + build_marker(1, 1, commits=False) + build_batch(2, (b"1", b"x"))
     cleaned = Cleaner().clean(data)
     assert list_offsets(cleaned.data) == [1, 2] and read_horizons(cleaned.data) == {1: None}

@@ -1,4 +1,4 @@
-"""What a clean is about: bytes counted, the first uncleanable offset brought to a segment's start (CLN-29)."""
+"""Values of a clean: bytes counted, the first uncleanable offset moved to a segment's start (CLN-29)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def spoil(data: Path, position: int) -> None:
 @pytest.mark.parametrize("kind", ["directory", "cluster"])
 @pytest.mark.parametrize("served", [False, True])
 def test_damage_in_the_source_ends_the_copy_before_it(tmp_path: Path, kind: str, served: bool) -> None:
-    """What lies before the damage is there whole, nothing behind it is; the mended source is continued."""
+    """Records before the damage are there whole, none after it; the repaired source is continued."""
     data = tmp_path / "data"
     fill(data)
     shutil.copytree(data, tmp_path / "sound")
@@ -397,13 +397,13 @@ def test_the_first_batch_is_refused_for_a_moment(tmp_path: Path, monkeypatch: py
 
 
 def test_a_cluster_that_does_not_answer_is_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leader is looked up within an attempt: attempts are not multiplied, and a lost cluster is told soon."""
+    """The leader is looked up within an attempt: attempts are not multiplied, and a lost cluster is reported soon."""
     tried = 0
 
     async def connect(host: str, port: int, settings: object) -> PeerConnection:
         nonlocal tried
         tried += 1
-        raise PeerUnreachable("nobody is there")
+        raise PeerUnreachable("no peer is there")
 
     monkeypatch.setattr(kafkalog.copy.cluster, "connect", connect)
     monkeypatch.setattr(kafkalog.copy.cluster, "_MAX_PAUSE_MS", 0)

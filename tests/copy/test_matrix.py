@@ -75,8 +75,8 @@ def test_a_cluster_gets_the_committed_records_at_consecutive_offsets(kind: str, 
         is_kept = [one.offset for one in wanted.records] == list(range(len(found)))
         reported = next(one for one in report.partitions if f"{one.topic}-{one.partition}" == name)
         assert reported.offsets == ("kept" if is_kept else "new") and reported.end == len(found)
-        told = [row for row in report.not_kept if row.where == name and row.what == "offsets"]
-        assert bool(told) is not is_kept, name
+        rows = [row for row in report.not_kept if row.where == name and row.what == "offsets"]
+        assert bool(rows) is not is_kept, name
     offsets = committed_offsets([str(tmp_path / "cluster")])
     for group in groups_of(kind):
         for topic, partitions in GROUPS[group].items():

@@ -132,7 +132,7 @@ def test_an_expired_marker_of_records_that_were_appended_behind_others(tmp_path:
 
 
 def test_groups_of_a_compacted_topic_whose_settings_are_unknown(tmp_path: Path) -> None:
-    """A broker's directory without its metadata: nothing says that the topic is not compacted, and the table tells."""
+    """A broker's directory without its metadata does not show that the topic is not compacted; the table does."""
     data = tmp_path / "data"
     append(data, rows(0, 2), *(rows(base, 1) for base in range(5, 10)))
     commit_all(str(data), {"ahead": {"t": {0: 10}}})
@@ -190,7 +190,7 @@ def test_an_interrupt_ends_a_copy_of_files(tmp_path: Path) -> None:
 
 
 def test_records_that_the_source_deleted_behind_a_copy_that_is_empty_by_now(tmp_path: Path) -> None:
-    """The copy's own retention has deleted all that was copied: the gap is told all the same."""
+    """The copy's own retention has deleted all that was copied: the gap is reported all the same."""
     data, copied = tmp_path / "data", tmp_path / "copied"
     append(data, rows(0, 3))
     copy_topics(str(data), str(copied), apply=True)

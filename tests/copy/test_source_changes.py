@@ -132,7 +132,7 @@ def test_a_kill_between_two_markers_and_deletes_behind_the_first(
 def test_kills_in_a_batch_of_which_the_source_has_less_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was sent begins inside of a batch, and the source begins behind that place in the same batch."""
+    """The sent records end inside a batch, and the source begins behind that place in the same batch."""
     data, log = tmp_path / "data", tmp_path / "cluster" / "t-0"
     append_batch(data, range(10))
     delete(data, "t", 4)
@@ -167,7 +167,7 @@ def append_batch(data: Path, numbers: range) -> None:
 def test_records_of_others_behind_a_kill_are_not_taken_for_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The source has deleted what may have been sent, so that only the producer tells who sent it."""
+    """The source has deleted what may have been sent, so that only the producer shows who sent it."""
     data = tmp_path / "data"
     append(data, "t", range(30))
     with cluster_on(tmp_path / "cluster") as server:

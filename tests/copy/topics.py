@@ -91,7 +91,7 @@ def set_epochs(path: Path) -> None:
 
 
 def expected_of(data: Path) -> dict[str, Expected]:
-    """What the directory holds, from its segment files alone."""
+    """Return the directory's content, from its segment files alone."""
     found = {}
     for name in ("plain-0", "plain-1", "compacted-0", "old-0"):
         batches = read_all(data / name)

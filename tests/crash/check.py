@@ -1,4 +1,4 @@
-"""What has to hold of a log after a crash: it opens, and it agrees with what is expected and with itself."""
+"""Invariants of a log after a crash: it opens, and it agrees with what is expected and with itself."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _found(path: Path, start: int, expected: Expectation) -> list[Batch]:
 
 
 def _may_be_hole(path: Path, hole: tuple[int, int], expected: Expectation) -> bool:
-    """True for a hole between two segments that nobody was told is on disk: the later one was written first."""
+    """Return True for a hole between two segments not yet reported as on disk: the later one was written first."""
     flushed = expected.least[-1].last + 1 if expected.least else 0
     if hole[1] <= expected.starts[1]:  # it was being deleted
         return True
@@ -109,7 +109,7 @@ def _check_bounds(path: Path, log: Log, found: list[Batch], expected: Expectatio
     assert low <= start and not lost, f"the log starts at {start}, not within {expected.starts}, without {lost}"
     assert start <= high or not expected.keeps_pages, f"the log starts at {start}, not within {expected.starts}"
     behind = found[-1].last + 1 if found else start
-    empty = (path / log_file_name(end)).exists() and end <= max(expected.ends)  # an empty segment tells it
+    empty = (path / log_file_name(end)).exists() and end <= max(expected.ends)  # an empty segment shows it
     known = empty or end in expected.ends or _may_be_hole(path, (behind, end), expected)
     assert end == behind or end > behind and known, f"{log!r} ends behind {found[-1:]}"
 
@@ -123,7 +123,7 @@ def check_reading(log: Log, found: list[Batch]) -> None:
     assert [batch.header.base_offset for batch in log.batches()] == [batch.base for batch in found]
     for batch in data[:: max(1, len(data) // 7)]:
         assert log[max(batch.base, start)].offset == max(batch.base, start)
-    # the producers are those of a replay by now, but for transactions that began below the log start
+    # the producers are now those of a replay, except for transactions that began below the log start
     opened = [max(start, state.txn_first_offset) for state in _known(log).values() if state.txn_first_offset >= 0]
     stable = min(opened, default=log.end_offset)
     # where that is the log start, it counts as the first batch that ends behind it
@@ -153,9 +153,9 @@ def _known(log: Log) -> dict[int, Known]:
 
 
 def check_producers(log: Log, found: list[Batch], lossy: bool = False) -> None:
-    """Whoever wrote what is there is known as a replay knows it; of others a snapshot may know more.
+    """Check that the producers of the remaining records are as after a replay.
 
-    So may one that lies behind a hole, which a power cut may leave (`lossy`).
+    A snapshot may know more producers, and so may the log after a hole that a power cut left (`lossy`).
     """
     known = _known(log)
     if lossy and (_holes(found) or found and found[-1].last + 1 < log.end_offset):
@@ -221,7 +221,7 @@ def _check_recovery_changes_nothing(
 ) -> None:
     """An unclean opening of what a clean close left finds the same and leaves the same.
 
-    But for the indexes, which a recovery fills anew, and for what it learns or forgets of producers, transactions and
+    Exceptions: the indexes, which a recovery refills, and what it learns or forgets of producers, transactions and
     epochs that have nothing above the log start.
     """
     (path.parent / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)

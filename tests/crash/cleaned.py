@@ -78,7 +78,7 @@ def check_cleaned(path: Path, history: History, held: bool, *, appended: int | N
 
 
 def check_content(log: Log, history: History, held: bool, *, appended: int | None = None, first: int = 0) -> None:
-    """What a log holds is of its history, and all that must be there is; it may begin at `first`, or before."""
+    """Check that a log's records are from its history and complete; it may begin at `first`, or before."""
     start = log.start_offset
     assert start <= first, f"it begins at {start}, {first} would be right"
     known = history if appended is None else history.first(appended)
@@ -130,7 +130,7 @@ def cut_clean(directory: Path, seed: int, modes: Sequence[Mode] = CLEANED_MODES)
     fs.on_change = lambda: None
     ready.log.close()
     for image in sorted(images.iterdir()):
-        with told(f"seed {seed}, {image.name}"):
+        with located(f"seed {seed}, {image.name}"):
             check_cleaned(image / TOPIC, ready.history, ready.held)
         shutil.rmtree(image)
     return changes, len(seen)
@@ -154,7 +154,7 @@ def _one_failure(place: Path, seed: int, fault: Fault, nth: int) -> bool:
     ready = prepared(root, seed, fs)
     log, history = ready.log, ready.history
     rule = fault.at(fs, nth)
-    with told(f"seed {seed}, call {nth}: {fault.name}"), ExitStack() as stack:
+    with located(f"seed {seed}, call {nth}: {fault.name}"), ExitStack() as stack:
         stack.callback(_give_up, log)
         try:
             log.compact()
@@ -183,7 +183,7 @@ def _give_up(log: Log) -> None:
         log.close()
 
 
-class told:
+class located:
     """Says where a finding was."""
 
     def __init__(self, where: str) -> None:

@@ -24,7 +24,7 @@ SECTOR, PAGE = 512, 4096
 
 
 class Mode(NamedTuple):
-    """What a power cut leaves of what was not synced: `names` of directory changes, `data` of writes to files.
+    """Effect of a power cut on unsynced changes: `names` of directory changes, `data` of writes to files.
 
     names: "none", "all", "prefix" (of each directory's changes) or "any" of them
     data: "none", "all", "prefix" (of each file's writes), or "torn": each block of `grain` bytes as it was after some
@@ -78,7 +78,7 @@ class FileNode:
         self.pending.clear()
 
     def content(self, mode: Mode, rng: Random) -> bytes:
-        """What a power cut leaves."""
+        """Return the content that a power cut leaves."""
         changes = [*self.lost, *self.pending]
         if mode.data == "none" or not changes:
             return self.synced
@@ -119,7 +119,7 @@ class DirNode:
         self.pending.clear()
 
     def names(self, mode: Mode, rng: Random) -> dict[str, Any]:
-        """What a power cut leaves."""
+        """Return the names that a power cut leaves."""
         names = dict(self.synced)
         pending = self.pending
         kept = {
@@ -134,7 +134,7 @@ class DirNode:
 
 
 class Disk:
-    """What is known of everything below `root`."""
+    """Synced and unsynced state of everything below `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = os.path.realpath(root)

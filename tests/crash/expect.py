@@ -1,4 +1,4 @@
-"""What may be found after a crash: what must be there, what may be there, and where the log may start and end."""
+"""Expectations after a crash: records that must exist, that may exist, and the bounds of log start and end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.crash.session import Operation, apply
 class Expectation(NamedTuple):
     """`least` must be there as far as it lies above the log start; all else must be among `known`.
 
-    With `keeps_pages` nothing that was written is lost. `gaps` are the (expected, found) offsets where one batch does
-    not follow the other; `starts` is the lowest and the highest log start, `ends` are log ends that no batch tells.
+    With `keeps_pages` no write is lost. `gaps` are the (expected, found) offsets where one batch does
+    not follow the other; `starts` is the lowest and the highest log start, `ends` are log ends that no batch shows.
     """
 
     least: tuple[Batch, ...]
@@ -60,7 +60,7 @@ class Witness:
         """
         self.model = self.after = apply(self.model, operation, answer)
         do = operation["do"]
-        if do in ("delete", "anew"):
+        if do in ("delete", "restart"):
             self._unsure = disk_was_full and do == "delete"
             self._starts = self._starts[0] if self._unsure else self.model.start, self.model.start
         if self.keeps_pages or self._is_flush(operation):
@@ -102,7 +102,7 @@ class Witness:
             self._gaps.add((expected, model.end))
 
     def expectation(self) -> Expectation:
-        """What a crash now may leave."""
+        """Return what a crash now may leave."""
         known, gaps, ends = frozenset(self._known), frozenset(self._gaps), frozenset(self._ends)
         return Expectation(self._floor, known, gaps, self._starts, ends, self.keeps_pages)
 

@@ -25,7 +25,7 @@ MOST_CALLS = 2000
 
 
 class Fault(NamedTuple):
-    """How a call fails: with `code`, after `partial` bytes of a write, `times` times."""
+    """A failing call: with `code`, after `partial` bytes of a write, `times` times."""
 
     name: str
     code: int
@@ -129,7 +129,7 @@ def _after(model: Model, operation: Operation, answer: tuple[int, int]) -> Model
     """The model that a log with this start and end stands for, after an operation was done, or in part, or not."""
     start, end = answer
     after = apply(model, operation) if operation["do"] not in ("retain", "reopen") else model
-    if operation["do"] == "anew":
+    if operation["do"] == "restart":
         return after if (start, end) == (after.start, after.end) else model
     batches = [*model.batches, *(batch for batch in after.batches if batch not in model.batches)]
     kept = tuple(batch for batch in batches if batch.last < end)

@@ -63,7 +63,7 @@ def write(partition: str, report: str, seed: str) -> None:
 
 
 def history_of(seed: int) -> History:
-    """What a writer of kind "clean" appends."""
+    """Return the history that a writer of kind "clean" appends."""
     return random_history(Random(f"killed {seed}"), most=EVENTS, least=EVENTS)
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
 from tests.crash.check import check_recovered
-from tests.crash.cleaned import check_cleaned, told
+from tests.crash.cleaned import check_cleaned, located
 from tests.crash.expect import Expectation, Witness
 from tests.crash.killed import EVENTS, history_of
 from tests.crash.power import TOPIC
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Killed(NamedTuple):
-    """What a killed writer left: its data directory, what has to be in it, and how far it came."""
+    """Remains of a killed writer: its data directory, the required content, and its progress."""
 
     root: Path
     seed: int
@@ -40,7 +40,7 @@ class Killed(NamedTuple):
 
 
 class KilledClean(NamedTuple):
-    """What a killed writer left that cleaned: so many events were acknowledged, so many cleans over, one going on."""
+    """Remains of a killed writer that cleaned: events acknowledged, cleans finished, and one in progress."""
 
     root: Path
     seed: int
@@ -50,7 +50,7 @@ class KilledClean(NamedTuple):
 
 
 class KilledStore(NamedTuple):
-    """The same of a store that was cleaned in the background; of one topic records below `deleted` may be gone."""
+    """Remains of a store that was cleaned in the background; of one topic records below `deleted` may be gone."""
 
     root: Path
     seed: int
@@ -83,7 +83,7 @@ class Killer:
         return _followed(root, seed, report)
 
     def kill_clean(self, directory: Path, seed: int) -> KilledClean:
-        """The same of one that appends and cleans."""
+        """Kill a writer that appends and cleans."""
         root, report = self._kill("clean", directory, seed)
         lines = [line.split() for line in _lines(report)]
         appended = [int(words[1]) for words in lines if words[0] == b"appended"]
@@ -91,7 +91,7 @@ class Killer:
         return KilledClean(root, seed, max(appended, default=0), cleans.count(b"cleaned"), cleans[-1:] == [b"clean"])
 
     def kill_store(self, directory: Path, seed: int) -> KilledStore:
-        """The same of one that appends to a store whose cleaner works in the background."""
+        """Kill a writer that appends to a store whose cleaner works in the background."""
         root, report = self._kill("store", directory, seed, LONGEST_OF_STORE_S)
         lines = _lines(report)
         deleted = max((int(line.split()[1]) for line in lines if line.startswith(b"delete ")), default=0)
@@ -121,7 +121,7 @@ class Killer:
 
 
 def _lines(report: Path) -> list[bytes]:
-    """What a writer said; not what it was saying when it was killed."""
+    """Return the lines that a writer completed before the kill."""
     return report.read_bytes().split(b"\n")[:-1] if report.exists() else []
 
 
@@ -189,7 +189,7 @@ def kill_stores(directory: Path, seeds: range) -> list[KilledStore]:
             place = directory / f"kill-{seed}"
             killed = killer.kill_store(place, seed)
             histories = histories_of(seed, EVENTS)
-            with told(str(killed)):
+            with located(str(killed)):
                 check_store(
                     killed.root, histories, time.time_ns() // 10**6, appended=killed.appended, deleted=killed.deleted
                 )

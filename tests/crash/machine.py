@@ -124,8 +124,8 @@ def stores(parent: Path, seed: int, count: int) -> str:
         for fault in FAULTS:
             with _place(parent) as place:
                 calls += fail_store(place, number, fault, 25)
-    told = f"power cuts at a part of {changes:,} changes, {states:,} states; {calls:,} failing calls"
-    return f"{count:,} cleaners of stores: {told}"
+    summary = f"power cuts at a part of {changes:,} changes, {states:,} states; {calls:,} failing calls"
+    return f"{count:,} cleaners of stores: {summary}"
 
 
 def store_kills(parent: Path, seed: int, count: int) -> str:
@@ -161,11 +161,11 @@ def main(arguments: list[str]) -> int:
         for part in asked.only:
             began = time.monotonic()
             try:
-                told = globals()[part](parent, seed, getattr(asked, part))
+                summary = globals()[part](parent, seed, getattr(asked, part))
             except AssertionError as finding:
                 print(f"crash: {part}: {finding}", flush=True)
                 return 1
-            print(f"crash: {told}, {time.monotonic() - began:.0f} s", flush=True)
+            print(f"crash: {summary}, {time.monotonic() - began:.0f} s", flush=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a log ought to hold: batches with every byte, offsets, producers, transactions, epochs; pure values."""
+"""A log's expected content: batches with every byte, offsets, producers, transactions, epochs; pure values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a log knows of a producer; -1 for what it does not know."""
+    """A log's knowledge of a producer; -1 for unknown values."""
 
     epoch: int
     last_sequence: int
@@ -83,7 +83,7 @@ def on_disk(directory: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def producers(batches: Iterable[Batch]) -> dict[int, Known]:
-    """Who wrote these batches, and what a log that read them knows of them."""
+    """Return the producers of these batches, as a log that read them knows them."""
     found: dict[int, Known] = {}
     for batch in batches:
         if batch.producer_id < 0:

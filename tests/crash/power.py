@@ -16,7 +16,7 @@ from tests.crash.session import Operation, Session
 
 EACH_OPERATION = (
     "append", "produce", "transact", "end", "again", "group", "follow", "lead", "roll", "flush", "truncate", "delete",
-    "retain", "reopen", "anew",
+    "retain", "reopen", "restart",
 )  # fmt: skip
 TOPIC = "t-0"
 
@@ -71,7 +71,7 @@ class PowerRun:
         self._cuts.setdefault(key, Cut(image, expected, where))
 
     def cuts(self) -> list[Cut]:
-        """What was collected."""
+        """Return the collected cuts."""
         found, self._cuts = list(self._cuts.values()), {}
         return found
 
@@ -113,7 +113,7 @@ def cut_operation(directory: Path, do: str, seed: int, modes: Sequence[Mode] = M
 
 
 def cut_opening(directory: Path, seed: int, clean: bool, modes: Sequence[Mode] = MODES) -> tuple[int, int]:
-    """The same of an opening, after a clean end or an unclean one: a crash may come while one crash is recovered."""
+    """Cut the power during an opening, after a clean end or an unclean one: recovery itself may crash."""
     run = crashed(directory, seed, clean)
     run.collect(modes)
     settings = run.session.settings
@@ -122,7 +122,7 @@ def cut_opening(directory: Path, seed: int, clean: bool, modes: Sequence[Mode] =
 
 
 def crashed(directory: Path, seed: int, clean: bool) -> PowerRun:
-    """A run whose session is over: closed well, or its process dead and half of what was not synced lost."""
+    """A finished session: closed well, or its process dead and half of the unsynced changes lost."""
     run = prepared(PowerRun(directory, seed), None)
     if not clean:
         run.take(MODES[-1])

@@ -2,7 +2,7 @@
 
     session = Session(path, seed)      opens the log
     session.step()                     draws one operation and does it
-    apply(model, operation, answer)    what the log holds after it, for whoever reads the report
+    apply(model, operation, answer)    the log's content after it, for readers of the report
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Operation = dict[str, Any]
 
 WEIGHTS = {
     "append": 20, "produce": 14, "transact": 16, "end": 12, "again": 3, "group": 8, "follow": 5, "lead": 3,
-    "roll": 6, "flush": 8, "truncate": 5, "delete": 4, "retain": 4, "reopen": 4, "anew": 1,
+    "roll": 6, "flush": 8, "truncate": 5, "delete": 4, "retain": 4, "reopen": 4, "restart": 1,
 }  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def settings_of(seed: int) -> dict[str, Any]:
 
 
 def batch_of(base: int, operation: Operation, sizes: list[int], part: int = 0) -> Batch:
-    """The batch that an operation appends at `base`: records of these value sizes, told apart by their numbers."""
+    """Return the batch that an operation appends at `base`: records of these value sizes, each with its number."""
     producer, epoch, sequence = operation.get("producer", (PLAIN, -1, -1))
     in_txn = operation["do"] == "transact"
     builder = RecordsBuilder(
@@ -77,7 +77,7 @@ def marker_of(base: int, operation: Operation) -> Batch:
 
 
 def batches_of(model: Model, operation: Operation) -> tuple[Batch, ...]:
-    """What an operation appends to such a log; nothing for one that is no append."""
+    """Return the batches that an operation appends to such a log; none if it is no append."""
     do, end = operation["do"], model.end
     if do in ("append", "produce", "transact"):
         return (batch_of(end, operation, operation["sizes"]),)
@@ -101,7 +101,7 @@ def apply(model: Model, operation: Operation, answer: tuple[int, int] | None = N
         return model.truncated(operation["offset"])
     if do == "delete":
         return model.started_at(operation["offset"])
-    if do == "anew":
+    if do == "restart":
         return replace(model, start=operation["offset"], end=operation["offset"], batches=())
     if do in ("retain", "reopen"):
         if answer is None:
@@ -145,7 +145,7 @@ class Session:
         return operation
 
     def run(self, operation: Operation) -> None:
-        """Does an operation and tells what the log says; the model is as the log then."""
+        """Runs an operation and returns the log's answer; the model is updated to match."""
         self._report("begin", operation, None)
         getattr(self, f"_{operation['do']}", self._append)(operation)
         answer = (self.opened.log.log_start_offset, self.opened.log.log_end_offset)
@@ -201,7 +201,7 @@ class Session:
             return {"offset": rng.randint(max(model.start, model.end - 12), model.end)}
         if do == "delete":
             return {"offset": rng.randint(model.start, max(model.start, model.data_end))}
-        if do == "anew":
+        if do == "restart":
             return {"offset": model.end + rng.randint(0, 5)}
         if do == "reopen":
             return {"sync": rng.random() < 0.3}
@@ -256,7 +256,7 @@ class Session:
     def _retain(self, operation: Operation) -> None:
         self.opened.log.delete_old_segments()
 
-    def _anew(self, operation: Operation) -> None:
+    def _restart(self, operation: Operation) -> None:
         self.log.truncate_fully_and_start_at(operation["offset"])
 
     def _reopen(self, operation: Operation) -> None:

@@ -1,7 +1,7 @@
 """Stores whose cleaner works in the background, and what has to be in one whatever ended it.
 
-Several topics, one of which loses old records to retention and to whoever deletes them, each with a random history. A
-store is prepared, closed and opened again, and goes on: what is tried is its cleaner after that.
+Several topics, one of which loses old records to retention and to deletions, each with a random history. A
+store is prepared, closed and reopened, and continues: the test is about its cleaner after that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkalog.manager.checkpoints import CLEANER_OFFSET_FILE
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import OffsetCheckpoint
 from tests.cleaner.histories import NOW, History, random_history
-from tests.crash.cleaned import CLEANED_MODES, check_content, told
+from tests.crash.cleaned import CLEANED_MODES, check_content, located
 from tests.crash.disk import MODES, DiskFS, Mode, read_image, write_image
 from tests.crash.faulty import MOST_CALLS, Fault
 from tests.faults import FaultFS
@@ -38,7 +38,7 @@ Acknowledged = Mapping[TopicPartition, int]
 
 
 def histories_of(seed: int, events: int) -> dict[TopicPartition, History]:
-    """What is written to each partition."""
+    """Return the history of each partition."""
     made = {}
     for key in PARTITIONS:
         made[key] = random_history(Random(f"store {seed} {key}"), least=events, most=events)
@@ -61,7 +61,7 @@ def make_topics(dirs: LogDirs, histories: Mapping[TopicPartition, History], now_
 
 
 def cleaner_offsets(root: Path) -> Mapping[TopicPartition, int]:
-    """What the checkpoint says; an error where it is damaged."""
+    """Return the offsets in the checkpoint; raise an error if it is damaged."""
     return OffsetCheckpoint(str(root / CLEANER_OFFSET_FILE)).read()
 
 
@@ -85,7 +85,7 @@ def check_store(
             for key, history in histories.items():
                 log, many = held.dirs[key], None if appended is None else appended[key]
                 first = max(deleted, _old_below(held.dirs, history, now_ms)) if key.topic == AGED else 0
-                with told(f"{key}, opened for the {number + 1}. time"):
+                with located(f"{key}, opened for the {number + 1}. time"):
                     _check(log, history, clean_to.get(key, 0), many, first)
                     if number:
                         done = held.dirs.clean(*key)
@@ -115,7 +115,7 @@ def _check(log: Log, history: History, clean_to: int, appended: int | None, firs
 
 
 class Prepared(NamedTuple):
-    """What a closed store holds, and how much of each history; it is opened with `cleaning`."""
+    """Content of a closed store, and how much of each history; it is opened with `cleaning`."""
 
     histories: Mapping[TopicPartition, History]
     appended: dict[TopicPartition, int]
@@ -178,7 +178,7 @@ def cut_store(directory: Path, seed: int, modes: Sequence[Mode] = CLEANED_MODES,
     held.dirs.close()
     check_store(root, ready.histories, NOW + LOOK_MS)
     for image in sorted(images.iterdir()):
-        with told(f"seed {seed}, {image.name}"):
+        with located(f"seed {seed}, {image.name}"):
             check_store(image, ready.histories, NOW + LOOK_MS, appended=flushed)
         shutil.rmtree(image)
     return changes, len(seen)
@@ -192,7 +192,7 @@ def fail_store(directory: Path, seed: int, fault: Fault, step: int = 1) -> int:
     before = read_image(root)
     for nth in range(1 + seed % step, MOST_CALLS, step):
         place = directory / f"{nth}"
-        with told(f"seed {seed}, call {nth}: {fault.name}"):
+        with located(f"seed {seed}, call {nth}: {fault.name}"):
             fired = _one_failure(place, write_image(before, place / "data"), ready, fault, nth)
         if not fired:
             return (nth - 1) // step
@@ -219,7 +219,7 @@ def _one_failure(place: Path, root: Path, ready: Prepared, fault: Fault, nth: in
         except KafkalogError as error:
             assert rule.fired, f"it does not close: {error!r}"
     for name, appended in (("cut", flushed), ("killed", None), ("data", None)):
-        with told(name):
+        with located(name):
             check_store(place / name, ready.histories, NOW + 3 * LOOK_MS, appended=appended)
     return bool(rule.fired)
 
@@ -234,7 +234,7 @@ def _check_open(held: Held, histories: Mapping[TopicPartition, History], may_ref
 
 
 def acknowledged(lines: Iterable[bytes]) -> dict[TopicPartition, int]:
-    """What a writer said that it appended: `appended topic partition events`."""
+    """Return the events that a writer reported as appended: `appended topic partition events`."""
     found = dict.fromkeys(PARTITIONS, 0)
     for line in lines:
         what, *given = line.decode().split()

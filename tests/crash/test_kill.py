@@ -1,4 +1,4 @@
-"""A writer's process is killed with SIGKILL: what it was told to be in the log is there (`make crash`: 1,000)."""
+"""A writer's process is killed with SIGKILL: acknowledged records are in the log (`make crash`: 1,000)."""
 
 from pathlib import Path
 

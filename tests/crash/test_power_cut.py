@@ -32,7 +32,7 @@ def test_every_call_of_an_opening(place: Path, clean: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_appended_below_the_recorded_recovery_point(place: Path, seed: int) -> None:
-    """LOG-53: a cut below it lowers it on disk too, for what comes now is not there yet."""
+    """LOG-53: a cut below it lowers it on disk too, for later records are not there yet."""
     run = PowerRun(place, seed)
     for _ in range(4):
         run.session.step("group")

@@ -38,7 +38,7 @@ FLUSHED = ServerConfig({
 
 
 class Acknowledged(NamedTuple):
-    """What clients were told: values in `t-0`, the offset of a group, transactions that were committed or aborted."""
+    """Acknowledgements to clients: values in `t-0`, the offset of a group, committed and aborted transactions."""
 
     values: tuple[bytes, ...] = ()
     offset: int = -1
@@ -81,29 +81,29 @@ async def in_transaction(node: Node, value: bytes, sequence: int, producer: Any,
 
 
 def values(target: Path, topic: str) -> list[bytes]:
-    """What a reader of committed records gets."""
+    """Return the values that a reader of committed records gets."""
     with kafkalog.open(target / f"{topic}-0") as log:
         return [bytes(record.value or b"") for record in log.records(isolation="read_committed")]
 
 
-async def work(node: Node, told: list[Acknowledged], rng: Random) -> None:
+async def work(node: Node, acknowledged: list[Acknowledged], rng: Random) -> None:
     """Clients that go on until enough states were taken."""
     producer = await calls.init_producer(node)
     for number in range(30):
-        value, last = b"%d" % number, told[-1]
+        value, last = b"%d" % number, acknowledged[-1]
         what = rng.choice(["produce", "produce", "commit", "transaction"])
         if what == "produce":
             await produced(node, "t", value)
-            told.append(last._replace(values=(*last.values, value)))
+            acknowledged.append(last._replace(values=(*last.values, value)))
         elif what == "commit":
             assert await commit_offset(node, number) == 0
-            told.append(last._replace(offset=number))
+            acknowledged.append(last._replace(offset=number))
         else:
             is_committed = rng.random() < 0.7
             sequence = len(last.committed) + len(last.aborted)
             await in_transaction(node, value, sequence, producer, is_committed)
             kind = "committed" if is_committed else "aborted"
-            told.append(last._replace(**{kind: (*getattr(last, kind), value)}))
+            acknowledged.append(last._replace(**{kind: (*getattr(last, kind), value)}))
 
 
 @pytest.mark.slow
@@ -112,12 +112,12 @@ def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: 
     rng, root = Random(f"server {seed}"), place / "data"
     root.mkdir()
     fs = DiskFS(root)
-    told = [Acknowledged()]
+    acknowledged = [Acknowledged()]
     cuts: list[tuple[Image, Acknowledged, str]] = []
 
     def on_change() -> None:
         if rng.random() < 0.4:
-            mode, least = rng.choice(MODES), told[-1]  # first: a client may be told more while the image is taken
+            mode, least = rng.choice(MODES), acknowledged[-1]  # first: acknowledgements may come during the image
             cuts.append((fs.disk.image(mode, rng), least, mode.name))
 
     async def run() -> None:
@@ -126,9 +126,9 @@ def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: 
                 await node.topics.create(name, 1)
             await calls.init_producer(node)
             assert await commit_offset(node, 0) == 0
-            told[0] = Acknowledged(offset=0)
+            acknowledged[0] = Acknowledged(offset=0)
             fs.on_change = on_change
-            await work(node, told, rng)
+            await work(node, acknowledged, rng)
             fs.on_change = lambda: None
 
     asyncio.run(run())
@@ -139,7 +139,7 @@ def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_topics_that_were_made_together_outlive_a_power_cut(place: Path, seed: int) -> None:
-    """Only the topics file was synced: what is not there of the partitions is made by the next start."""
+    """Only the topics file was synced: the next start creates missing partitions."""
     rng, root = Random(f"topics {seed}"), place / "data"
     root.mkdir()
     fs = DiskFS(root)

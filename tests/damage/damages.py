@@ -45,7 +45,7 @@ class Target(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Where it lies, in words."""
+        """Place of the damage, in words."""
         return f"batch {self.batch} of segment {self.segment}"
 
     def pieces(self) -> list[Piece]:

@@ -90,7 +90,7 @@ def _judge_stats(found: LogStats, given: Damaged) -> tuple[Verdict, str]:
             return Verdict.UNREPORTED, f"{name} was checked, and its damage at {claim.position} is no damaged place"
     if not found.sample.is_whole:
         return Verdict.COMPLETE, ""
-    if oracle.kind.is_wrapped:  # headers do not tell how many records lie inside
+    if oracle.kind.is_wrapped:  # headers do not show the number of inner records
         return Verdict.COMPLETE, ""
     counts = {sum(len(claim.rows) for claim in reading) for reading in oracle.readings}
     if found.records not in counts:
@@ -118,8 +118,8 @@ def browse(given: Damaged) -> Iterator[Judged]:
     else:
         yield "browse", Verdict.LOSS, f"no row for the batch of offset {missing[0].base}"
         return
-    is_told = any(row.problem for row in down) or "problem" in note
-    if seen(given.oracle) and not is_told:
+    is_reported = any(row.problem for row in down) or "problem" in note
+    if seen(given.oracle) and not is_reported:
         yield "browse", Verdict.UNREPORTED, "no row with a problem"
         return
     yield "browse", Verdict.COMPLETE, ""

@@ -17,7 +17,7 @@ from tests.damage.ways import Read
 
 
 class Verdict(Enum):
-    """What a read did."""
+    """Verdict on a read."""
 
     COMPLETE = "complete"
     RAISED = "raised"
@@ -42,7 +42,7 @@ class Verdict(Enum):
 
 
 class Result(NamedTuple):
-    """What a read gave, and the error that ended it."""
+    """Records of a read, and the error that ended it."""
 
     items: list[Any]
     error: Exception | None

@@ -234,7 +234,7 @@ def log_of(family: str, has_indexes: bool, closure: str) -> LogKind:
 
 
 def _swapped(kind: LogKind) -> LogKind:
-    """The same with the files of the first segment as `.swap`."""
+    """Return the log with the files of the first segment as `.swap`."""
     first, second, *others = kind.segments
     swap = first._replace(suffix=SWAP, behind=second.data if kind.closure == "joined" else b"")
     stem = f"{PARTITION}/{first.base:020d}"

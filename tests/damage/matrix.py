@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
 
     @property
     def group(self) -> str:
-        """What reads that fail alike have in common."""
+        """Common properties of reads that fail alike."""
         case = self.case
         place = "the last segment" if case.damage.segment == len(case.kind.segments) - 1 else "an earlier segment"
         return f"mode {case.mode}, {'closed' if case.kind.is_closed else 'not closed'}, {case.damage.label} in {place}"
@@ -144,7 +144,7 @@ class Warnings(logging.Handler):
 
 @contextmanager
 def heard() -> Iterator[Warnings]:
-    """What the package says meanwhile, which nothing else hears."""
+    """Collect the package's warnings, which nothing else hears."""
     logger, handler = logging.getLogger("kafkalog"), Warnings()
     was = logger.propagate
     logger.addHandler(handler)

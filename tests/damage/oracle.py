@@ -1,4 +1,4 @@
-"""Which batches are sound after damage, and so which records a reader has to see.
+"""Sound batches after damage, and so the records that a reader has to see.
 
 It knows the batches as they were written and walks the damaged bytes by itself: no code of the package is used.
 
@@ -52,7 +52,7 @@ class Claim(NamedTuple):
 
     @property
     def batch(self) -> Batch:
-        """What was written here."""
+        """The batch written here."""
         return self.piece.batch
 
     @property
@@ -95,7 +95,7 @@ class Span(NamedTuple):
 
 
 class Oracle:
-    """What is left of a damaged log, and what a reader may say of it."""
+    """Remains of a damaged log, and the claims that a reader may make about it."""
 
     def __init__(self, kind: LogKind, damage: Damage | None) -> None:
         self.kind = kind
@@ -189,7 +189,7 @@ class Oracle:
 
 
 def _once(claims: list[Claim]) -> list[Claim]:
-    """The claims without copies of a batch that is there already, by offset where they are not in order."""
+    """Return the claims without copies of a known batch, by offset where they are not in order."""
     seen: dict[int, Claim] = {}
     for claim in claims:
         seen.setdefault(claim.base, claim)

@@ -39,7 +39,7 @@ def cases() -> Iterator[Case]:
 
 @pytest.fixture(scope="module")
 def directories() -> Iterator[Directories]:
-    """Where the damaged logs lie."""
+    """Yield the directories of the damaged logs."""
     with workspace() as made:
         yield made
 
@@ -112,7 +112,7 @@ def test_export_writes_each_sound_record_or_fails(directories: Directories, tmp_
 
 
 def skipped_rows(reading: list[Claim]) -> list[tuple[int, bytes | None]]:
-    """What a command that skips damage gives of a log, where these batches are sound."""
+    """Return the rows of a command that skips damage in a log with these sound batches."""
     return [(row.offset, row.value) for claim in reading for row in claim.rows]
 
 

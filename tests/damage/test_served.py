@@ -57,7 +57,7 @@ def write_topics(path: Path, damaged: Topics) -> None:
 
 
 async def consumed(server: KafkaServer, topic: str) -> Result:
-    """What a consumer gets of a partition up to its end, an error, or a stop without one."""
+    """Read a partition with a consumer up to its end, an error, or a stop without one."""
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=server.bootstrap, enable_auto_commit=False, check_crcs=True, fetch_max_wait_ms=50,
         retry_backoff_ms=20, request_timeout_ms=5000,
@@ -85,7 +85,7 @@ async def consumed(server: KafkaServer, topic: str) -> Result:
 
 
 async def all_consumed(server: KafkaServer, names: Iterable[str]) -> list[Result]:
-    """What consumers get of these topics, a few at a time."""
+    """Read these topics with consumers, a few at a time."""
     turns = asyncio.Semaphore(12)
 
     async def one(topic: str) -> Result:

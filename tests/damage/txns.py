@@ -1,4 +1,4 @@
-"""What transactions decide: the records that a reader of committed ones has to see, and those that it may see."""
+"""Outcomes of transactions: the records that a reader of committed ones has to see, and those that it may see."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class Decided(NamedTuple):
 
 
 def decided(claims: Iterable[Claim], end: int) -> Decided:
-    """What the markers among these batches decide."""
+    """Return the decisions of the markers among these batches."""
     committed: set[int] = set()
     open_ones: dict[int, list[Claim]] = {}
     for claim in claims:
@@ -31,7 +31,7 @@ def decided(claims: Iterable[Claim], end: int) -> Decided:
 
 
 def as_written(kind: LogKind) -> Decided:
-    """What the log's transactions decided before any damage."""
+    """Return the decisions of the log's transactions before any damage."""
     return decided(claims_of(kind, None), kind.end)
 
 

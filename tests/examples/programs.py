@@ -32,7 +32,7 @@ def said(name: str, *arguments: str | Path, cwd: Path | None = None, **env: str)
 
 
 def refused(name: str, *arguments: str | Path, status: int = 1) -> str:
-    """What a program that must fail said on stderr: never a traceback."""
+    """Return the stderr of a program that must fail: never a traceback."""
     done = run(name, *arguments)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr

@@ -29,11 +29,11 @@ def test_what_is_wrong_is_told_then_mended_and_kept(tmp_path: Path) -> None:
     data, backup = tmp_path / "data", tmp_path / "before"
     full_disk(data)
     before = contents(data)
-    told = run("after_full_disk.py", data)
-    assert told.returncode == 1 and contents(data) == before
-    assert "repairable: orders-0/00000000000000000000.log: the batch is cut off" in told.stdout
-    assert "orders-0/00000000000000000000.timeindex: 3 bytes are not a whole number of entries" in told.stdout
-    assert "nothing was changed: give --apply" in told.stdout
+    dry_run = run("after_full_disk.py", data)
+    assert dry_run.returncode == 1 and contents(data) == before
+    assert "repairable: orders-0/00000000000000000000.log: the batch is cut off" in dry_run.stdout
+    assert "orders-0/00000000000000000000.timeindex: 3 bytes are not a whole number of entries" in dry_run.stdout
+    assert "nothing was changed: give --apply" in dry_run.stdout
     lines = said("after_full_disk.py", data, "--apply", "--backup", backup)
     assert lines[-2:] == ["orders-0: offsets 0 to 190", "orders-1: offsets 0 to 200"]
     kept = {path.name: data for path, data in contents(backup).items()}

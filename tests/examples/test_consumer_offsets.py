@@ -51,8 +51,8 @@ def test_commits_and_lags_are_those_that_the_reference_shows(tmp_path: Path) -> 
     dumped = committed_in_the_reference_dump()
     shown = [dumped[place] for place in sorted(set(dumped) & committed_places(tmp_path / "data"))]
     assert len(shown) < len(dumped)  # a transaction that was aborted is among them
-    told = [(row["group"], row["topic"], row["partition"], row["offset"]) for row in commits]
-    assert sorted((*row[:3], -1 if row[3] is None else row[3]) for row in told) == sorted(shown)
+    printed = [(row["group"], row["topic"], row["partition"], row["offset"]) for row in commits]
+    assert sorted((*row[:3], -1 if row[3] is None else row[3]) for row in printed) == sorted(shown)
     last = {row[:3]: row[3] for row in shown}
     assert {(row["group"], row["topic"], row["partition"]): row["offset"] for row in standing} == {
         key: offset for key, offset in last.items() if offset >= 0
@@ -68,7 +68,7 @@ def committed_places(data: Path) -> set[tuple[str, int]]:
 
 
 def committed_in_the_reference_dump() -> dict[tuple[str, int], tuple[str, str, int, int]]:
-    """(group, topic, partition, offset) of each commit in the reference's dump, by its place; -1 for one taken back."""
+    """Return (group, topic, partition, offset) of each commit in the reference's dump; -1 for a deleted one."""
     value = r'(?:{"version":"\d","data":(.*)}|<DELETE>)'
     pattern = re.compile(r'offset: (\d+) .* key: {"type":"1","data":({.*?})} payload: ' + value + "$")
     found = {}  # some files were dumped more than once
@@ -88,7 +88,7 @@ def test_a_directory_without_the_topic_is_said(tmp_path: Path) -> None:
 
 
 def test_it_is_a_notebook_without_outputs() -> None:
-    """What a run printed is of one machine: it is not kept."""
+    """The saved output of a run is specific to one machine: it is not kept."""
     document = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     assert (document["nbformat"], document["nbformat_minor"]) == (4, 5)
     assert len({cell["id"] for cell in document["cells"]}) == len(document["cells"])

@@ -18,8 +18,8 @@ def test_each_line_is_a_record(tmp_path: Path) -> None:
     assert said(PROGRAM, "--make", "2M", source) == []
     assert 2_000_000 <= source.stat().st_size < 2_001_000
     lines = source.read_bytes().splitlines()
-    (told,) = said(PROGRAM, source, target, "--key", "user", "--time", "at", "--compression", "zstd")
-    assert re.fullmatch(rf"imported {len(lines):,} lines, 0.00 GB in \d+ s, \d+ MB/s, peak memory \d+ MB", told)
+    (line,) = said(PROGRAM, source, target, "--key", "user", "--time", "at", "--compression", "zstd")
+    assert re.fullmatch(rf"imported {len(lines):,} lines, 0.00 GB in \d+ s, \d+ MB/s, peak memory \d+ MB", line)
     with kafkalog.open(target) as log:
         assert [record.value for record in log] == lines
         for record in (log[0], log[777], log[-1]):

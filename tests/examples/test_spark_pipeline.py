@@ -29,7 +29,7 @@ SUMS = ("orders", "cents", "largest")
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Starts the pipeline in a process group of its own; no process of any of them outlives the test.
+    """Starts the pipeline in a separate process group; no process of any of them outlives the test.
 
     A busy machine starts a Python process slowly.
     """
@@ -104,7 +104,7 @@ def expected_totals(log_dir: Path) -> dict[tuple[int, str], tuple[int, ...]]:
 
 
 def table_totals(table: Path) -> dict[tuple[int, str], tuple[int, ...]]:
-    """What the table says: the row of the last batch for each half hour and product."""
+    """Return the table's totals: the row of the last batch for each half hour and product."""
     import pyarrow.parquet as pq
 
     found = {}

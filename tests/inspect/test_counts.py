@@ -108,7 +108,7 @@ def test_what_does_not_decode_is_counted_apart(tmp_path: Path) -> None:
         assert found.cells()[-1] == ("(not decoded)", 3, 15) and "3 records not decoded" in found.notes[1]
         filtered = count_by([log], "key", where="value.a == 1", value="json")
         assert (filtered.records, filtered.unfiltered) == (1, 3) and "for the condition" in filtered.notes[1]
-        # a name with a dot: the types are those of a sample, and another kind is told
+        # a name with a dot: the types are those of a sample, and another kind is reported
         log.append([(b"k", b'{"x.y": "text"}'), (b"k", b'{"x.y": 5}'), (b"k", b'{"x.y": "text"}')])
         dotted = count_by([log], 'value."x.y"', value="json")
         assert dotted.records + dotted.undecodable.records == 8

@@ -1,4 +1,4 @@
-"""Reprs tell the state at a glance: one line of at most 100 columns, from memory; and what completion offers."""
+"""Reprs show the state briefly: one line of at most 100 columns, from memory; and the names that completion offers."""
 
 import shutil
 from pathlib import Path

@@ -133,7 +133,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_records_are_not_decoded_unless_asked_for(folder: Path) -> None:
-    """Bytes of records are overwritten; headers tell the same, and who decodes learns of it."""
+    """Bytes of records are overwritten; the headers are unchanged, and a decoder finds it."""
     with kafkalog.open(folder) as log:
         before = log.stats()
     for path in folder.glob("*.log"):
@@ -278,6 +278,6 @@ def test_progress_goes_up_to_the_whole(tmp_path: Path) -> None:
         with kafkalog.open(tmp_path / "data" / "t-0") as log:
             log.stats(sample_bytes=most, progress=seen.append)
         assert seen == sorted(seen) and len(seen) > 1 and 0 < seen[0] < seen[-1] <= 1
-    told: list[int] = []
-    make_report([str(tmp_path / "data")], tell=told.append)
-    assert len(told) > 1 and sum(told) == total_bytes([str(tmp_path / "data")])
+    progress: list[int] = []
+    make_report([str(tmp_path / "data")], tell=progress.append)
+    assert len(progress) > 1 and sum(progress) == total_bytes([str(tmp_path / "data")])

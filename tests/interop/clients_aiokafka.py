@@ -15,7 +15,7 @@ class AioKafka:
         self.topic = topic
 
     def run(self, operation: str, *arguments: Any) -> None:
-        """Does it, in an event loop of its own."""
+        """Does it, in a separate event loop."""
         work: Coroutine[Any, Any, None] = getattr(self, operation)(*arguments)
         asyncio.run(asyncio.wait_for(work, LIMIT_S))
 

@@ -49,7 +49,7 @@ class JavaClients:
             self._errors.close()
 
     def operation(self, name: str, bootstrap: str, topic: str) -> None:
-        """Does it on a topic of its own; AssertionError with what went wrong."""
+        """Does it on a separate topic; AssertionError with what went wrong."""
         answer = self._ask({"operation": name, "bootstrap": bootstrap, "topic": topic})
         assert "error" not in answer, answer["error"]
 

@@ -48,7 +48,7 @@ def make_topics(dirs: LogDirs, made: Mapping[TopicPartition, History]) -> None:
 
 
 def append_all(dirs: LogDirs, made: Mapping[TopicPartition, History], start: int, stop: int | None) -> None:
-    """Each partition by a thread of its own, and the active segment ends: all of it may be cleaned."""
+    """Each partition by a separate thread, and the active segment ends: all of it may be cleaned."""
 
     def append(key: TopicPartition) -> None:
         for number in range(*slice(start, stop).indices(len(made[key].events))):

@@ -22,7 +22,7 @@ from tests.interop.reference import RecordTuple, Reference
 
 SEEDS = range(25)
 NOW = time.time_ns() // 1_000_000
-"""The reference goes by the clock of the machine, by which producers must not have expired."""
+"""The reference uses the machine's clock; producers must not have expired by it."""
 LEVELS = ("read_uncommitted", "read_committed")
 LONG_MS = 100 * 365 * 86_400_000
 EAGER = {"log.initial.task.delay.ms": "100", "log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0"}

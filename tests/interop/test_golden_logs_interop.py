@@ -25,7 +25,7 @@ def user_topic(case: Case) -> bool:
 
 
 def marked_copy(case: Case, to: Path) -> Path:
-    """The partition in a data directory of its own, stopped well."""
+    """The partition in a separate data directory, stopped well."""
     to.mkdir()
     (to / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
     return Path(shutil.copytree(case.directory, to / case.name))

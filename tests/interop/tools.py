@@ -20,7 +20,7 @@ MOVED: Final = {
 
 
 class Tools:
-    """The tools of a version, for one server; each method is one row of the table, on a topic of its own."""
+    """The tools of a version, for one server; each method is one row of the table, on a separate topic."""
 
     def __init__(self, java: JavaClients, bootstrap: str, topic: str, work: Path) -> None:
         self._java = java

@@ -162,7 +162,7 @@ def test_the_types_of_tables_are_their_own(kind: pa.DataType, has_time: bool) ->
 
 @given(st.lists(TYPES, min_size=1, max_size=3), st.lists(TYPES, min_size=1, max_size=3))
 def test_a_plan_takes_both_or_names_what_does_not_fit(have: list[pa.DataType], wanted: list[pa.DataType]) -> None:
-    """What is planned holds the table's rows and the new ones, and a second plan changes nothing."""
+    """The plan holds the table's rows and the new ones, and a second plan changes nothing."""
     first, second = (lake_schema(pa.schema([(f"c{n}", t) for n, t in enumerate(types)])) for types in (have, wanted))
     try:
         plan = plan_evolution("t", first, second, is_own=True)

@@ -31,7 +31,7 @@ def test_rows_of_another_writer_stay_and_positions_are_found_behind_them(tmp_pat
 
 
 def test_a_writer_that_commits_during_a_sync(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of both are there: the commit is made again on the other's snapshot."""
+    """The rows of both are there: the commit is repeated on the other's snapshot."""
     data = tmp_path / "data"
     write(data, {0: 10})
     sync_topic(data, "orders", lake.target)
@@ -213,7 +213,7 @@ def commit_call(lake: Lake) -> tuple[type, str, Callable[..., None]]:
 def test_an_answer_that_is_lost_after_a_commit_costs_no_file(
     tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, upsert: bool
 ) -> None:
-    """The connection breaks when the commit is made: what it refers to stays, and the next sync adds nothing."""
+    """The connection breaks during the commit: the files it refers to stay, and the next sync adds nothing."""
     data = tmp_path / "data"
     write(data, {0: 10})
     sync_topic(data, "orders", lake.target, upsert=upsert)

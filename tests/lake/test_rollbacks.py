@@ -110,7 +110,7 @@ def test_a_table_whose_metadata_is_an_older_one(tmp_path: Path, lake: Lake, sync
 
 
 def test_a_rollback_behind_expired_snapshots_names_both(tmp_path: Path, lake: Lake, sync: Sync) -> None:
-    """What the rows of another writer's snapshot include is not known once those before it are gone."""
+    """The rows of another writer's snapshot are unknown once those before it are gone."""
     write(tmp_path / "data", {0: 5})
     sync()
     lake.append(lake.read().slice(0, 1))

@@ -58,6 +58,6 @@ def find_only(path: Path, suffix: str) -> Path:
 
 
 def read_checkpoint(path: Path, name: str) -> dict[str, int]:
-    """What a checkpoint says: `topic-partition` -> offset."""
+    """Return a checkpoint's content: `topic-partition` -> offset."""
     lines = (path / name).read_text().splitlines()[2:]
     return {f"{topic}-{partition}": int(offset) for topic, partition, offset in map(str.split, lines)}

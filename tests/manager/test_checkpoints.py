@@ -34,7 +34,7 @@ NAME = "log-start-offset-checkpoint"
 
 
 def make_log(topic_partition: TopicPartition, start: int, base: int) -> Any:
-    """What is asked of a log that begins at `start` with a segment of `base`."""
+    """Return a stand-in for a log that begins at `start` with a segment of `base`."""
     state = SimpleNamespace(log_start_offset=start, segments=(SimpleNamespace(base_offset=base),))
     return SimpleNamespace(topic_partition=topic_partition, name=str(topic_partition), state=state)
 
@@ -204,7 +204,7 @@ def test_a_log_start_that_another_thread_has_moved_on_is_not_put_back(tmp_path: 
 
 
 def test_up_to_where_a_partition_is_clean(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """CLN-33: lines of partitions that are not here any more go; a damaged file is written anew."""
+    """CLN-33: lines of partitions that are gone are removed; a damaged file is rewritten."""
     (tmp_path / str(A)).mkdir()
     assert read_cleaner_offsets(str(tmp_path)) == {}
     record_cleaner_offset(str(tmp_path), A, 7)

@@ -1,4 +1,4 @@
-"""What the clean-shutdown marker says, and how it comes and goes with all partitions of a directory."""
+"""Content of the clean-shutdown marker, and its life with all partitions of a directory."""
 
 import os
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_the_marker_is_gone_while_a_partition_is_open_for_writing(tmp_path: Path
 
 @pytest.mark.parametrize(("is_clean", "is_new"), [(True, False), (False, False), (True, True)])
 def test_a_recovered_partition_is_vouched_for_as_a_new_one_is(tmp_path: Path, is_clean: bool, is_new: bool) -> None:
-    """CKPT-7: of one that was found clean the marker tells only what a marker told before."""
+    """CKPT-7: of a log that was found clean the marker says only what an earlier marker said."""
     if not is_new:
         (tmp_path / "t-0").mkdir()
     log_dir = LogDir.acquire(tmp_path)

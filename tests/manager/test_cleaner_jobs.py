@@ -1,4 +1,4 @@
-"""Cleaner jobs on real threads: how many there are, and who makes them let go of what they clean."""
+"""Cleaner jobs on real threads: their number, and the calls that make them release a log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUICK = {"log_cleaner_backoff_ms": 1, "log_initial_task_delay_ms": 0}
 
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass that goes on until it is told to let go."""
+    """A pass that runs until it is asked to stop."""
 
     def clean(to_clean: object, offset_map: object, **given: Any) -> CleanResult:
         waiting = threading.Event()
@@ -58,7 +58,7 @@ def run_in_time(step: Callable[[], object]) -> None:
 
 
 def test_threads_come_and_go_while_they_clean(tmp_path: Path, stuck: None) -> None:
-    """CLN-43: one more is one more; one too many lets go of its log in the middle, and does not come back."""
+    """CLN-43: one more is one more; a surplus one releases its log in the middle, and does not come back."""
     with kafkalog.open_dirs(tmp_path, "a", log_cleaner_threads=1, **QUICK) as dirs:
         dirs.create_topic("t", 3, settings=COMPACT)
         for number in range(3):

@@ -50,7 +50,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
 
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """A pass that begins (the event is set then) and goes on until it is told to let go."""
+    """A pass that begins (the event is set then) and runs until it is asked to stop."""
     begun = threading.Event()
 
     def clean(to_clean: object, offset_map: object, **given: Any) -> CleanResult:
@@ -74,7 +74,7 @@ def fill_dirty_log(
 
 
 def start_clean(held: OpenManager) -> list[Exception]:
-    """Run the cleaner in a thread; what it raised, once it is over, is in the list."""
+    """Run the cleaner in a thread; its error, once it ends, is in the list."""
     raised: list[Exception] = []
 
     def work() -> None:
@@ -92,7 +92,7 @@ def job_names(held: OpenManager) -> list[str]:
 
 
 def test_there_are_cleaner_jobs_as_long_as_there_are_compacted_logs(tmp_path: Path, passes: Passes) -> None:
-    """CLN-36: a topic that is made, altered, or follows the store."""
+    """CLN-36: a topic that is created, altered, or follows the store."""
     with OpenManager(tmp_path) as held:
         held.manager.schedule_jobs()
         held.create_log(T0)
@@ -221,7 +221,7 @@ def test_a_job_that_could_not_be_started_is_started_with_the_next_change(
 
 
 def test_a_log_that_is_made_anew_is_not_set_aside(tmp_path: Path, passes: Passes) -> None:
-    """CLN-39: what was wrong with the one of that name before is over."""
+    """CLN-39: the fault of the earlier topic of that name no longer counts."""
     with OpenManager(tmp_path) as held:
         held.manager.cleaner.manager.set_aside(fill_dirty_log(held), CorruptRecord("bad bytes"))
         held.manager.delete(T0)
@@ -256,7 +256,7 @@ def test_without_the_cleaner_nothing_is_cleaned_but_what_is_asked_for(tmp_path: 
 
 
 def test_settings_with_which_nothing_would_ever_be_cleaned_are_refused(tmp_path: Path) -> None:
-    """CLN-5: before a directory is made."""
+    """CLN-5: before a directory is created."""
     for settings in ({"log_cleaner_io_buffer_load_factor": 0.0}, {"log_cleaner_io_max_bytes_per_second": "nan"}):
         with pytest.raises(ConfigError, match=r"log\.cleaner\.io\."):
             kafkalog.open_dirs(tmp_path / "new", "a", **settings)
@@ -293,7 +293,7 @@ def test_a_log_that_is_deleted_while_it_is_cleaned(tmp_path: Path, stuck: thread
 
 
 def test_a_delete_that_fails_lets_the_cleaner_have_the_log_again(tmp_path: Path, passes: Passes) -> None:
-    """KAFKA-6568: the pause is taken back."""
+    """KAFKA-6568: the pause is undone."""
     fs = FaultFS()
     with OpenManager(tmp_path, fs=fs) as held:
         fill_dirty_log(held)
@@ -329,7 +329,7 @@ def test_a_log_that_is_cut_while_it_is_cleaned(tmp_path: Path, stuck: threading.
 
 
 def test_a_log_that_loses_its_policy_while_it_is_cleaned(tmp_path: Path, stuck: threading.Event) -> None:
-    """CLN-36, MGR-24: the clean is aborted, and the log is no candidate any more."""
+    """CLN-36, MGR-24: the clean is aborted, and the log is no longer a candidate."""
     with OpenManager(tmp_path) as held:
         fill_dirty_log(held)
         start_clean(held)
@@ -427,7 +427,7 @@ def test_a_checkpoint_that_cannot_be_read_leaves_its_directory_alone(tmp_path: P
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path, passes: Passes) -> None:
-    """The log is cleaned again later: that loses nothing. Nobody is left with the log in progress."""
+    """The log is cleaned again later: that loses nothing. No log stays in progress."""
     fs = FaultFS()
     with OpenManager(tmp_path, fs=fs) as held:
         fill_dirty_log(held)

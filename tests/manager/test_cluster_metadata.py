@@ -41,7 +41,7 @@ ID, OTHER_ID = "Er3uhoIpQAyT3-6BGQRyUA", "OWaNnne1Th-s6Mc2ZfTCvg"
 
 @pytest.mark.parametrize("case", TOP_LEVEL)
 def test_settings_and_ids_of_a_real_broker(case: Case) -> None:
-    """Every topic's own settings, as the broker told them, and the ids that its partitions carry."""
+    """Every topic's own settings, as the broker reported them, and the ids that its partitions carry."""
     root = case.path(case.files[0]).parent
     metadata = read_cluster_metadata(root)
     assert metadata is not None and not metadata.is_fresh and metadata.problem is None

@@ -45,7 +45,7 @@ def test_a_deleted_log_can_be_read_until_it_is_removed_but_not_written(tmp_path:
 
 
 def test_a_deleted_partition_is_in_no_checkpoint_and_its_topic_goes_with_the_last_one(tmp_path: Path) -> None:
-    """MGR-10, MGR-18: one that is made anew must not find the old one's recovery point."""
+    """MGR-10, MGR-18: a topic that is created again must not find the old one's recovery point."""
     with OpenManager(tmp_path) as held:
         first = held.create_log(T0, 3)
         held.create_log(T1, 2)

@@ -111,7 +111,7 @@ def test_the_scheduler_takes_it_offline_when_nobody_asks(disks: tuple[Path, Path
 
 
 def test_nothing_is_made_where_the_disk_has_failed(disks: tuple[Path, Path, FaultFS]) -> None:
-    """From the failure on, though the directory's lock is given back only later."""
+    """From the failure on, though the directory's lock is released only later."""
     a, b, fs = disks
     with OpenManager(a, b, fs=fs) as held:
         failed = held.manager.directories[0]

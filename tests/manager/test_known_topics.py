@@ -1,4 +1,4 @@
-"""Whose settings a topic has: the topics file's, a broker's metadata's, nobody's."""
+"""Source of a topic's settings: the topics file, a broker's metadata, or none."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_a_topic_without_settings_has_the_store_s(tmp_path: Path) -> None:
 
 
 def test_what_changed_and_what_went(tmp_path: Path) -> None:
-    """The last record of a setting counts; a removed topic is not known any more."""
+    """The last record of a setting counts; a removed topic is unknown."""
     write_metadata(
         tmp_path,
         [

@@ -1,4 +1,4 @@
-"""What a LogManager opens of a data directory, when the marker goes, and which errors stop what."""
+"""Logs that a LogManager opens in a data directory, the time the marker is removed, and errors that stop the load."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def write_partitions(path: Path, topic: str, count: int = 2) -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
 def test_a_directory_to_be_deleted_is_not_recovered_and_a_future_one_is(tmp_path: Path, clean: bool) -> None:
-    """LOAD-18: damage in what waits for its delete is nobody's business; a future log is loaded as any other."""
+    """LOAD-18: damage in a log pending its delete is ignored; a future log is loaded as any other."""
     write_partitions(tmp_path, "t", 1)
     for name in (DELETED, FUTURE):
         (tmp_path / name).mkdir()
@@ -57,10 +57,10 @@ def test_the_marker_goes_before_anything_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         LogManager.open([tmp_path], progress=crash)
     assert marked[0] is False and not (tmp_path / MARKER).exists()
-    told: list[LoadProgress] = []
-    with LogManager.open([tmp_path], progress=told.append) as manager:
+    progress: list[LoadProgress] = []
+    with LogManager.open([tmp_path], progress=progress.append) as manager:
         assert [log.log_end_offset for log in manager.logs.values()] == [4, 4]
-    assert any(one.segments for one in told), "the logs were recovered"
+    assert any(one.segments for one in progress), "the logs were recovered"
 
 
 def test_a_disk_that_fails_takes_its_directory_offline_and_a_mistake_ends_the_start(tmp_path: Path) -> None:

@@ -442,7 +442,7 @@ def test_a_released_directory_refuses(tmp_path: Path) -> None:
 
 
 def test_a_lock_file_removed_before_it_is_locked_is_made_anew(tmp_path: Path) -> None:
-    """A broker removes its lock file when it stops; a lock on a file without a name would exclude nobody."""
+    """A broker removes its lock file when it stops; a lock on a file without a name would exclude no one."""
 
     class Removing(FileSystem):
         opened = 0

@@ -262,17 +262,17 @@ def test_loading_tells_how_far_it_is(tmp_path: Path) -> None:
     """MGR-21: what remains counts down to nothing."""
     make_logs(tmp_path / "a", 5)
     make_logs(tmp_path / "b", 3, "u")
-    told: list[LoadProgress] = []
+    reports: list[LoadProgress] = []
     threads: set[str] = set()
 
     def progress(one: LoadProgress) -> None:
-        told.append(one)
+        reports.append(one)
         threads.add(threading.current_thread().name)
 
     with open_one(tmp_path / "a", tmp_path / "b", progress=progress):
         pass
     for name, count in (("a", 5), ("b", 3)):
-        mine = [one for one in told if one.directory == str(tmp_path / name)]
+        mine = [one for one in reports if one.directory == str(tmp_path / name)]
         assert [one.logs - one.logs_done for one in mine] == list(reversed(range(count)))
     assert all(name.startswith("kafkalog-load") for name in threads)
 

@@ -38,7 +38,7 @@ def test_a_partition_is_made_whole_in_one_directory_whatever_call_fails(tmp_path
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_a_move_that_fails_at_any_call_loses_nothing(tmp_path: Path, code: int) -> None:
-    """MGR-9: the partition is in one of the two directories, whole, or in both, which the next start tells."""
+    """MGR-9: the partition is in one of the two directories, whole, or in both, which the next start resolves."""
     for nth in each_failure():
         a, b = tmp_path / f"{nth}a", tmp_path / f"{nth}b"
         fs = FaultFS()
@@ -110,7 +110,7 @@ def test_threads_that_ask_for_one_partition_get_one_log(tmp_path: Path) -> None:
 
 
 def test_making_and_deleting_beside_appends_and_jobs(tmp_path: Path) -> None:
-    """What is appended is there, or was refused; nothing else is ever raised."""
+    """An append is stored or refused; no other error is ever raised."""
     with OpenManager(tmp_path / "a", tmp_path / "b") as held:
         failures: list[BaseException] = []
         done = threading.Event()

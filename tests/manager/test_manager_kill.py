@@ -1,4 +1,4 @@
-"""A process that makes, writes, moves and deletes partitions is killed: what it was told is done, is done."""
+"""A process that creates, writes, moves and deletes partitions is killed: every change it acknowledged lasts."""
 
 import os
 import random
@@ -61,7 +61,7 @@ while True:
 
 
 def run_until_killed(lines: int, a: Path, b: Path, seed: int) -> list[list[str]]:
-    """What the child told before it was killed, some lines into its work."""
+    """Return the child's reports before it was killed, some lines into its work."""
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, str(a), str(b), str(seed)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -69,21 +69,21 @@ def run_until_killed(lines: int, a: Path, b: Path, seed: int) -> list[list[str]]
         text=True,
     ) as child:
         assert child.stdout is not None
-        told = [line.split() for _, line in zip(range(lines), child.stdout, strict=False)]  # takes no line more
+        lines_read = [line.split() for _, line in zip(range(lines), child.stdout, strict=False)]  # takes no line more
         child.send_signal(signal.SIGKILL)
         rest = [line.split() for line in child.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
-    assert len(told) == lines, "the child ended by itself"
-    return told + rest
+    assert len(lines_read) == lines, "the child ended by itself"
+    return lines_read + rest
 
 
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_killed_process_leaves_what_it_was_told_is_done(tmp_path: Path, seed: int) -> None:
     """MGR-9, MGR-10, LOAD-30: flushed offsets, moves and deletes; what a delete began may be done or not."""
     a, b = tmp_path / "a", tmp_path / "b"
-    told = run_until_killed(random.Random(seed).randrange(20, 120), a, b, seed)
+    lines_read = run_until_killed(random.Random(seed).randrange(20, 120), a, b, seed)
     ends: dict[int, int] = {}
     unsure: set[int] = set()
-    for what, number, end in told:
+    for what, number, end in lines_read:
         ends[int(number)] = int(end)
         unsure.discard(int(number))
         if what == "deleting":

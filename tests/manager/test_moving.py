@@ -87,7 +87,7 @@ def test_the_future_log_takes_the_place_of_the_current_one(tmp_path: Path) -> No
 def test_what_fails_once_the_logs_have_changed_places_takes_its_disk_offline(
     tmp_path: Path, call: str | None, failing: str, offline: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """MGR-9: it is logged with its directory, and the new log is the one that is there."""
+    """MGR-9: it is logged with its directory, and the new log is the current one."""
     a, b = tmp_path / "a", tmp_path / "b"
     fs = FaultFS()
     with OpenManager(a, b, fs=fs) as held:

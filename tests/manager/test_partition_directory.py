@@ -1,4 +1,4 @@
-"""What may lie in a directory that becomes a partition."""
+"""Files that may lie in a directory that becomes a partition."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ from kafkalog.manager.topics import TopicStore
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "message"),
     [
         (["notes"], "contains 'notes'"), (["b", "a"], "contains 'a' and 1 more"),
         (["c", "a", "b"], "contains 'a' and 2 more"),
         (["partition.metadata", "é"], r"contains '\xe9'"),
     ],
 )  # fmt: skip
-def test_a_directory_with_other_files_is_no_partition(tmp_path: Path, names: list[str], told: str) -> None:
+def test_a_directory_with_other_files_is_no_partition(tmp_path: Path, names: list[str], message: str) -> None:
     path = tmp_path / "t-0"
     path.mkdir()
     for name in names:
@@ -25,7 +25,7 @@ def test_a_directory_with_other_files_is_no_partition(tmp_path: Path, names: lis
     with pytest.raises(NotAPartition) as caught:
         kafkalog.open(path, "a")
     assert (caught.value.path, caught.value.message) == (
-        str(path), f"the directory has no segment files but {told}",
+        str(path), f"the directory has no segment files but {message}",
     )  # fmt: skip
     assert {one.name for one in path.iterdir()} == set(names)
 

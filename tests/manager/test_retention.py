@@ -1,4 +1,4 @@
-"""What ages by itself: segments by time, size and log start; producers; under clocks that jump."""
+"""Expiry: segments by time, size and log start; producers; under clocks that jump."""
 
 import os
 from pathlib import Path
@@ -128,11 +128,11 @@ def test_a_log_that_fails_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptu
         append_batches(made)
         made.roll()
     fs.fail("rename", path="topic-1", times=99)
-    told: list[tuple[str, Exception]] = []
+    failures: list[tuple[str, Exception]] = []
     with pytest.raises(StorageError, match="topic-1"):
-        cleanup_logs(logs, NOW + DAY, failed=lambda log, error: told.append((log.name, error)))
+        cleanup_logs(logs, NOW + DAY, failed=lambda log, error: failures.append((log.name, error)))
     assert [made.log_start_offset for made in (logs[0], logs[2])] == [1, 1]
-    assert [name for name, _ in told] == ["topic-1"]
+    assert [name for name, _ in failures] == ["topic-1"]
     assert "topic-1" in caplog.text
     for made in logs:
         made.close_handlers()
@@ -164,7 +164,7 @@ def test_idle_producers_are_forgotten(tmp_path: Path) -> None:
 
 
 class TestWallClock:
-    """What the retention of a running store counts ages by: never ahead of the wall clock, nor faster than time."""
+    """The clock of a running store's retention: never ahead of the wall clock, nor faster than time."""
 
     def aged(self, tmp_path: Path) -> tuple[UnifiedLog, MockClock, AgeClock]:
         clock = MockClock(NOW)

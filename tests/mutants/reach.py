@@ -109,7 +109,7 @@ def _distance(file: Path, module: str) -> int:
 
 
 class Seen:
-    """What `tests.mutants.watch` saw: the tests that ran each line of a source."""
+    """Report of `tests.mutants.watch`: the tests that ran each line of a source."""
 
     def __init__(self, page: str) -> None:
         seen = json.loads(page)

@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 class Copy:
-    """The tree `root` in a directory of its own."""
+    """The tree `root` in a separate directory."""
 
     def __init__(self, root: Path, place: Path) -> None:
         self.root, self.place = root, place
@@ -51,7 +51,7 @@ class Copy:
         return Seen(seen.read_text(encoding="utf-8"))
 
     def watch_compiled(self, tests: list[str], timeout_s: float) -> Seen:
-        """Do the same for lines of the compiled modules, which are built for it and taken back."""
+        """Do the same for lines of the compiled modules, which are built for it and restored."""
         library = blocks.build(self.place / "build")
         status, output = self._call([*BUILD, "--force"], timeout_s, KAFKALOG_DEBUG="1", CFLAGS=blocks.FLAGS)
         if status != 0:
@@ -90,7 +90,7 @@ class Copy:
 
     def _write(self, file: Path, source: bytes, is_compiled: bool) -> None:
         file.write_bytes(source)
-        self._date += 2  # a date that this file never had, since compiled Python goes by size and seconds
+        self._date += 2  # a date that this file never had, since compiled Python is keyed by size and seconds
         date = time.time() if is_compiled else self._date  # Cython looks for what is later than its output
         os.utime(file, (date, date))
 

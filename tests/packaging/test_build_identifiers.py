@@ -1,4 +1,4 @@
-"""What the hosted build makes, as cibuildwheel understands the configuration: it needs no container engine for that."""
+"""The wheels that the hosted build makes by cibuildwheel's reading of the configuration, without a container engine."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def test_classifiers_name_the_same_versions() -> None:
 
 
 def test_no_module_says_that_it_does_without_the_gil() -> None:
-    """A promise about free-threading is made where it was tested, and it was not."""
+    """Free-threaded wheels are promised only where they were tested, and they were not."""
     sources = [SOURCES / "setup.py", *(SOURCES / "kafkalog" / "_core").rglob("*.p[yx][xd]")]
     assert len(sources) > 50
     for path in sources:

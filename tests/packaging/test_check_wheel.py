@@ -1,4 +1,4 @@
-"""What is checked on a finished wheel: a sound one passes, and each planted fault is told by its name."""
+"""Checks of a finished wheel: a sound one passes, and each planted fault is reported by its name."""
 
 import platform
 import random

@@ -35,7 +35,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 
 def c_sources() -> dict[str, str]:
-    """Where ci/setup.sh has kept the C source of a module for the same sources, so that Cython need not run twice."""
+    """Return ci/setup.sh's cached C sources for unchanged modules, so that Cython need not run twice."""
     kept = Path(sys.prefix, "cython")
     return {"CYTHON_CACHE_DIR": str(kept)} if kept.is_dir() else {}
 
@@ -65,5 +65,5 @@ def test_the_sdist_builds_here_and_what_it_builds_works_anywhere(sdist, tmp_path
     (tmp_path / "elsewhere").mkdir()
     said = run(python, "-c", JOB, cwd=tmp_path / "elsewhere")
     assert said == "1000 [b'998', b'999']\n"
-    told = run(tmp_path / "env/bin/kafkalog", "--version", cwd=tmp_path / "elsewhere")
-    assert wheel.name.split("-")[1] in told
+    output = run(tmp_path / "env/bin/kafkalog", "--version", cwd=tmp_path / "elsewhere")
+    assert wheel.name.split("-")[1] in output

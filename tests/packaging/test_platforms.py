@@ -1,4 +1,4 @@
-"""Where kafkalog cannot be, its build says so in one line that names what is supported, before anything is compiled."""
+"""On an unsupported platform the build says so in one line that names the supported ones, before it compiles."""
 
 import runpy
 import subprocess

@@ -1,4 +1,4 @@
-"""What names the system in C compiles for others, with the headers that zig has of them; and so does their fallback."""
+"""System-specific C compiles for other systems, with zig's copies of their headers; and so does the fallback."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What workers of a queue get, step by step: the same from our server and from a broker."""
+"""Records that workers of a queue get, step by step: the same from kafkalog's server and from a broker."""
 
 from __future__ import annotations
 

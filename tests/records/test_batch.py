@@ -39,7 +39,7 @@ def test_set_partition_leader_epoch() -> None:
 
 
 def test_set_max_timestamp() -> None:
-    """REC-18: all records report it and the checksum is made anew."""
+    """REC-18: all records report it and the checksum is recomputed."""
     b = get_batch(bytearray(batch([R(timestamp=T), R(timestamp=T + 7)])))
     crc = b.header.crc
     b.set_max_timestamp(TimestampType.LOG_APPEND_TIME, T + 90)

@@ -177,7 +177,7 @@ def space_rows(data: list[tuple[int, int, bytes | None, bytes | None]], first: i
 @settings(max_examples=200)
 @given(data=ANY, first=st.integers(0, 2**40), codec=st.sampled_from(CODECS), way=st.permutations([0, 1, 2, 1, 2]))
 def test_any_way_through_the_formats(data: list[Any], first: int, codec: CompressionType, way: list[int]) -> None:
-    """Records are equal but for what a format on the way cannot hold: the times, where it is v0."""
+    """Records are equal except for fields that a format on the way cannot hold: the times, for v0."""
     rows = space_rows(data, first)
     out: bytes | bytearray = build_batches(1, codec, rows)
     for at, magic in enumerate(way):

@@ -68,7 +68,7 @@ RULES = (
 
 
 def validate(data: bytes) -> None:
-    """What the validator takes is sound; what it does not is a typed error. It looks at no checksum of a batch."""
+    """Check that accepted batches are sound and refused ones raise a typed error; batch checksums are not checked."""
     intact = scan(data).first_invalid == -1
     for rules in RULES:
         for magic in (0, 1, 2):
@@ -111,7 +111,7 @@ def test_several_changes_cuts_and_repeats(magic: int, codec: CompressionType, da
 @kinds
 @given(data=st.data())
 def test_any_inner_bytes(magic: int, codec: CompressionType, data: st.DataObject) -> None:
-    """What is decompressed is as hostile as what is not."""
+    """Decompressed bytes are as hostile as plain ones."""
     from kafkalog._core.batch.legacy import wrapper
     from kafkalog._core.batch.repack import with_payload
     from kafkalog.records.compression import compress

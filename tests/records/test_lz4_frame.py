@@ -158,7 +158,7 @@ def test_literals_are_never_a_size(size: int, literals: bytes) -> None:
 
 
 def test_frames_of_the_package_have_dependent_blocks() -> None:
-    """Which is why the frames are made here."""
+    """Therefore the frames are built here."""
     with pytest.raises(InvalidRecord, match="depend"):
         decompress(3, bytes(cramjam.lz4.compress(TEXT * 3000)))
     assert bytes(cramjam.lz4.decompress(bytes(compress(3, TEXT * 3000)))) == TEXT * 3000

@@ -139,7 +139,7 @@ def test_the_packer_refuses_what_is_no_batch() -> None:
     codec=st.sampled_from(CODECS),
 )
 def test_any_lines_in_batches_of_any_size(values: list[bytes], batch_bytes: int, codec: CompressionType) -> None:
-    """What is packed has the batches, the records and the header fields of what was plain."""
+    """Packed data has the batches, the records and the header fields of the plain data."""
     encoder = LineEncoder(batch_bytes=batch_bytes)
     text = b"\n".join(values) + b"\n"
     encoder.feed(text, len(text), 1_700_000_000_000)

@@ -29,7 +29,7 @@ def no_switching() -> Iterator[None]:
 
 
 def runs_beside_others(work: Callable[[], object]) -> bool:
-    """Whether another thread ran while `work` did; tried again, since a machine under load may wake it too late."""
+    """Return True if another thread ran during `work`; retry, since a loaded machine may wake it too late."""
     return any(_once(work) for _ in range(TRIES))
 
 

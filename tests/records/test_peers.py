@@ -15,7 +15,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder  # noqa: E40
 from aiokafka.record.memory_records import MemoryRecords as TheirRecords  # noqa: E402
 
 T = 1_700_000_000_000
-# it has no lz4 for v0, and nobody has zstd for v0 and v1
+# it has no lz4 for v0, and no implementation has zstd for v0 and v1
 KINDS = [
     (magic, codec)
     for magic, highest in ((0, CompressionType.SNAPPY), (1, CompressionType.LZ4), (2, CompressionType.ZSTD))

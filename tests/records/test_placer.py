@@ -277,7 +277,7 @@ def test_a_target_goes_by_the_topic() -> None:
 
 
 def test_little_waits() -> None:
-    """What is finished is given out on the way: memory does not grow with the data."""
+    """Finished batches are returned on the way: memory does not grow with the data."""
     rows = pa.table({"value": [b"x" * 500] * 20_000})
     placer = Placer(targets(40), topic="t", waiting_bytes=1 << 16, now_ms=lambda: NOW)
     largest = max(len(memoryview(part.batches)) for part in placer.add(rows))
@@ -293,7 +293,7 @@ def test_nothing_gives_nothing() -> None:
 
 
 def test_many_partitions_with_little_in_each() -> None:
-    """What waits is all in open batches: they are closed, so that something can be given out."""
+    """All pending records are in open batches: these are closed, so that some can be returned."""
     keys = [b"%d" % n for n in range(3000)]
     parts = placed(pa.table({"value": keys, "key": keys}), topics=targets(1000), waiting_bytes=1)
     assert sum(len(rows) for rows in records_of(parts).values()) == 3000

@@ -17,7 +17,7 @@ from kafkalog.records.batch import RecordBatch
 from kafkalog.records.column_reader import COLUMNS, ColumnReader, kinds_of
 from kafkalog.records.compression import compress
 from kafkalog.records.table import Table
-from tests.arrow_readers import SCHEMA, checked, records_of, told
+from tests.arrow_readers import SCHEMA, as_tuples, checked, records_of
 from tests.builder import R, batch, frame, seal
 
 T = 1_700_000_000_000
@@ -210,7 +210,7 @@ assert t.to_pandas().shape == (50, 6)
 
 
 def test_pyarrow_is_not_imported() -> None:
-    """Arrow without pyarrow: DuckDB, Polars and pandas read a table, and nobody has imported it."""
+    """Arrow without pyarrow: DuckDB, Polars and pandas read a table, and pyarrow is never imported."""
     done = subprocess.run([sys.executable, "-c", WITHOUT_PYARROW], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -221,7 +221,7 @@ def test_a_batch_by_itself() -> None:
     schema = pa.schema([field for field in SCHEMA if field.name not in ("topic", "partition")])
     read = checked(one)
     assert read.schema.equals(schema)
-    assert records_of(read) == told(one)
+    assert records_of(read) == as_tuples(one)
     assert one.table(["value"])["value"][2] == b"vv"
     odd = batch([R(b"a", delta=5), R(b"b", delta=3), R(b"c", delta=3)], last_delta=5)
     assert RecordBatch(odd, scan(odd), 0).table().offsets.tolist() == [5, 3, 3]
@@ -233,7 +233,7 @@ def test_a_batch_by_itself() -> None:
 def test_compressed_batches(codec: int) -> None:
     payload = bytes(compress(codec, DATA[61:]))
     data = frame(payload, count=50, last_delta=49, attributes=codec, base_timestamp=T, max_timestamp=T + 49)
-    assert records_of(checked(make_table(data=data))) == told(RecordBatch(data, scan(data), 0))
+    assert records_of(checked(make_table(data=data))) == as_tuples(RecordBatch(data, scan(data), 0))
 
 
 def test_damage_after_the_records_in_front_of_it() -> None:

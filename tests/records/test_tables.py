@@ -294,7 +294,7 @@ def test_an_error_of_a_codec_keeps_no_chunk(codec: int) -> None:
         for call in (tables.batch_table, plain_row, lambda *a: list(tables.record_tables(*a))):
             with pytest.raises(InvalidRecord):
                 call(memoryview(chunk), scan(chunk), 0)
-            chunk.append(0)  # nobody holds its bytes
+            chunk.append(0)  # no view holds its bytes
             del chunk[-1]
     finally:
         gc.enable()

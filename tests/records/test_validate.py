@@ -1,4 +1,4 @@
-"""What a leader makes of a batch before it gives it offsets, and what it refuses."""
+"""A leader's changes to a batch before it assigns offsets, and the batches that it refuses."""
 
 from typing import Any
 
@@ -309,7 +309,7 @@ def test_a_wrapper_inside_a_wrapper() -> None:
 
 @pytest.mark.parametrize("deltas", [(0, 0, 0), (0, 2, 4), (1, 2, 3)])
 def test_wrong_offsets_inside_a_wrapper(deltas: tuple[int, ...]) -> None:
-    """VAL-16: written anew, not refused."""
+    """VAL-16: rewritten, not refused."""
     inner = MessageSet(1)
     for delta in deltas:
         inner.append(delta, T, b"k", b"v")
@@ -320,7 +320,7 @@ def test_wrong_offsets_inside_a_wrapper(deltas: tuple[int, ...]) -> None:
 
 
 def test_wrong_offsets_inside_a_compressed_batch() -> None:
-    """VAL-7: the reference dies of them where the codec stays, and numbers them anew where it does not."""
+    """VAL-7: the reference fails on them where the codec stays, and renumbers them where it does not."""
     gap = compress_batch([R(timestamp=T, delta=0), R(timestamp=T, delta=2)], ZSTD, last_delta=1)
     with pytest.raises(InvalidRecord, match="consecutive"):
         validate(gap)
@@ -366,7 +366,7 @@ def test_the_offset_of_the_max_timestamp_where_the_log_stamps() -> None:
 
 
 def test_what_validation_cost() -> None:
-    """VAL-21: nothing in place; plain bytes where it decompressed; those and the new batch where it wrote anew."""
+    """VAL-21: nothing in place; plain bytes where it decompressed; those and the new batch where it rewrote."""
     plain = build_batches(2, NONE, ROWS)
     assert validate(plain).stats == (0, 0)
     assert validate(build_batches(2, GZIP, ROWS)).stats == (len(plain), 0)
@@ -416,7 +416,7 @@ def test_batches_that_were_just_built() -> None:
 def test_the_short_way_and_the_long_way_meet(
     codec: CompressionType, rules: ValidationRules, fields: dict[str, int]
 ) -> None:
-    """VAL-8: records as if just built are taken as they are; others are written anew, and come out the same."""
+    """VAL-8: records as if just built are accepted as they are; others are rewritten, and come out the same."""
     rows = [R(b"a" * 50, b"k", T, (("h", b"1"),)), R(None, b"", T - 7), R(b"b", None, -1)]
     asked = ValidationRules(codec, append_time=rules.append_time)
     other = GZIP if codec != GZIP else LZ4
@@ -479,7 +479,7 @@ def test_builders_of_a_stamped_wrapper_are_taken_by_nobody() -> None:
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.SNAPPY, CompressionType.LZ4])
 def test_a_batch_without_records_is_refused(codec: int) -> None:
-    """Whoever sends it: compaction leaves such a batch in place, and one that is appended would take no offset."""
+    """From any sender: compaction leaves such a batch in place, and an appended one would take no offset."""
     empty = frame(b"", count=0, last_delta=2, attributes=codec, base_offset=0)
     for rules in (ValidationRules(), ValidationRules(CompressionType.SNAPPY)):
         with pytest.raises(InvalidRecord, match="no records"):

@@ -1,4 +1,4 @@
-"""What a leader makes of rare batches: of the first moment of 1970, of producer 0, with a record that is damaged."""
+"""A leader's changes to rare batches: of the first moment of 1970, of producer 0, with a damaged record."""
 
 import pytest
 

@@ -44,7 +44,7 @@ def state_of(data: Path) -> State:
 
 
 def model_of(state: State) -> State:
-    """What a whole redaction makes of the batches."""
+    """Return the state of the batches after a whole redaction."""
     keyed = {name: {r.offset for b in found for r in b.records if r.key == KEY} for name, found in state.items()}
     return {name: [redacted(one, keyed[name], tombstone=False) for one in found] for name, found in state.items()}
 
@@ -57,7 +57,7 @@ def sums_of(state: State) -> dict[str, tuple[int, int]]:
 
 
 def wanted_sums(ends: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """The same, of what was appended, without the records of the key."""
+    """Return the checksums of the appended records without those of the key."""
     return {name: (end, sum(n for n in range(end) if n % 8 != int(KEY[1:]))) for name, end in ends.items()}
 
 

@@ -117,7 +117,7 @@ def read_all(partition: Path) -> list[Batch]:
 
 
 def redacted(batch: Batch, wanted: set[int], *, tombstone: bool, erase_key: bool = False) -> Batch:
-    """What a redaction must make of a batch."""
+    """Return the expected redaction of a batch."""
     if len(batch.fixed) > 4 and batch.fixed[3] & 0x20:
         return batch
     records = []

@@ -1,4 +1,4 @@
-"""A server of S3 on loopback, in a process of its own."""
+"""A server of S3 on loopback, in a separate process."""
 
 import os
 import subprocess

@@ -10,7 +10,7 @@ LIMIT_S = 300
 
 
 def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """The test in a loop of its own, which ends with it."""
+    """The test in a separate loop, which ends with it."""
 
     @functools.wraps(test)
     def run(*args: Any, **named: Any) -> None:

@@ -104,7 +104,7 @@ def end_group(program: "subprocess.Popen[bytes]") -> None:
 def running(
     line: list[str], env: dict[str, str], log: Path, out: Path | None = None
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A program in a process group of its own, which ends with the block, whatever happens in it."""
+    """A program in a separate process group, which ends with the block, whatever happens in it."""
     with log.open("wb") as errors, (out or log).open("ab") as output:
         program = subprocess.Popen(
             line, env=env, cwd=log.parent, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,

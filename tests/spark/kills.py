@@ -186,7 +186,7 @@ class Run:
         self.killed[f"{target}, {moment}" if seen else f"{target}, any"] += 1
         self._tell(f"{sum(self.killed.values())}: killed {target} ({killed} processes), {moment}"
                    f"{'' if seen else ' not seen'}, {self.landed()} records so far")  # fmt: skip
-        assert killed, "there was nobody to kill"
+        assert killed, "there was no process to kill"
         if target.startswith("driver"):
             assert self._driver is not None
             self._driver.wait()

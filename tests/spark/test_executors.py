@@ -1,4 +1,4 @@
-"""How the probes judge executors, and the line of Spark's long errors that is reported."""
+"""Probes of executors and their verdicts, and the line of Spark's long errors that is reported."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Where a stream continues, and what it has lost: from a stream's offsets and the available ones."""
+"""Restart offsets of a stream, and its losses: from a stream's offsets and the available ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st

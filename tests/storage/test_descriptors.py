@@ -192,8 +192,8 @@ class Renaming(FileSystem):
         return os.open(path, flags, mode)
 
 
-class Told:
-    """A probe that heard of a loss."""
+class ProbeWithError:
+    """A probe whose sync reports a loss."""
 
     def __init__(self, fd: int) -> None:
         assert os.fstat(fd)
@@ -206,7 +206,7 @@ def test_a_loss_while_the_file_was_closed_is_told_by_the_next_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system reports a failed write-back to open files only: a probe asks on behalf of a file closed meanwhile."""
-    monkeypatch.setattr(lazy_file, "WritebackErrorProbe", Told)
+    monkeypatch.setattr(lazy_file, "WritebackErrorProbe", ProbeWithError)
     a_log, = many_logs(tmp_path, 1)
     append_batches(a_log)
     while a_log.active_segment.records._fd >= 0:

@@ -1,4 +1,4 @@
-"""Queries and scans that continue where one ended: a cursor moves only when it is told to."""
+"""Queries and scans that continue where one ended: a cursor moves only on request."""
 
 import threading
 from collections.abc import Iterator

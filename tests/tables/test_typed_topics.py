@@ -82,7 +82,7 @@ def test_errors_of_values_in_sql(data: Path) -> None:
 
 
 def test_a_topic_that_gets_its_first_values_later(tmp_path: Path) -> None:
-    """Values that no type was known for are no nulls: the table is made again."""
+    """Values of a type unknown before are not nulls: the table is created again."""
     with kafkalog.open_dirs(tmp_path, "a") as dirs:
         dirs.create_topic("orders", 1)
         connection = duckdb.connect()

@@ -95,7 +95,7 @@ EXPECTED = [(partition, offset) for partition in (0, 1) for offset in (5, 7)]
 
 
 def test_the_option_where_of_duckdb_and_polars(data: Path) -> None:
-    """Its rows are those of a scan with the condition, whatever a query adds; a wrong one is told at once."""
+    """Its rows are those of a scan with the condition, whatever a query adds; a wrong one is reported at once."""
     given: dict[str, Any] = {"value": "json", "on_undecodable": "null", "where": CONDITION}
     with kafkalog.open_dirs(data) as dirs:
         scanned = dirs.scan("orders", ["partition", "offset"], **given).table().to_pylist()

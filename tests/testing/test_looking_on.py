@@ -1,4 +1,4 @@
-"""What a test sees of a server: requests, lags, contents."""
+"""Views of a server in a test: requests, lags, contents."""
 
 from __future__ import annotations
 

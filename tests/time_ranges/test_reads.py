@@ -1,4 +1,4 @@
-"""What queries with an upper bound of time read: the first one, later ones, and those of another process."""
+"""Bytes that queries with an upper bound of time read: the first one, later ones, and those of another process."""
 
 import os
 import shutil
@@ -79,7 +79,7 @@ def test_a_later_query_reads_a_small_share_of_the_log(long_log: Path, tmp_path: 
 def test_the_first_query_after_a_build_reads_a_small_share_of_the_log(
     long_log: Path, tmp_path: Path, is_kept: bool
 ) -> None:
-    """Notes in files serve another process, notes in memory the directories that were told to build."""
+    """Notes in files serve another process, notes in memory the directories that were asked to build."""
     size = sum(file.stat().st_size for file in long_log.glob("*.log"))
     with kafkalog.open_dirs(long_log.parent, time_ranges=tmp_path / "times" if is_kept else False) as dirs:
         assert dirs["orders"].build_time_ranges() == len(dirs["orders", 0].segments)

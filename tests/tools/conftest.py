@@ -11,7 +11,7 @@ from tests.handover_cases import KEEP, write
 
 @pytest.fixture(scope="module", params=["fresh", "fresh 4.4", "fresh 4.4 standalone", "running", "running 4.4"])
 def template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Topics of ours in a directory that was just formatted, and in one in which a controller has been."""
+    """kafkalog topics in a directory that was just formatted, and in one in which a controller has been."""
     data = tmp_path_factory.mktemp("template") / "data"
     write(data, "orders-0", internal_segment_bytes=2000, cleanup_policy="compact")
     write(data, "orders-1", 3)

@@ -64,15 +64,15 @@ def test_told_and_then_done(tmp_path: Path) -> None:
     make(tmp_path / "t-0", [*TWICE, (b"a", b"3")])
     make(tmp_path / "plain-0", TWICE, cleanup_policy="delete")
     before = content(tmp_path)
-    told = compact(tmp_path, now_ms=NOW + 10)
-    assert content(tmp_path) == before and not told.applied
-    (one,) = told.cleaned
+    dry_run = compact(tmp_path, now_ms=NOW + 10)
+    assert content(tmp_path) == before and not dry_run.applied
+    (one,) = dry_run.cleaned
     assert (one.topic, one.partition, one.first_dirty_offset, one.end_offset) == ("t", 0, 0, 6)
     assert (one.records, one.records_kept, one.without_key) == (6, 2, 1)
-    assert told.records == 4 and 0 < told.size < one.size
-    assert [kept.why for kept in told.kept] == ["its cleanup.policy is delete"]
+    assert dry_run.records == 4 and 0 < dry_run.size < one.size
+    assert [kept.why for kept in dry_run.kept] == ["its cleanup.policy is delete"]
     done = compact(tmp_path, now_ms=NOW + 10, apply=True)
-    assert done.applied and done.cleaned == told.cleaned
+    assert done.applied and done.cleaned == dry_run.cleaned
     assert records(tmp_path / "t-0") == [(4, b"b", None), (5, b"a", b"3")]
     assert sum(s.size for s in _segments(tmp_path / "t-0")) == one.size_kept
     assert {name for name in content(tmp_path) if "plain" in name} == {name for name in before if "plain" in name}
@@ -114,8 +114,8 @@ def test_a_small_map_takes_rounds(tmp_path: Path) -> None:
     """CLN-4: each round goes as far as its map reaches."""
     keys = [b"%d" % (n % 10) for n in range(40)]
     make(tmp_path / "t-0", [(key, b"%d" % n) for n, key in enumerate(keys)], per_segment=10)
-    (told,) = compact(tmp_path, map_bytes=24 * 8).cleaned
-    assert told.end_offset < 40
+    (dry_run,) = compact(tmp_path, map_bytes=24 * 8).cleaned
+    assert dry_run.end_offset < 40
     (one,) = compact(tmp_path, apply=True, map_bytes=24 * 8).cleaned
     assert (one.first_dirty_offset, one.end_offset, one.records, one.records_kept) == (0, 40, 40, 10)
     assert [offset for offset, _, _ in records(tmp_path / "t-0")] == list(range(30, 40))

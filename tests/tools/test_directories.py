@@ -1,4 +1,4 @@
-"""Which partitions data directories hold."""
+"""Partitions in data directories."""
 
 import errno
 import os

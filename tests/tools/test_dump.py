@@ -103,16 +103,16 @@ def test_complaints_come_by_file_as_from_a_java_hash_map(tmp_path: Path, monkeyp
         for name in names:
             complaints.non_consecutive[name] = [(-1, 5)]
         complaints.write(err)
-        told = [line.split()[-1] for line in err.getvalue().decode().splitlines()[::2]]
-        assert told == expected
+        printed = [line.split()[-1] for line in err.getvalue().decode().splitlines()[::2]]
+        assert printed == expected
 
 
 def test_offsets_that_go_back_are_told_by_rising_offset(tmp_path: Path) -> None:
     """DUMP-11; of several with the same first offset the last one counts."""
     path = log_file(tmp_path, [batch([R()], base_offset=offset) for offset in (9, 3, 9, 20, 4, 9, -5)])
     pairs = ((-1, 9), (3, 9), (4, 9), (9, -5), (20, 4))
-    told = "".join(f"  {one} is followed by {other}\n" for one, other in pairs)
-    assert run_dump(path, options=DEEP)[1] == f"Non-consecutive offsets in {path}\n{told}"
+    printed = "".join(f"  {one} is followed by {other}\n" for one, other in pairs)
+    assert run_dump(path, options=DEEP)[1] == f"Non-consecutive offsets in {path}\n{printed}"
 
 
 def test_paths_are_printed_as_given_and_complained_about_in_full(
@@ -208,7 +208,7 @@ def test_damage_is_told_after_what_lies_before_it(tmp_path: Path) -> None:
 
 
 def test_unknown_codecs_and_formats_end_a_line_early(tmp_path: Path) -> None:
-    """Where the reference has printed the first half of the batch line when it dies."""
+    """The reference dies after it has printed the first half of the batch line."""
     path = log_file(tmp_path, [frame(b"", count=0, last_delta=0, attributes=6)])
     text, error = dump_until_error(path, UnsupportedCompression)
     assert text.startswith(header(path)) and text.endswith(" deleteHorizonMs: OptionalLong.empty")
@@ -351,7 +351,7 @@ def test_the_text_of_what_was_read_is_written_before_more_is_read(tmp_path: Path
 
 
 def test_decoders_are_made_when_a_log_is_dumped(tmp_path: Path) -> None:
-    """A name that means nothing is told after the line that names the file, as in the reference."""
+    """An invalid name is reported after the line that names the file, as in the reference."""
     path = log_file(tmp_path, [])
     wrong = DumpOptions(reader=lambda: decoder_reader("no.such.Class", None))
     out = io.BytesIO()

@@ -1,4 +1,4 @@
-"""`handover` without a broker: what it plans, what it refuses, what it writes, and that it can be taken back."""
+"""`handover` without a broker: its plan, its refusals, its writes, and their reversal."""
 
 import errno
 import json
@@ -121,7 +121,7 @@ def test_undo_restores_every_file_but_what_derives_from_the_log(broker_dir: Path
 
 
 def test_undo_comes_too_late(broker_dir: Path) -> None:
-    """Once a controller has written, nothing is taken back."""
+    """Once a controller has written, nothing is reverted."""
     apply(broker_dir)
     metadata = metadata_of(broker_dir)
     if metadata.is_fresh:

@@ -99,7 +99,7 @@ def test_the_metadata_log_ends_in_damage(tmp_path: Path) -> None:
 
 
 def test_the_broker_has_a_topic_of_that_name(tmp_path: Path) -> None:
-    """Unless told to, we take nobody's topic; told to, our partitions get its id and an epoch above both."""
+    """By default no other topic is taken; on request, our partitions get its id and an epoch above both."""
     theirs = new_topic_id()
     data = existing(tmp_path, topic("t", theirs, epoch=6))
     ours = TopicStore(data).topics()["t"].topic_id
@@ -199,7 +199,7 @@ def test_a_brokers_own_topics_get_its_settings_back(broker_dir: Path) -> None:
 
 
 def test_a_directory_that_a_broker_set_aside_is_told(broker_dir: Path) -> None:
-    """Whoever started the broker first finds the way back here."""
+    """An operator who started the broker first finds the way back here."""
     (broker_dir / "orders-0").rename(broker_dir / f"orders-0.{'a' * 32}-stray")
     notes = handover([broker_dir]).plan.notes
     assert any(f"orders-0.{'a' * 32}-stray was set aside by a broker: " in note for note in notes)

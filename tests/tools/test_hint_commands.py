@@ -36,7 +36,7 @@ class Shell:
         self._capsys = capsys
 
     def __call__(self, *arguments: str | Path, status: int = 0) -> str:
-        """What the command printed, both outputs."""
+        """Return the command's stdout and stderr."""
         self._capsys.readouterr()
         found = run([os.fspath(one) for one in arguments])
         printed = self._capsys.readouterr()
@@ -109,8 +109,8 @@ def damaged_backup(shell: Shell, at: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1])
     said = shell("restore", at / "backups", "-d", at / "restored", status=1)
     assert "backup verify" in named_commands(said)
-    told = shell("backup", "verify", at / "backups", status=1)
-    assert all(str(path) in told for path in broken)
+    output = shell("backup", "verify", at / "backups", status=1)
+    assert all(str(path) in output for path in broken)
 
 
 def no_backup(shell: Shell, at: Path) -> None:

@@ -24,7 +24,7 @@ ALL = frozenset(range(72))
 
 
 class Case(NamedTuple):
-    """What is done to a directory of two segments with 12 batches of 3 records, and which offsets are lost then."""
+    """A fault in a directory of two segments with 12 batches of 3 records, and the offsets it loses."""
 
     spoil: Callable[[Path], None]
     lost: frozenset[int] = frozenset()
@@ -88,7 +88,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 class Ran(NamedTuple):
-    """What a command that a hint named has left: its data directory, its status and output, and the case."""
+    """Result of a command from a hint: its data directory, its status and output, and the case."""
 
     data: Path
     status: int

@@ -1,4 +1,4 @@
-"""What openings kept: listed, restored to a directory of its own so that every sound record is read, removed."""
+"""Files kept by an open: listed, restored to a new directory so that every sound record is read, removed."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `kafkalog ls` says of index files: entries, the bytes they take, the length of the file."""
+"""`kafkalog ls` of index files: entries, the bytes they take, the length of the file."""
 
 import os
 import struct

@@ -18,7 +18,7 @@ ZSTD = Compression(CompressionType.ZSTD)
 
 
 class Journal:
-    """A sink that keeps what it is given, and fails, or is interrupted, where it is told to."""
+    """A sink that keeps its input, and fails, or is interrupted, on request."""
 
     def __init__(self, number: int = 0, seen: list[tuple[int, bytes]] | None = None) -> None:
         self.number = number
@@ -182,7 +182,7 @@ def test_an_interrupt_while_packing_here_loses_nothing(sink: Journal) -> None:
 
 
 def test_an_interrupt_within_a_write_ends_it(sink: Journal) -> None:
-    """What became of that write is not known here: more behind it might make a gap."""
+    """The result of that write is unknown here: further writes might leave a gap."""
     queue = fill_queue(sink, 4)
     sink.writing[b"2"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):

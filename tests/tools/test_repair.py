@@ -70,10 +70,10 @@ def test_a_dry_run_changes_no_byte_no_time_and_makes_no_file(directory: Path, tm
 
 def test_apply_changes_what_was_told_and_keeps_the_rest(directory: Path, tmp_path: Path) -> None:
     before = content(directory)
-    told = repair(directory).changes
+    planned = repair(directory).changes
     backup = tmp_path / "kept"
     report = repair(directory, apply=True, backup_dir=backup)
-    assert report.changes == told and report.backup == str(backup)
+    assert report.changes == planned and report.backup == str(backup)
     after = content(directory)
     changed = {name for name in before if after.get(name) != before[name]}
     assert changed == {"index-0/00000000000000000000.index", f"torn-0/{LOG}", ".kafka_cleanshutdown"}

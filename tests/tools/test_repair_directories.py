@@ -36,10 +36,10 @@ def test_offsets_above_the_end_of_a_log(tmp_path: Path) -> None:
     for name in (POINTS, STARTS, MARKS, CLEANED):
         (root / name).write_text("0\n3\na 0 7\nb 0 500\ngone 0 9\n")
     before = tree(root)
-    told = repair(root)
-    assert tree(root) == before and not told.ok
-    assert {Path(change.path).name for change in told.changes} == {POINTS, STARTS, MARKS, CLEANED}
-    assert all("b-0" in change.what and "a-0" not in change.what for change in told.changes)
+    dry_run = repair(root)
+    assert tree(root) == before and not dry_run.ok
+    assert {Path(change.path).name for change in dry_run.changes} == {POINTS, STARTS, MARKS, CLEANED}
+    assert all("b-0" in change.what and "a-0" not in change.what for change in dry_run.changes)
     assert not verify(root).ok
     report = repair(root, apply=True, backup_dir=tmp_path / "kept")
     assert report.ok and verify(root).ok
@@ -85,7 +85,7 @@ def test_the_end_after_the_cut_counts(tmp_path: Path) -> None:
 
 
 def test_checkpoints_of_a_damaged_log_and_of_single_partitions_stay(tmp_path: Path) -> None:
-    """Where the end is not certain nothing is concluded from it; a partition alone says nothing of the others."""
+    """An uncertain end supports no conclusion; a partition alone says nothing of the others."""
     root = data_directory(tmp_path / "data", "a")
     (root / POINTS).write_text("0\n1\na 0 500\n")
     alone = repair(root / "a-0")
@@ -98,7 +98,7 @@ def test_checkpoints_of_a_damaged_log_and_of_single_partitions_stay(tmp_path: Pa
 
 
 def test_snapshots_that_are_wrong_go_and_producers_are_read_again(tmp_path: Path) -> None:
-    """PSM-19, LOAD-23: the mark of a clean shutdown goes with them: so nobody forgets a producer (LOAD-21)."""
+    """PSM-19, LOAD-23: the clean shutdown marker is removed with them, so that no producer is forgotten (LOAD-21)."""
     root = tmp_path / "data"
     with kafkalog.open(root / "a-0", "a") as log:
         log.append_bytes(bytearray(raw_batches.batches(0, 4, 5)[0]))

@@ -1,4 +1,4 @@
-"""Indexes that `repair` makes anew: those that the log wrote itself, in any segment, up to the limits of an entry."""
+"""Indexes that `repair` rebuilds: those that the log wrote itself, in any segment, up to the limits of an entry."""
 
 from __future__ import annotations
 

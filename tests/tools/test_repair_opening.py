@@ -1,4 +1,4 @@
-"""What a repair says of the next opening: the cuts that recovery makes, with sound segments read no second time."""
+"""A repair's forecast of the next open: the cuts that recovery makes, with sound segments read no second time."""
 
 import os
 from collections import Counter

@@ -86,7 +86,7 @@ def test_compacted_topics(tmp_path: Path, policy: str) -> None:
 
 
 def test_a_topic_that_nobody_knows_is_kept(tmp_path: Path) -> None:
-    """A copy without its topics file: nobody said how long it is to be kept."""
+    """A copy without its topics file has no known retention."""
     make(tmp_path / "t-0", retention_ms=1)
     (tmp_path / TOPICS_FILE).unlink()
     report = retain(tmp_path, now_ms=NOW + 1000 * DAY)

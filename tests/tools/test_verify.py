@@ -72,9 +72,9 @@ def extra() -> tuple[Path, list[dict[str, Any]]]:
 
 
 def test_damaged_copies_are_found_and_the_others_are_not() -> None:
-    """Where the reference's dump complains about a file of a partition, so do we about that file; and nowhere else."""
+    """The reference's dump and `verify` complain about the same files of a partition, and no others."""
     root, runs = extra()
-    told: dict[str, set[str]] = {}
+    theirs: dict[str, set[str]] = {}
     for run in runs:
         flags = {word for word in run["args"] if word.startswith("-")}
         files = [word for word in run["args"] if "/" in word]
@@ -85,20 +85,20 @@ def test_damaged_copies_are_found_and_the_others_are_not() -> None:
             continue
         trouble = run["exit"] or run["stderr"] or "isvalid: false" in run["stdout"] or "invalid bytes" in run["stdout"]
         if trouble:
-            told.setdefault(partition, set()).add(name)
+            theirs.setdefault(partition, set()).add(name)
     report = verify(root, deep=True)
     found: dict[str, set[str]] = {}
     for one in report.findings:
         path = Path(one.path)
         if path.parent.parent == root:
             found.setdefault(path.parent.name, set()).add(path.name)
-    for partition, names in told.items():
+    for partition, names in theirs.items():
         # an index is at fault for the reference also where only its log is, or the index beside it
         own = {name for name in names if name.endswith((".log", ".txnindex", ".snapshot"))}
         assert own <= found.get(partition, set()), partition
         assert found.get(partition), partition
     # what the reference's dump does not look at (a format above 2, a cut transaction index), we do
-    for partition in found.keys() - told.keys():
+    for partition in found.keys() - theirs.keys():
         assert partition.removesuffix("-0").endswith(("magic", "txishort", "noindex")), partition
     kinds = {one.kind for one in report}
     assert {"crc", "size", "magic", "tail-torn", "tail-crc", "tail-zeros", "snapshot", "txn-version"} <= kinds
@@ -183,7 +183,7 @@ def test_snapshots_and_topic_ids_are_verified_as_single_files(tmp_path: Path) ->
 
 
 def test_a_data_directory_may_be_named_like_a_partition(tmp_path: Path) -> None:
-    """Directories in it tell that it is none."""
+    """Directories in it show that it is none."""
     path = tmp_path / "data-1"
     shutil.copytree(one_partition().directory, path / "t-0")
     (path / "log-start-offset-checkpoint").write_text("0\n0\n")

@@ -1,4 +1,4 @@
-"""Which batches of a segment are outside of the chain of the others."""
+"""Batches of a segment outside the chain of the others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Damage of every kind is found, and told apart: in the middle, at the end, in a field outside of the checksum."""
+"""Damage of every kind is found and classified: in the middle, at the end, in a field outside the checksum."""
 
 import os
 import random
@@ -272,7 +272,7 @@ def test_transaction_index_against_the_markers(
     )  # fmt: skip
     path.with_suffix(".txnindex").write_bytes(b"".join(txn_entry(*entry) for entry in index))
     assert kinds(verify(path)) == found
-    # what ended below the log start is read by nobody, and may have lost its entry to a delete that a crash stopped
+    # data below the log start is never read, and may have lost its entry to a delete that a crash stopped
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 6\n")
     assert "txn-missing" not in kinds(verify(tmp_path))
 
@@ -324,7 +324,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_looked_at(tmp_path: Path, p
 
 
 def test_beside_a_writer(tmp_path: Path) -> None:
-    """What a running owner leaves half done is no damage: its log is open, and its last batch is being written."""
+    """Half-done work of a running owner is no damage: its log is open, and its last batch is being written."""
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         log.append([b"x" * 100] * 100)
         report = verify(tmp_path)
@@ -339,7 +339,7 @@ def test_beside_a_writer(tmp_path: Path) -> None:
 
 
 def test_a_cut_inside_a_batch_is_no_damage(tmp_path: Path) -> None:
-    """LOG-53: the batch goes whole, the snapshot of the offset asked for stays; a lost end is told by checkpoints."""
+    """LOG-53: the batch goes whole, the snapshot of the offset asked for stays; checkpoints show a lost end."""
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         log.append([b"x"] * 100)
         log.append([b"x"] * 100)
@@ -414,7 +414,7 @@ def test_a_problem_counts_when_a_second_look_finds_it_too(tmp_path: Path) -> Non
     content[70] ^= 1
     path.write_bytes(content)
     (tmp_path / ".lock").unlink()
-    assert not verify(tmp_path, fs=Unsteady()).ok, "nobody writes: what is read counts"
+    assert not verify(tmp_path, fs=Unsteady()).ok, "without a writer the read bytes count"
 
 
 def test_room_reserved_by_a_running_owner_is_not_told(tmp_path: Path, parts: list[bytes]) -> None:
@@ -463,7 +463,7 @@ class CutsAtRead(FileSystem):
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("back", [0, 1, 45, 2000])
 def test_a_file_that_is_cut_while_it_is_read_ends_there(tmp_path: Path, size: int, nth: int, back: int) -> None:
-    """Inside a small batch, inside one that is taken piece by piece, before any: what is left is told, and it ends."""
+    """Inside a small batch, inside one that is read in pieces, before any: the rest is reported, and it ends."""
     parts = [raw_batches.batch(n, [b"x" * size], timestamp=1000 + n) for n in range(9)]
     path = write_log(tmp_path / "t-0", parts)
     length = max(0, sum(map(len, parts[:5])) - back)
@@ -475,7 +475,7 @@ def test_a_file_that_is_cut_while_it_is_read_ends_there(tmp_path: Path, size: in
 
 
 class EndsAt(FileSystem):
-    """Reads of a log find an end that its length does not tell, `times` times: as on a network's file system."""
+    """Reads of a log return an end that its length does not show, `times` times: as on a network file system."""
 
     def __init__(self, end: int, times: int) -> None:
         self.end, self.times = end, times

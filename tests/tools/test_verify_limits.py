@@ -1,4 +1,4 @@
-"""What `verify` says at its limits: the last entry that counts, the hundredth finding, what goes or fails meanwhile."""
+"""`verify` at its limits: the last entry that counts, the hundredth finding, files that vanish or fail meanwhile."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_epoch_is_late_only_where_no_lower_one_follows(
 
 
 def test_old_entries_behind_those_of_an_open_log_are_a_note(tmp_path: Path) -> None:
-    """Zeros at the end of its index tell that the log was not closed: entries of what was cut are still there."""
+    """Zeros at the end of its index show that the log was not closed: entries of the truncated part remain."""
     path = write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5))
     index = path.with_suffix(".index")
     entries = index.read_bytes()

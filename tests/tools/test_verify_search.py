@@ -24,7 +24,7 @@ def test_a_size_that_claims_many_chunks_hides_no_batch(tmp_path: Path) -> None:
 
 
 class CountsReads(FileSystem):
-    """How many bytes were read in all."""
+    """Number of bytes read in all."""
 
     def __init__(self) -> None:
         self.bytes = 0

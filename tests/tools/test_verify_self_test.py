@@ -15,7 +15,7 @@ from kafkalog.tools.verify.self_test import check_checksums
 
 @pytest.fixture(autouse=True)
 def first_call() -> Iterator[None]:
-    """The test runs once for each process: it runs again here, and for whoever is next."""
+    """The test runs once per process: it runs again here, and for the next caller."""
     check_checksums.cache_clear()
     yield
     check_checksums.cache_clear()

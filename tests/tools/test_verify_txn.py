@@ -1,4 +1,4 @@
-"""What `verify` says of a transaction index that was written after the log start had moved."""
+"""`verify` of a transaction index that was written after the log start had moved."""
 
 from pathlib import Path
 

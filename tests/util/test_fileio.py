@@ -305,7 +305,7 @@ def test_atomic_write_writes_through_no_link(tmp_path: Path, link: Callable[[Pat
 
 
 def test_read_file_asks_for_no_more_than_there_is(tmp_path: Path) -> None:
-    """The buffer of a read is made before it: the limit may be a gigabyte, the file 34 bytes."""
+    """The buffer of a read is allocated first: the limit may be a gigabyte, the file 34 bytes."""
     (tmp_path / "f").write_bytes(bytes(34))
     fs = FaultFS()
     assert fs.read_file(tmp_path / "f", 1 << 30) == bytes(34)

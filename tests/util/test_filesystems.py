@@ -1,4 +1,4 @@
-"""Which file system a directory lies on, what is said of it, and when a warning is given."""
+"""The file system of a directory, its properties, and the cases that give a warning."""
 
 from __future__ import annotations
 
@@ -128,19 +128,19 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def warn_twice(path: Path, **more: object) -> list[warnings.WarningMessage]:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         for _ in range(2):
             kafkalog.open(path, "a", **more).close()  # type: ignore[arg-type]
-    return told
+    return warned
 
 
 def test_a_network_file_system_is_warned_of_once_a_directory(tmp_path: Path, mounts: Path) -> None:
-    """The line that opened it is named; what is told is a class of its own, and nothing is refused."""
+    """The warning names the line that opened it and has its own class, and nothing is refused."""
     mounts.write_text("1 0 0:9 / / rw - nfs4 server:/x rw\n")
-    told = warn_twice(tmp_path / "d" / "t-0")
-    assert [one.category for one in told] == [UnsafeFileSystem] and told[0].filename == __file__
-    assert f"{tmp_path / 'd'} is on nfs4: its locks" in str(told[0].message)
+    warned = warn_twice(tmp_path / "d" / "t-0")
+    assert [one.category for one in warned] == [UnsafeFileSystem] and warned[0].filename == __file__
+    assert f"{tmp_path / 'd'} is on nfs4: its locks" in str(warned[0].message)
     assert warn_twice(tmp_path / "d" / "t-1") == []
     assert len(warn_twice(tmp_path / "e" / "t-0")) == 1
 
@@ -148,8 +148,8 @@ def test_a_network_file_system_is_warned_of_once_a_directory(tmp_path: Path, mou
 def test_memory_is_warned_of_where_syncs_are_asked_for(tmp_path: Path, mounts: Path) -> None:
     mounts.write_text("1 0 0:9 / / rw - tmpfs tmpfs rw\n")
     assert warn_twice(tmp_path / "d" / "t-0") == []
-    told = warn_twice(tmp_path / "d" / "t-0", sync=True)
-    assert len(told) == 1 and "memory" in str(told[0].message)
+    warned = warn_twice(tmp_path / "d" / "t-0", sync=True)
+    assert len(warned) == 1 and "memory" in str(warned[0].message)
     assert len(warn_twice(tmp_path / "e" / "t-0", sync=10)) == 1
 
 

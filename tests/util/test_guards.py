@@ -58,7 +58,7 @@ def test_outside_of_guards_it_is_done_at_once() -> None:
     other: list[bool] = []
     with held:
         thread = threading.Thread(target=lambda: run_finalizer(lambda: other.append(True)))
-        thread.start()  # another thread's guard is none of ours
+        thread.start()  # another thread's guard is independent
         thread.join()
     assert other == [True]
 

@@ -25,7 +25,7 @@ def _no_threads_left() -> Iterator[None]:
 
 
 class Items:
-    """The numbers from 0 on; says how many were taken, and fails where it is told to."""
+    """Yield the numbers from 0 on; record how many were taken, and fail on request."""
 
     def __init__(self, count: int, fail_at: int = -1) -> None:
         self.count = count

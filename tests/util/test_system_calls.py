@@ -1,6 +1,6 @@
-"""What a system lacks is stood for: syncs that reach the medium, space that is not reserved, advice that is not taken.
+"""Substitutes for missing system calls: syncs that reach the medium, unreserved space, ignored advice.
 
-The systems are played: `calls_of` gets the calls of one, as the modules os and fcntl of macOS or of musl have them.
+The systems are simulated: `calls_of` gets the calls of one, as the modules os and fcntl of macOS or of musl have them.
 """
 
 import errno

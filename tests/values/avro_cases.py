@@ -132,7 +132,7 @@ def unions_of(draw: Any, inner: st.SearchStrategy[Case]) -> Case:
 
 
 def branch_name(schema: Any) -> str:
-    """How fastavro names a branch of a union."""
+    """Return fastavro's name for a branch of a union."""
     if isinstance(schema, str):
         return schema
     return str(schema.get("name", schema["type"]))
@@ -146,7 +146,7 @@ def encoded(schema: Any, value: Any) -> bytes:
 
 
 def column_value(schema: Any, value: Any) -> Any:
-    """What `to_pylist` gives for a value that fastavro wrote, or that it read where unions are optional alone."""
+    """Return the `to_pylist` value of one that fastavro wrote, or that it read where unions are only optional."""
     if isinstance(schema, list):
         return _union_value(schema, value)
     kind = schema if isinstance(schema, str) else schema["type"]

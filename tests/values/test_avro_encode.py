@@ -49,7 +49,7 @@ SCHEMA = pa.schema([(name, kind) for name, kind, _ in COLUMNS])
 
 
 def read_values(schema: Any, encoded: pa.Array) -> list[Any]:
-    """What fastavro reads from each value, all of whose bytes it must take."""
+    """Return what fastavro reads from each value; it must consume all bytes."""
     parsed, found = fastavro.parse_schema(schema), []
     for one in encoded.to_pylist():
         stream = io.BytesIO(one)

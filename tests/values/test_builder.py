@@ -1,4 +1,4 @@
-"""The tree of growing columns: what is put comes out, rows that fail leave no trace, and memory is given back."""
+"""The tree of growing columns: values come out as put, failed rows leave no trace, and memory is released."""
 
 import gc
 import os

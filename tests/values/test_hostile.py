@@ -94,7 +94,7 @@ class Late:
         return Schema(json.dumps({"type": "record", "name": "R", "fields": fields}).encode(), "AVRO", number)
 
     def by_version(self, subject: str, version: int | None = None) -> Schema:
-        raise AssertionError("nobody names a subject")
+        raise AssertionError("no call names a subject")
 
 
 def test_a_decoder_that_learns_its_columns_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def documents(type: JsonType) -> st.SearchStrategy[Any]:
 
 
 def shown(value: Any, type: JsonType) -> Any:
-    """What a column has of a document: JSON text is compared as the document it is."""
+    """Return a column's value for a document: JSON text is compared as the document it is."""
     if value is None:
         return None
     if type.kind == "struct":
@@ -119,7 +119,7 @@ def test_documents_come_back(data: st.DataObject) -> None:
 @RELAXED
 @given(type=types() | st.sampled_from([JsonType("timestamp"), JsonType("list", (("item", JsonType("date")),))]))
 def test_a_type_is_that_of_its_schema(type: JsonType) -> None:
-    """What settles the columns of a decoder gives them again, in another process or a later run."""
+    """Settled columns of a decoder give the same columns in another process or a later run."""
     decoder = of_type(type)
     again = JsonDecoder(**decoder.settled)
     assert again._type == type and again.arrow_type == decoder.arrow_type

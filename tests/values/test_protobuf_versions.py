@@ -130,7 +130,7 @@ def test_protoc_ends_with_the_program_that_is_interrupted(tmp_path: Path) -> Non
     with subprocess.Popen(command, env={**os.environ, "PATH": path}, stderr=subprocess.PIPE) as process:
         started = int(pipe.read_text())
         process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=60)[1]
-    assert b"KeyboardInterrupt" in told
+        errors = process.communicate(timeout=60)[1]
+    assert b"KeyboardInterrupt" in errors
     with pytest.raises(ProcessLookupError):
         os.kill(started, 0)

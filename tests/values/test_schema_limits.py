@@ -1,4 +1,4 @@
-"""Schemas and samples that are hostile, odd or huge: an error when the decoder is made, or fewer columns."""
+"""Schemas and samples that are hostile, odd or huge: an error when the decoder is created, or fewer columns."""
 
 import json
 import time

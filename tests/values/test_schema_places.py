@@ -1,4 +1,4 @@
-"""What places with schemas do with many names, long names and slow servers."""
+"""Schema places with many names, long names and slow servers."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Where schemas are found: files, a registry's server, the topic `_schemas` of a data directory."""
+"""Sources of schemas: files, a registry's server, the topic `_schemas` of a data directory."""
 
 import json
 import struct

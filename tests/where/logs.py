@@ -64,7 +64,7 @@ def as_row(log: Log, record: Record) -> dict[str, Any]:
 
 
 class Decoded(NamedTuple):
-    """What a decoder returns."""
+    """Result of a decoder."""
 
     values: pa.Array
     errors: pa.Array | None

@@ -1,4 +1,4 @@
-"""The language: what it means, what is refused and how that is told, the text of a tree."""
+"""The language: its meaning, refused input and its error, the text of a tree."""
 
 import pickle
 import subprocess

@@ -20,7 +20,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** A share group's life with the clients of 4.4, told line by line: address. */
+/** The life of a share group with the clients of 4.4, printed line by line: address. */
 public class Share {
     private static final long LIMIT_NS = 60_000_000_000L;
 

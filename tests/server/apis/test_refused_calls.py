@@ -84,9 +84,9 @@ OTHER_WORDS = {
 """What a request calls what the answer has under a name."""
 UNKNOWN = {"member_id": None, "protocol_type": None, "protocol_name": None, "member_epoch": 0, "session_id": 0,
            "endpoint_type": 1}  # fmt: skip
-"""Told in place of what was asked; numbers that are not here are -1."""
+"""Answered in place of the requested values; missing numbers are -1."""
 OF_THE_OWNER = {"principal_type", "principal_name"}
-"""Told of a token's owner, where the request has those of others."""
+"""Answered for a token's owner, where the request has other owners."""
 WITHOUT_CODES = {("describe_log_dirs", 1), ("describe_log_dirs", 2)}
 
 

@@ -133,7 +133,7 @@ class Driver:
             if now <= self._first_descriptors + self._limits.descriptors + _OF_A_PARTITION * partitions:
                 break
             if time.monotonic() > until:
-                raise Finding(f"{now} descriptors are open for {partitions} partitions, and nobody is connected")
+                raise Finding(f"{now} descriptors are open for {partitions} partitions, and no client is connected")
             time.sleep(0.5)
         self.figures.descriptors = (self._first_descriptors, now)
 

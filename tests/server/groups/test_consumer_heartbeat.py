@@ -180,7 +180,7 @@ def test_the_group_is_what_a_cleaner_leaves_of_its_records() -> None:
     again = driver.rebuild_group(driver.compacted())
     assert len(driver.compacted()) < len(driver.records)
     assert state_of(again) == state_of(driver.group)
-    assert set(again.owners.values()) == {"a"}, "nobody else is given what it has"
+    assert set(again.owners.values()) == {"a"}, "no other member gets its partitions"
 
 
 def test_an_answer_that_was_lost_is_made_good() -> None:
@@ -241,7 +241,7 @@ def test_a_topic_that_grows_is_assigned_anew() -> None:
     driver = Driver(t=2)
     driver.send_heartbeat("a")
     driver.topics.counts["t"] = 3
-    assert driver.send_heartbeat("a", 2).epoch == 2, "nobody said that topics have changed"
+    assert driver.send_heartbeat("a", 2).epoch == 2, "no topic change was reported"
     driver.group.has_current_topics = False
     done = driver.send_heartbeat("a", 2)
     assert (done.epoch, driver.assigned("a")) == (3, {0, 1, 2})

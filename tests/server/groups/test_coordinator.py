@@ -237,7 +237,7 @@ async def test_a_consumer_group_lives_through_a_restart(tmp_path: Path) -> None:
         })  # fmt: skip
         assert (left.error_code, left.member_epoch) == (0, -1)
         joined = await join_group(node)
-        assert joined.error_code == 0, "nobody is in it, so it becomes a classic one"
+        assert joined.error_code == 0, "it has no members, so it becomes a classic one"
         listed = await call(node, "list_groups", 5, {"states_filter": [], "types_filter": ["classic"]})
         assert [one.group_id for one in listed.groups] == ["g"]
         assert (await fetch_offset(node)).committed_offset == 3

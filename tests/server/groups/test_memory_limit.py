@@ -67,7 +67,7 @@ async def test_metadata_that_no_record_can_have_does_not_break_the_group(tmp_pat
         huge = [{"name": "range", "metadata": bytes(2 << 20)}]
         assert (await join_group(node, protocols=huge)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         beat = {"group_id": "g", "generation_id": 1, "member_id": member.member_id}
-        assert (await call(node, "heartbeat", 4, beat)).error_code == 0, "nobody was disturbed"
+        assert (await call(node, "heartbeat", 4, beat)).error_code == 0, "other members were not disturbed"
 
 
 @pytest.mark.parametrize("codec", [0, 4])

@@ -93,5 +93,5 @@ async def test_of_a_group_with_members_offsets_go_where_it_is_known_what_they_re
             assert (answer.error_code, answer.topics, committed_places(node)) == (codes, (), {("t", 0), ("u", 0)})
         members = [{"member_id": joined.member_id, "group_instance_id": None}]
         assert (await call(node, "leave_group", 4, {"group_id": "g", "members": members})).error_code == 0
-        assert await deleted(node, ("t", 0), ("u", 0)) == {("t", 0): 0, ("u", 0): 0}, "nobody is in it"
+        assert await deleted(node, ("t", 0), ("u", 0)) == {("t", 0): 0, ("u", 0): 0}, "it has no members"
         assert committed_places(node) == set()

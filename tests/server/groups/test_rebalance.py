@@ -129,7 +129,7 @@ def test_a_new_group_waits_for_more_members_and_longer_while_they_come() -> None
     assert driver.timers[JOIN_TIMER] == 50, "but not longer than its members would"
     driver.fire(JOIN_TIMER)
     assert {one: driver.answers[one].error_code for one in "abc"} == {"a": 0, "b": 0, "c": 0}
-    assert [len(driver.answers[one].members) for one in "abc"] == [3, 0, 0], "the leader alone is told of the others"
+    assert [len(driver.answers[one].members) for one in "abc"] == [3, 0, 0], "only the leader gets the other members"
 
 
 def test_a_member_id_has_to_be_brought_back() -> None:

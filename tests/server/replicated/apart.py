@@ -1,4 +1,4 @@
-"""A client in a process of its own: what it keeps comes as lines, so one that crashes takes nothing with it."""
+"""A client in a separate process: what it keeps comes as lines, so one that crashes takes nothing with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.server.replicated.slow_node import end_with
 
 PIECE = 1 << 16
 CRASHED = "crashed by "
-"""What is told of a process that a signal ended."""
+"""Prefix of the outcome of a process that a signal ended."""
 
 
 class Apart(Client):

@@ -81,7 +81,7 @@ class _Link:
 
 
 class Proxy:
-    """Ports before those of nodes, in a thread of its own, in a `with` block. `ports` has the ports here by node."""
+    """Ports before those of nodes, in a separate thread, in a `with` block. `ports` has the ports here by node."""
 
     def __init__(self, targets: Mapping[int, int], seed: object = 0) -> None:
         self.targets = dict(targets)

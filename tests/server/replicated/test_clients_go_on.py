@@ -22,7 +22,7 @@ FRESH_MS = 300_000
 MORE = 50
 AT_ONCE = 20
 Seen = dict[int, list[tuple[int, bytes]]]
-"""By partition: (offset, value), in the order in which a client was told."""
+"""By partition: (offset, value), in the order of the acknowledgements."""
 
 
 class Client(threading.Thread):

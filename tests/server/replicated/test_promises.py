@@ -1,4 +1,4 @@
-"""What docs/replication.md promises, failure by failure, with three processes; `test_trial.py` mixes them at random."""
+"""The promises of docs/replication.md, failure by failure, three processes; `test_trial.py` mixes them randomly."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ TOPICS: Final = {SAFE: 2, QUICK: 2, WHOLE: 2}
 """`whole` has transactions."""
 MIN_ISR: Final = {SAFE: 2, QUICK: 1, WHOLE: 2}
 PROGRESS: Final = 15
-"""Records that each topic's writers have to be told of after each heal."""
+"""Records that each topic's writers must have acknowledged after each heal."""
 DEADLINE_S: Final = 90
 HISTORY: Final = "history.jsonl"
 
@@ -304,7 +304,7 @@ class Trial:
             candidates = [wanted, *(one for one in NODES if one != wanted)]
             return any(not self._cluster.promote(node) for node in candidates)
 
-        self._until(leads, "nobody can lead")
+        self._until(leads, "no node can lead")
 
     def _settle(self) -> None:
         """All is whole, and all writers go on."""

@@ -344,7 +344,7 @@ async def test_a_state_is_written_whole_from_time_to_time_and_what_is_old_goes(t
         node.clock = lambda: now_ms
         node.shares.log.write(states.ShareKey("g", node.topics.get("t").id, 1), states.Change(0, -1, 0, ()))
         await node.shares.log.prune()
-        assert node.replicas.find(PLACE).log.log_start_offset == 7, "an idle state was stored anew"
+        assert node.replicas.find(PLACE).log.log_start_offset == 7, "an idle state was stored again"
 
 
 @in_loop

@@ -37,7 +37,7 @@ final class Logs {
         return loaded(dir, true);
     }
 
-    /** The log in a directory that was not closed well: every batch is read and checked, the indexes are made anew. */
+    /** The log in a directory that was not closed well: every batch is read and checked, the indexes are rebuilt. */
     static UnifiedLog recovered(File dir) throws IOException {
         return loaded(dir, false);
     }

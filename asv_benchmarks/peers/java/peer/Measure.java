@@ -27,7 +27,7 @@ final class Measure {
             begin();
         }
 
-        /** Begins the timed part anew: what came before was getting ready. */
+        /** Restarts the timed part: what came before was preparation. */
         void begin() {
             cpuStart = THREADS.getCurrentThreadCpuTime();
             wallStart = System.nanoTime();

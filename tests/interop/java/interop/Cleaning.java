@@ -35,15 +35,15 @@ final class Cleaning {
         long from = command.get("from").asLong();
         Map.Entry<Long, CleanerStats> done = cleaner.clean(new LogToClean(log, from, command.get("to").asLong(), true));
         CleanerStats stats = done.getValue();
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("end_offset", done.getKey());
-        told.put("bytes_read", stats.bytesRead());
-        told.put("bytes_written", stats.bytesWritten());
-        told.put("messages_read", stats.messagesRead());
-        told.put("messages_written", stats.messagesWritten());
-        told.put("invalid_messages_read", stats.invalidMessagesRead());
-        told.put("map_messages_read", stats.mapMessagesRead());
-        return told;
+        Map<String, Object> result = new LinkedHashMap<>();
+        result.put("end_offset", done.getKey());
+        result.put("bytes_read", stats.bytesRead());
+        result.put("bytes_written", stats.bytesWritten());
+        result.put("messages_read", stats.messagesRead());
+        result.put("messages_written", stats.messagesWritten());
+        result.put("invalid_messages_read", stats.invalidMessagesRead());
+        result.put("map_messages_read", stats.mapMessagesRead());
+        return result;
     }
 
     /**
@@ -59,13 +59,13 @@ final class Cleaning {
             if (chosen.isEmpty()) {
                 return null;
             }
-            Map<String, Object> told = new LinkedHashMap<>();
-            told.put("first_dirty", chosen.get().firstDirtyOffset());
-            told.put("first_uncleanable", chosen.get().firstUncleanableOffset());
-            told.put("clean_bytes", chosen.get().cleanBytes());
-            told.put("cleanable_bytes", chosen.get().cleanableBytes());
-            told.put("ratio", chosen.get().cleanableRatio());
-            return told;
+            Map<String, Object> result = new LinkedHashMap<>();
+            result.put("first_dirty", chosen.get().firstDirtyOffset());
+            result.put("first_uncleanable", chosen.get().firstUncleanableOffset());
+            result.put("clean_bytes", chosen.get().cleanBytes());
+            result.put("cleanable_bytes", chosen.get().cleanableBytes());
+            result.put("ratio", chosen.get().cleanableRatio());
+            return result;
         } finally {
             manager.removeMetrics();
         }

@@ -27,18 +27,18 @@ final class OffsetMaps {
             for (JsonNode key : command.get("put")) {
                 put.invoke(map, ByteBuffer.wrap(key.binaryValue()), offset++);
             }
-            Map<String, Object> told = new LinkedHashMap<>();
-            told.put("version", loader.loadClass("org.apache.kafka.common.utils.AppInfoParser").getMethod("getVersion").invoke(null));
-            told.put("slots", type.getMethod("slots").invoke(map));
-            told.put("size", type.getMethod("size").invoke(map));
-            told.put("rate_of_puts", rate.invoke(map));
+            Map<String, Object> result = new LinkedHashMap<>();
+            result.put("version", loader.loadClass("org.apache.kafka.common.utils.AppInfoParser").getMethod("getVersion").invoke(null));
+            result.put("slots", type.getMethod("slots").invoke(map));
+            result.put("size", type.getMethod("size").invoke(map));
+            result.put("rate_of_puts", rate.invoke(map));
             List<Object> found = new ArrayList<>();
             for (JsonNode key : command.get("get")) {
                 found.add(get.invoke(map, ByteBuffer.wrap(key.binaryValue())));
             }
-            told.put("found", found);
-            told.put("rate", rate.invoke(map));
-            return told;
+            result.put("found", found);
+            result.put("rate", rate.invoke(map));
+            return result;
         }
     }
 

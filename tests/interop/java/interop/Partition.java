@@ -131,9 +131,9 @@ final class Partition {
     /** What Kafka's Cleaner counted in one clean; see {@link Cleaning}. All of the log counts as replicated. */
     Map<String, Object> compact(JsonNode command) throws Exception {
         log.updateHighWatermark(log.logEndOffset());
-        Map<String, Object> told = Cleaning.run(log, command);
+        Map<String, Object> result = Cleaning.run(log, command);
         scheduler.drain();
-        return told;
+        return result;
     }
 
     /** What Kafka's LogCleanerManager makes of the log; see {@link Cleaning}. Field: high_watermark. */
