@@ -263,6 +263,11 @@ class File:
         return self._fd
 
     @property
+    def is_plain(self) -> bool:
+        """True if compiled code may read the descriptor itself: no one intercepts `pread_into`."""
+        return self._preadv is os.preadv
+
+    @property
     def closed(self) -> bool:
         """True after `close()`."""
         return self._fd < 0

@@ -18,8 +18,13 @@ def scan_buffer(position: int) -> memoryview:
     So each page faults only once. The buffer has the same offset within a cache line as `position`: some processors
     (AMD's Zen 3) take five times as long for a copy to an address less than 32 bytes above the source's, within a page.
     """
+    first = position % _LINE_BYTES
+    return scan_room()[first : first + CHUNK_BYTES]
+
+
+def scan_room() -> memoryview:
+    """Return the memory that `scan_buffer` returns parts of: CHUNK_BYTES, and a line of the cache."""
     held: memoryview | None = getattr(_buffers, "chunk", None)
     if held is None:
         held = _buffers.chunk = memoryview(mmap(-1, CHUNK_BYTES + _LINE_BYTES))
-    first = position % _LINE_BYTES
-    return held[first : first + CHUNK_BYTES]
+    return held

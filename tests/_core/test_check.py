@@ -1,6 +1,8 @@
 """The compiled check of a segment: the same result whatever the chunks are, and an end whatever the bytes are."""
 
+import os
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -53,6 +55,44 @@ def test_chunks_do_not_matter(data: st.DataObject) -> None:
     whole = walk(bytes(content), len(content))
     chunked = walk(bytes(content), data.draw(st.integers(LEAST_CHUNK, 30000)))
     assert whole[0] == chunked[0] and as_tuple(whole[1]) == as_tuple(chunked[1])
+
+
+def test_a_file_is_checked_as_its_bytes_are(tmp_path: Path) -> None:
+    content = bytearray(b"".join(raw_batches.batch(n * 2, [b"x" * 3000, b"y"]) for n in range(20)))
+    content[30_000] ^= 1
+    expected, by_bytes = walk(bytes(content), 9000)
+    (tmp_path / "log").write_bytes(content)
+    check, room, calls = BatchCheck(0, len(content)), memoryview(bytearray(9064)), 0
+    stops: list[tuple[int, int]] = []
+    check.expect_entries(b"", b"")
+    fd = os.open(tmp_path / "log", os.O_RDONLY)
+    try:
+        while not stops or stops[-1][0] != END:
+            status, start, size = check.check_file(fd, room, 20_000)
+            first, calls = start % 64, calls + 1
+            assert room[first : first + size] == content[start : start + size]
+            if status != MORE:
+                stops.append((status, check.position))
+    finally:
+        os.close(fd)
+    assert stops == expected and told(check) == told(by_bytes)
+    assert calls > 3  # no call goes on for much longer than its 20,000 bytes
+
+
+def test_a_chunk_that_cannot_be_read_whole_is_left_to_the_caller(tmp_path: Path) -> None:
+    content = raw_batches.batch(0, [b"x" * 6000])
+    (tmp_path / "log").write_bytes(content)
+    check, room = BatchCheck(0, len(content) + 1), bytearray(9064)
+    with open(tmp_path / "log", "rb") as file:
+        assert check.check_file(file.fileno(), room, 20_000) == (MORE, 0, -1)
+    assert check.check_file(-1, room, 20_000) == (MORE, 0, -1)
+    assert check.position == check.batches == 0
+
+
+def test_a_file_is_read_only_into_a_writable_buffer_of_a_chunk() -> None:
+    for room in (bytes(9064), bytearray(4000)):
+        with pytest.raises(ValueError, match="writable ones for a chunk"):
+            BatchCheck(0, 100).check_file(-1, room, 20_000)
 
 
 def offset_of(part: bytes) -> int:

@@ -4,6 +4,7 @@ What is to be made of a batch says the class that derives from it: recovery, or 
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
+from posix.types cimport off_t
 
 from kafkalog._core.batch.check cimport STOP_SIZE, peek_batch, read_row
 from kafkalog._core.batch.layout cimport CONTROL_BIT, MAGIC_AT, V2_ATTRIBUTES_AT, V2_RECORDS_AT
@@ -11,8 +12,12 @@ from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.crc cimport kl_crc32, kl_crc32c
 from kafkalog._core.bytes.endian cimport load16
 
+cdef extern from "<unistd.h>" nogil:
+    Py_ssize_t pread(int fd, void* into, size_t size, off_t position)
+
 cdef enum:
     STREAMED = 4096                 # batches above this are taken piece by piece, those below are read again
+    LINE_BYTES = 64                 # of the processor's cache: why the buffer begins like the file says `scan_buffer`
 
 
 cdef class BatchWalk:
@@ -38,6 +43,39 @@ cdef class BatchWalk:
         if status == WALK_MEMORY:
             raise MemoryError
         return status
+
+    @cython.critical_section
+    def check_file(self, int fd, room, int64_t most) -> tuple[int, int, int]:
+        """Goes on in the open file for about `most` bytes, chunk by chunk; (why it came back, last chunk, its bytes).
+
+        `room` is a buffer of a chunk and 64 bytes; the last chunk is at its position modulo 64 there. WALK_MORE with a
+        chunk of -1 bytes where a read failed or was short: it was not looked at, and the next read says why. Errors are
+        those of `check`; the file must stay open.
+        """
+        cdef Held held = hold(room)
+        cdef int64_t stop = self.position + most
+        cdef int64_t start = self.position
+        cdef int64_t length = held.size - LINE_BYTES
+        cdef int64_t size = -1
+        cdef uint8_t* data
+        cdef int status = WALK_MORE
+        if held.view.readonly or length < STREAMED:
+            raise ValueError(f"a buffer of {held.size} bytes, writable ones for a chunk and {LINE_BYTES} expected")
+        self.refuse_a_second()
+        self.busy = True
+        with nogil:
+            while status == WALK_MORE and self.position < stop:
+                start = self.position
+                size = min(length, self.end - start)
+                data = <uint8_t*>held.data + start % LINE_BYTES
+                if size <= 0 or pread(fd, data, <size_t>size, <off_t>start) != size:
+                    size = -1
+                    break
+                status = self.step(data, size)
+        self.busy = False
+        if status == WALK_MEMORY:
+            raise MemoryError
+        return status, start, size
 
     @cython.critical_section
     cdef int refuse_a_second(self) except -1:

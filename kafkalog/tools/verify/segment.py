@@ -26,11 +26,13 @@ from kafkalog.tools.verify.chain import Placed, outside_chain, placed_batches
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.util.fileio import File, FileSystem
 from kafkalog.util.os_errors import os_errors
-from kafkalog.util.scan_buffer import scan_buffer
+from kafkalog.util.scan_buffer import scan_buffer, scan_room
 
 PATIENCE: Final = 4
 """Number of times the end of a file in use is read again before a problem is reported."""
 PATIENCE_S: Final = 0.02
+CALL_BYTES: Final = 2 << 20
+"""Bytes that a thread checks without the interpreter's lock before it reports progress."""
 _REPLICA: Final = "a replica or a backup may have these batches"
 _RESTORE: Final = (
     f"{_REPLICA}; `kafkalog consume --on-damage skip` reads the sound records, and `kafkalog repair --excise --apply` "
@@ -174,13 +176,15 @@ class SegmentPass:
         """Check the whole file and return the facts."""
         check = self._check
         while True:
-            start = check.position
+            status, start, read_bytes = self._check_ahead()
             buffer = scan_buffer(start)
-            read_bytes = self._read(buffer, start)
-            if read_bytes < len(buffer) and start + read_bytes < check.end:
-                self._handle_truncation(start + read_bytes)
-                continue
-            if not self._check_chunk(buffer, start, read_bytes):
+            if read_bytes < 0:
+                read_bytes = self._read(buffer, start)
+                if read_bytes < len(buffer) and start + read_bytes < check.end:
+                    self._handle_truncation(start + read_bytes)
+                    continue
+                status = check.check(buffer, 0, read_bytes)
+            if not self._handle_status(status, buffer, start, read_bytes):
                 break
             self._advice.passed(check.position)
             self._report_progress()
@@ -188,15 +192,17 @@ class SegmentPass:
         self._advice.done(check.end)
         return self._collect_facts()
 
-    def _check_chunk(self, buffer: memoryview, start: int, read_bytes: int) -> bool:
-        """Check a chunk of `read_bytes` bytes; return True while there is more of the file to read."""
+    def _check_ahead(self) -> tuple[int, int, int]:
+        """Check the next chunks; return the status, position and size of the last one. -1: it is still to be read."""
+        if self._file.is_plain:
+            return self._check.check_file(self._file.fileno(), scan_room(), CALL_BYTES)
+        return MORE, self._check.position, -1
+
+    def _handle_status(self, status: int, buffer: memoryview, start: int, read_bytes: int) -> bool:
+        """Act on a status of a chunk and check its rest; return True while there is more of the file to read."""
         check = self._check
         self._is_stale = False
-        # the position may also go back after damage
-        while not self._is_stale and 0 <= check.position - start <= read_bytes:
-            status = check.check(buffer, check.position - start, read_bytes - (check.position - start))
-            if status == MORE:
-                return True
+        while status != MORE:
             if status == END:
                 return False
             if status in (BAD_SIZE, PARTIAL, BAD_CRC):
@@ -204,6 +210,10 @@ class SegmentPass:
                     return False
             else:
                 self._contradiction(status)
+            # the position may also go back after damage
+            if self._is_stale or not 0 <= check.position - start <= read_bytes:
+                break
+            status = check.check(buffer, check.position - start, read_bytes - (check.position - start))
         return True
 
     # Damage
