@@ -58,11 +58,11 @@ def _measure(server: AbstractContextManager[Running], records: int) -> tuple[flo
 
 
 def _consume(bootstrap: str, count: int) -> float:
-    told = tool(
+    output = tool(
         "ShareConsumerPerformance", "--topic", TOPIC, "--bootstrap-server", bootstrap, "--num-records", str(count),
         "--group", GROUP, "--timeout", "60000",
     )  # fmt: skip
-    return float(told.strip().splitlines()[-1].split(",")[_RATE])
+    return float(output.strip().splitlines()[-1].split(",")[_RATE])
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def test_a_file_is_checked_as_its_bytes_are(tmp_path: Path) -> None:
                 stops.append((status, check.position))
     finally:
         os.close(fd)
-    assert stops == expected and told(check) == told(by_bytes)
+    assert stops == expected and as_tuple(check) == as_tuple(by_bytes)
     assert calls > 3  # no call goes on for much longer than its 20,000 bytes
 
 
