@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafkalog.copy.cluster import LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH, ClusterClient, check
+from kafkalog.copy.cluster_client import LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH, ClusterClient, check
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.types import TopicPartition

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Final
 
 from kafkalog.copy.batches import PlainBatch, plain_batches
-from kafkalog.copy.cluster import ClusterClient
+from kafkalog.copy.cluster_client import ClusterClient
 from kafkalog.copy.cluster_groups import commit_offsets, read_offsets
 from kafkalog.copy.cluster_producer import SEQUENCES, PartitionProducer, Producer, new_producer
 from kafkalog.copy.cluster_source import list_offset

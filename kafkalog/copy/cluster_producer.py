@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafkalog.copy.batches import PlainBatch, stamp
-from kafkalog.copy.cluster import INIT_PRODUCER_ID, PRODUCE, ClusterClient, RetryLater, check
+from kafkalog.copy.cluster_client import INIT_PRODUCER_ID, PRODUCE, ClusterClient, RetryLater, check
 from kafkalog.errors import IllegalState, KafkalogError, OutOfOrderSequence
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.errors import PeerError, PeerMisbehaved

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog._core.log.txns import AbortedRanges, visible_rows
 from kafkalog.backup.manifest import Offsets
-from kafkalog.copy.cluster import FETCH, LIST_OFFSETS, ClusterClient, check
+from kafkalog.copy.cluster_client import FETCH, LIST_OFFSETS, ClusterClient, check
 from kafkalog.copy.cluster_groups import keys_of, list_groups, read_offsets
 from kafkalog.copy.facts import SourcePartition, SourceTopic
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange, UnknownTopicOrPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kafkalog.copy.cluster import CREATE_PARTITIONS, CREATE_TOPICS, ClusterClient, check
+from kafkalog.copy.cluster_client import CREATE_PARTITIONS, CREATE_TOPICS, ClusterClient, check
 from kafkalog.copy.cluster_groups import Committed, commit_offsets, read_offsets
 from kafkalog.copy.cluster_partition import PartitionCopy
 from kafkalog.copy.cluster_source import list_offset

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from kafkalog.backup.create import check_places
 from kafkalog.copy.backup_target import BackupTarget
-from kafkalog.copy.cluster import ClusterClient
+from kafkalog.copy.cluster_client import ClusterClient
 from kafkalog.copy.cluster_source import ClusterSource
 from kafkalog.copy.cluster_target import ClusterTarget
 from kafkalog.copy.directory_target import DirectoryTarget

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog.copy.batches import PlainBatch
-from kafkalog.copy.cluster import ClusterClient
+from kafkalog.copy.cluster_client import ClusterClient
 from kafkalog.copy.cluster_source import ClusterSource
 from kafkalog.errors import IllegalState, OffsetOutOfRange
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK, TIMESTAMP_TYPE_BIT

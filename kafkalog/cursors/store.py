@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, CursorInUse, IllegalArgument, IllegalState, NotAPartition, StorageError
-from kafkalog.storage.data_directory import refuse_data_directory
 from kafkalog.storage.names import parse_topic_partition_dir
+from kafkalog.storage.outside_data import refuse_data_directory
 from kafkalog.types import TopicPartition
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories

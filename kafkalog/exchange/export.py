@@ -33,7 +33,7 @@ from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.reading.chunks import check_tail
 from kafkalog.reading.source import end_of, isolation_of, skipped_of
 from kafkalog.storage.damage import Skipped
-from kafkalog.storage.data_directory import refuse_data_directory
+from kafkalog.storage.outside_data import refuse_data_directory
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.remote import refuse_urls

@@ -22,7 +22,7 @@ from kafkalog.lake.table import CommitConflict, LakeTable, LiveFile
 from kafkalog.lake.targets import DeltaTarget, open_table, parse_target
 from kafkalog.lake.upserts import Latest, check_identity, rewrite_files
 from kafkalog.reading.source import refresh
-from kafkalog.storage.data_directory import refuse_data_directory
+from kafkalog.storage.outside_data import refuse_data_directory
 from kafkalog.util.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:

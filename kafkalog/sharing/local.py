@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkalog.copy.cluster import RetryLater
+from kafkalog.copy.cluster_client import RetryLater
 from kafkalog.errors import LogClosed, UnknownTopicOrPartition, from_code
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.client.errors import PeerMisbehaved

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
-from kafkalog.copy.cluster import check
+from kafkalog.copy.cluster_client import check
 from kafkalog.errors import (
     ApiError,
     InvalidRecordState,

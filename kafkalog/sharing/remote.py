@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from kafkalog.copy.cluster import ClusterClient
+from kafkalog.copy.cluster_client import ClusterClient
 from kafkalog.errors import UnknownTopicOrPartition
 from kafkalog.server.client.errors import PeerRefused, PeerUnreachable
 from kafkalog.sharing.links import Link, SharedTopic

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkalog.copy.cluster import ClusterClient
+from kafkalog.copy.cluster_client import ClusterClient
 from kafkalog.copy.places import parse_addresses
 from kafkalog.errors import KafkalogError, LogClosed
 from kafkalog.server.client.settings import peer_settings

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kafkalog.errors import StorageError
-from kafkalog.storage.data_directory import refuse_data_directory
 from kafkalog.storage.names import base_name, parse_base_offset
+from kafkalog.storage.outside_data import refuse_data_directory
 from kafkalog.util.fileio import FileSystem, atomic_write, make_directories
 from kafkalog.util.paths import real_path
 

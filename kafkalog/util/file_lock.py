@@ -1,4 +1,4 @@
-"""Locks of whole files between processes that use kafkalog: `flock`, which no broker looks at."""
+"""Locks of whole files between processes of kafkalog (`flock`); a data directory is locked by `manager/log_dir.py`."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-import kafkalog.copy.cluster
+import kafkalog.copy.cluster_client
 from kafkalog.copy import copy_topics
 from kafkalog.copy.batches import PlainBatch
-from kafkalog.copy.cluster import ATTEMPTS, ClusterClient, RetryLater
+from kafkalog.copy.cluster_client import ATTEMPTS, ClusterClient, RetryLater
 from kafkalog.copy.cluster_producer import PartitionProducer
 from kafkalog.copy.cluster_source import list_offset
 from kafkalog.errors import (
@@ -344,7 +344,7 @@ def test_logins_and_rights(tmp_path: Path) -> None:
 
 def test_requests_are_repeated_until_the_cluster_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker's failover takes longer than a few attempts: `delivery.timeout.ms` counts, and ends with PeerError."""
-    monkeypatch.setattr(kafkalog.copy.cluster, "_MAX_PAUSE_MS", 0)
+    monkeypatch.setattr(kafkalog.copy.cluster_client, "_MAX_PAUSE_MS", 0)
     now = [0.0]
 
     class Loop(asyncio.SelectorEventLoop):
@@ -405,8 +405,8 @@ def test_a_cluster_that_does_not_answer_is_tried_a_few_times(monkeypatch: pytest
         tried += 1
         raise PeerUnreachable("no peer is there")
 
-    monkeypatch.setattr(kafkalog.copy.cluster, "connect", connect)
-    monkeypatch.setattr(kafkalog.copy.cluster, "_MAX_PAUSE_MS", 0)
+    monkeypatch.setattr(kafkalog.copy.cluster_client, "connect", connect)
+    monkeypatch.setattr(kafkalog.copy.cluster_client, "_MAX_PAUSE_MS", 0)
     client = ClusterClient("kafka://b:1", [("b", 1)], peer_settings({}))
     with pytest.raises(PeerUnreachable):
         asyncio.run(list_offset(client, TopicPartition("t", 0), LATEST_TIMESTAMP, 0))
@@ -416,7 +416,7 @@ def test_a_cluster_that_does_not_answer_is_tried_a_few_times(monkeypatch: pytest
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many attempts as ever, soon after one another."""
-    monkeypatch.setattr(kafkalog.copy.cluster, "_MAX_PAUSE_MS", 100)
+    monkeypatch.setattr(kafkalog.copy.cluster_client, "_MAX_PAUSE_MS", 100)
 
 
 @pytest.mark.usefixtures("short_pauses")

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kafkalog.errors import IllegalState, KafkalogError
 from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
-from kafkalog.testing.inside.reopening import make_equal
+from kafkalog.testing.inside.snapshots import make_equal
 from tests.testing.calls import Link
 from tests.testing.test_faults import METADATA, code_of, produced
 

@@ -15,7 +15,7 @@ from kafkalog.errors import MalformedRequest, PolicyViolation
 from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.requests.context import CLOSE, Answer, Close, Connection, RequestContext
 from kafkalog.server.requests.error_answers import error_answer
-from kafkalog.server.requests.refusals import call_name
+from kafkalog.server.requests.refusal_log import call_name
 from kafkalog.server.wire.header import RequestHeader, read_header
 from kafkalog.server.wire.pieces import Pieces
 from kafkalog.server.wire.versions import ALONE, API_VERSIONS, FETCH, IN_A_SET, OF_A_SET, OF_TELEMETRY, PRODUCE, Api

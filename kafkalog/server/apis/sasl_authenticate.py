@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.server.requests.context import CLOSE, Answer, RequestContext
 from kafkalog.server.security.sasl import authenticate, log_failure
-from kafkalog.server.security.scram import Refused
+from kafkalog.server.security.scram import LoginFailed
 
 if TYPE_CHECKING:
     from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
@@ -18,7 +18,7 @@ async def handle(node: Node, context: RequestContext, request: SaslAuthenticateR
     """Return the server's next message or an error; CLOSE if the connection is rejected."""
     try:
         outcome = await authenticate(node, context.connection, bytes(request.auth_bytes))
-    except Refused as error:
+    except LoginFailed as error:
         log_failure(node, context.connection, error)
         return CLOSE
     return {

@@ -8,7 +8,7 @@ from kafkalog.server import error_codes
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import CLOSE, Answer, RequestContext
 from kafkalog.server.security.sasl import begin, log_failure, mechanisms_of
-from kafkalog.server.security.scram import Refused
+from kafkalog.server.security.scram import LoginFailed
 
 if TYPE_CHECKING:
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
@@ -24,7 +24,7 @@ async def handle(node: Node, context: RequestContext, request: SaslHandshakeRequ
     connection = context.connection
     try:
         code = begin(node, connection, request.mechanism, is_bare=context.api_version == 0)
-    except Refused as error:
+    except LoginFailed as error:
         log_failure(node, connection, error)
         return CLOSE
     if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:

@@ -23,7 +23,7 @@ from kafkalog.server.net.unfinished import UnfinishedRequests
 from kafkalog.server.net.unread import UnreadAnswers
 from kafkalog.server.node.pool import CallPool
 from kafkalog.server.requests.context import Connection
-from kafkalog.server.requests.refusals import RefusalLog
+from kafkalog.server.requests.refusal_log import RefusalLog
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.settings.table import parse_overrides
 from kafkalog.server.status.metrics import NetworkCounts

@@ -17,7 +17,7 @@ from kafkalog.server.node.pool import CallPool, Run
 from kafkalog.server.node.store import Store
 from kafkalog.server.requests.creations import TopicCreations
 from kafkalog.server.requests.patterns import TopicPatterns
-from kafkalog.server.requests.refusals import RefusalLog
+from kafkalog.server.requests.refusal_log import RefusalLog
 from kafkalog.server.settings.config import STORE_NAMES, ServerConfig
 from kafkalog.server.status.metrics import ServerMetrics
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafkalog.server.registry import asking, changing
+from kafkalog.server.registry import changing, lookups
 from kafkalog.server.registry.content import Content
 from kafkalog.server.registry.errors import RestError
 from kafkalog.server.registry.requests import Plan, Request
@@ -26,36 +26,36 @@ def _changes(function: Callable[..., Plan]) -> Decide:
 _ROUTES: Final[dict[str, dict[str, Decide]]] = {
     "": {"GET": lambda *_: Plan({})},
     "contexts": {"GET": lambda *_: Plan(["."])},
-    "subjects": {"GET": _asks(asking.subjects)},
-    "subjects/*": {"POST": _asks(asking.lookup), "DELETE": _changes(changing.delete_subject)},
-    "subjects/*/versions": {"GET": _asks(asking.versions), "POST": _changes(changing.register)},
-    "subjects/*/versions/*": {"GET": _asks(asking.version), "DELETE": _changes(changing.delete_version)},
-    "subjects/*/versions/*/schema": {"GET": _asks(asking.version_schema)},
+    "subjects": {"GET": _asks(lookups.subjects)},
+    "subjects/*": {"POST": _asks(lookups.lookup), "DELETE": _changes(changing.delete_subject)},
+    "subjects/*/versions": {"GET": _asks(lookups.versions), "POST": _changes(changing.register)},
+    "subjects/*/versions/*": {"GET": _asks(lookups.version), "DELETE": _changes(changing.delete_version)},
+    "subjects/*/versions/*/schema": {"GET": _asks(lookups.version_schema)},
     "subjects/*/versions/*/referencedby": {
-        "GET": lambda content, given, _: Plan(asking.referenced_by(content, *given)),
+        "GET": lambda content, given, _: Plan(lookups.referenced_by(content, *given)),
     },
     "compatibility/subjects/*/versions": {
-        "POST": lambda content, given, request: Plan(asking.compatibility(content, given[0], None, request)),
+        "POST": lambda content, given, request: Plan(lookups.compatibility(content, given[0], None, request)),
     },
-    "compatibility/subjects/*/versions/*": {"POST": _asks(asking.compatibility)},
-    "schemas": {"GET": _asks(asking.schemas)},
-    "schemas/types": {"GET": lambda *_: Plan(asking.types())},
-    "schemas/ids/*": {"GET": _asks(asking.schema_of_id)},
-    "schemas/ids/*/schema": {"GET": _asks(asking.text_of_id)},
-    "schemas/ids/*/subjects": {"GET": _asks(asking.subjects_of_id)},
-    "schemas/ids/*/versions": {"GET": _asks(asking.versions_of_id)},
+    "compatibility/subjects/*/versions/*": {"POST": _asks(lookups.compatibility)},
+    "schemas": {"GET": _asks(lookups.schemas)},
+    "schemas/types": {"GET": lambda *_: Plan(lookups.types())},
+    "schemas/ids/*": {"GET": _asks(lookups.schema_of_id)},
+    "schemas/ids/*/schema": {"GET": _asks(lookups.text_of_id)},
+    "schemas/ids/*/subjects": {"GET": _asks(lookups.subjects_of_id)},
+    "schemas/ids/*/versions": {"GET": _asks(lookups.versions_of_id)},
     "config": {
-        "GET": lambda content, _, request: Plan(asking.level(content, None, request)),
+        "GET": lambda content, _, request: Plan(lookups.level(content, None, request)),
         "PUT": lambda content, _, request: changing.put_level(content, None, request),
         "DELETE": lambda content, *_: changing.delete_level(content, None),
     },
     "config/*": {
-        "GET": _asks(asking.level),
+        "GET": _asks(lookups.level),
         "PUT": _changes(changing.put_level),
         "DELETE": lambda content, given, _: changing.delete_level(content, *given),
     },
-    "mode": {"GET": lambda content, _, request: Plan(asking.mode(content, None, request))},
-    "mode/*": {"GET": _asks(asking.mode)},
+    "mode": {"GET": lambda content, _, request: Plan(lookups.mode(content, None, request))},
+    "mode/*": {"GET": _asks(lookups.mode)},
 }  # fmt: skip
 _PATHS: Final = {tuple(path.split("/")) if path else (): methods for path, methods in _ROUTES.items()}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import Connection
 from kafkalog.server.security.jaas import plain_users
-from kafkalog.server.security.scram import Refused, ScramServer
+from kafkalog.server.security.scram import LoginFailed, ScramServer
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -69,18 +69,18 @@ def _may_reauthenticate(node: Node, connection: Connection) -> bool:
 
 
 def begin(node: Node, connection: Connection, mechanism: str, *, is_bare: bool = False) -> ErrorCode:
-    """Begin an exchange and return the code for SaslHandshake. Refused if the connection must be closed."""
+    """Begin an exchange and return the code for SaslHandshake. LoginFailed if the connection must be closed."""
     if not has_sasl(connection) or (connection.is_authenticated and not _may_reauthenticate(node, connection)):
         return ErrorCode.ILLEGAL_SASL_STATE
     session = connection.sasl or Session()
     connection.sasl = session
     if session.pending is not None:
-        raise Refused("a handshake during another one")
+        raise LoginFailed("a handshake during another one")
     if session.mechanism is not None:
         if mechanism != session.mechanism:
-            raise Refused(f"the mechanism changes from {session.mechanism} to {ascii(mechanism[:40])}")
+            raise LoginFailed(f"the mechanism changes from {session.mechanism} to {ascii(mechanism[:40])}")
         if node.monotonic_ms() - session.authenticated_ms < MIN_INTERVAL_MS:
-            raise Refused("it reauthenticates within a second")
+            raise LoginFailed("it reauthenticates within a second")
     if mechanism not in mechanisms_of(node, connection):
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM
     session.pending, session.is_bare = mechanism, is_bare
@@ -91,17 +91,17 @@ def begin(node: Node, connection: Connection, mechanism: str, *, is_bare: bool =
 async def authenticate(node: Node, connection: Connection, token: bytes) -> Outcome:
     """Answer one message of the exchange; the last one authenticates the client.
 
-    Refused if no exchange has begun: the connection must be closed.
+    LoginFailed if no exchange has begun: the connection must be closed.
     """
     session, began_ms = connection.sasl, node.monotonic_ms()
     if not has_sasl(connection) or session is None or session.pending is None:
         if connection.is_authenticated:
             message = "SaslAuthenticate request received after successful authentication"
             return Outcome(ErrorCode.ILLEGAL_SASL_STATE, message)
-        raise Refused("a message before the handshake")
+        raise LoginFailed("a message before the handshake")
     try:
         if len(token) > node.config.of_listener(connection.listener, "sasl.server.max.receive.size"):
-            raise Refused("the message is too long")
+            raise LoginFailed("the message is too long")
         if session.scram is None:
             user: str | None = await _authenticate_plain(node, connection, token)
             answer = b""
@@ -109,8 +109,8 @@ async def authenticate(node: Node, connection: Connection, token: bytes) -> Outc
             answer = session.scram.answer(token)
             user = session.scram.user
         if user is not None and session.mechanism is not None and connection.principal != f"User:{user}":
-            raise Refused(f"the user changes from {connection.principal} to {ascii(user[:80])}")
-    except Refused as error:
+            raise LoginFailed(f"the user changes from {connection.principal} to {ascii(user[:80])}")
+    except LoginFailed as error:
         return await _fail(node, connection, session, error, began_ms)
     if user is None:
         return Outcome(ErrorCode.NONE, None, answer)
@@ -121,13 +121,13 @@ async def authenticate_bare(node: Node, connection: Connection, token: bytes) ->
     """Authenticate a client that sends no headers. Return the answer's token, or None to close the connection."""
     try:
         outcome = await authenticate(node, connection, token)
-    except Refused as error:
+    except LoginFailed as error:
         log_failure(node, connection, error)
         return None
     return None if outcome.error_code else outcome.token
 
 
-def log_failure(node: Node, connection: Connection, error: Refused, mechanism: str | None = None) -> None:
+def log_failure(node: Node, connection: Connection, error: LoginFailed, mechanism: str | None = None) -> None:
     """Log the first refusal by a mechanism (None: outside of an exchange) as a warning, further ones at DEBUG.
 
     This prevents clients from flooding the log. `mechanism` must be one of the listener's: with names from clients,
@@ -145,9 +145,9 @@ async def _authenticate_plain(node: Node, connection: Connection, token: bytes) 
     try:
         parts = token.decode().split("\0")
     except UnicodeDecodeError:
-        raise Refused("the message is not UTF-8") from None
+        raise LoginFailed("the message is not UTF-8") from None
     if len(parts) != 3 or not parts[1] or not parts[2]:
-        raise Refused("the message is not valid PLAIN")
+        raise LoginFailed("the message is not valid PLAIN")
     authorization_id, user, password = parts
     given = node.config.listener_setting(connection.listener, "plain.sasl.jaas.config")
     users = plain_users(given) if given else {}
@@ -156,13 +156,13 @@ async def _authenticate_plain(node: Node, connection: Connection, token: bytes) 
     else:
         is_valid = await node.credentials.is_password(user, password)
     if not is_valid:
-        raise Refused(f"wrong password for {ascii(user[:80])}, or unknown user")
+        raise LoginFailed(f"wrong password for {ascii(user[:80])}, or unknown user")
     if authorization_id not in ("", user):
-        raise Refused("the user asks to act as another user")
+        raise LoginFailed("the user asks to act as another user")
     return user
 
 
-async def _fail(node: Node, connection: Connection, session: Session, error: Refused, began_ms: int) -> Outcome:
+async def _fail(node: Node, connection: Connection, session: Session, error: LoginFailed, began_ms: int) -> Outcome:
     mechanism = session.pending
     node.metrics.network.refuse("authentication")
     log_failure(node, connection, error, mechanism)

@@ -31,7 +31,7 @@ MAX_MESSAGE_BYTES: Final = 2048
 _SECRET: Final = secrets.token_bytes(32)
 
 
-class Refused(Exception):
+class LoginFailed(Exception):
     """Failed authentication or violation of the protocol; the text is for the log, not for the client."""
 
 
@@ -89,22 +89,22 @@ class ScramServer:
         self._auth_message = ""
 
     def answer(self, message: bytes) -> bytes:
-        """Return the answer to a message of the client. Refused ends the exchange."""
+        """Return the answer to a message of the client. LoginFailed ends the exchange."""
         if len(message) > MAX_MESSAGE_BYTES or self.user is not None:
-            raise Refused("an extra message, or one that is too long")
+            raise LoginFailed("an extra message, or one that is too long")
         try:
             text = message.decode()
         except UnicodeDecodeError:
-            raise Refused("the message is not UTF-8") from None
+            raise LoginFailed("the message is not UTF-8") from None
         return self._second(text) if self._keys is not None else self._first(text)
 
     def _first(self, text: str) -> bytes:
         match = _FIRST.fullmatch(text)
         if match is None:
-            raise Refused("the first message is not valid SCRAM without channel binding")
+            raise LoginFailed("the first message is not valid SCRAM without channel binding")
         self._name = _sasl_name(match["user"])
         if match["authzid"] is not None and _sasl_name(match["authzid"]) != self._name:
-            raise Refused("the user asks to act as another user")
+            raise LoginFailed("the user asks to act as another user")
         keys = self._keys_of(self._name)
         self._is_known = keys is not None
         self._keys = keys or _unknown_user_keys(self._digest, self._name, *self._usual)
@@ -117,9 +117,9 @@ class ScramServer:
     def _second(self, text: str) -> bytes:
         match = _FINAL.fullmatch(text)
         if match is None or self._keys is None:
-            raise Refused("the final message is not valid SCRAM")
+            raise LoginFailed("the final message is not valid SCRAM")
         if not hmac.compare_digest(match["nonce"], self._nonce) or _decoded(match["binding"]) != self._header.encode():
-            raise Refused("the final message has another nonce or header than the first")
+            raise LoginFailed("the final message has another nonce or header than the first")
         auth_message = f"{self._auth_message},{match['bare']}".encode()
         signature = hmac.digest(self._keys.stored_key, auth_message, self._digest)
         proof = _decoded(match["proof"])
@@ -127,7 +127,7 @@ class ScramServer:
         stored_key = hashlib.new(self._digest, client_key).digest()
         matches = hmac.compare_digest(stored_key, self._keys.stored_key)
         if not (matches and self._is_known and len(proof) == len(signature)):
-            raise Refused("wrong password or unknown user")
+            raise LoginFailed("wrong password or unknown user")
         self.user = self._name
         return b"v=" + b64encode(hmac.digest(self._keys.server_key, auth_message, self._digest))
 
@@ -140,9 +140,9 @@ def _unknown_user_keys(digest: str, name: str, salt_bytes: int, iterations: int)
 
 
 def _sasl_name(text: str) -> str:
-    """Unescape a name: `=2C` is a comma, `=3D` an equals sign. Refused for other escapes."""
+    """Unescape a name: `=2C` is a comma, `=3D` an equals sign. LoginFailed for other escapes."""
     if re.search("=(?!2C|3D)", text):
-        raise Refused("the name has an invalid escape")
+        raise LoginFailed("the name has an invalid escape")
     return text.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -150,4 +150,4 @@ def _decoded(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:
-        raise Refused("a field is not base64") from None
+        raise LoginFailed("a field is not base64") from None

@@ -41,7 +41,7 @@ from kafkalog.spark.progress import Tell
 from kafkalog.spark.subscriptions import SubscribePattern
 from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.storage.damage import Skipped
-from kafkalog.storage.data_directory import refuse_data_directory
+from kafkalog.storage.outside_data import refuse_data_directory
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.tools.directories import path_list
 from kafkalog.types import TopicPartition

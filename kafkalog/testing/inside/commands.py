@@ -15,8 +15,8 @@ from kafkalog.server.quorum.poll import Peers
 from kafkalog.server.settings.client_metrics import check_subscription
 from kafkalog.server.settings.kinds import CLIENT_METRICS
 from kafkalog.testing.inside.recorder import Recorder
-from kafkalog.testing.inside.reopening import Reopening
 from kafkalog.testing.inside.rules import NodeRules, rule_of
+from kafkalog.testing.inside.snapshots import Reopening
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:

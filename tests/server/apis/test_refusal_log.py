@@ -10,12 +10,12 @@ import pytest
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.node.node import Node
 from kafkalog.server.requests.context import CLOSE, Connection
-from kafkalog.server.requests.refusals import RefusalLog
+from kafkalog.server.requests.refusal_log import RefusalLog
 from kafkalog.server.serving import serving
 from kafkalog.server.settings.config import ServerConfig
 from tests.server.nodes import KEYS, call, connection_for, joined, node_for, request_bytes, run_node
 
-LOGGER = "kafkalog.server.requests.refusals"
+LOGGER = "kafkalog.server.requests.refusal_log"
 ACLS = {
     "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
     "host_filter": None, "operation": 1, "permission_type": 1,
