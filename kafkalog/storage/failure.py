@@ -78,6 +78,12 @@ class LogHealth:
             self.cause = cause
             self.closed = True
 
+    def check_disk(self) -> None:
+        """Raise StorageError if a write or a sync has failed; being closed or stopped is no failure."""
+        cause = self.cause
+        if isinstance(cause, OSError) and cause.errno is not None:
+            self.check()
+
     def check(self) -> None:
         """Raise LogClosed, or StorageError with the first failure, if writes are not allowed."""
         cause = self.cause

@@ -13,8 +13,10 @@ from kafkalog.errors import IllegalArgument, ReadOnlyLog, StorageError
 from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_file_size, clamp
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.readable_records import ReadableRecords
+from kafkalog.storage.serial_sync import SerialSync
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import OS, File, FileSystem
+from kafkalog.util.guards import guard
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.system_calls import CANNOT
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.util.buffers import Data
 
 _FILL_BYTES: Final = 1 << 20
+_creation_lock: Final = guard()
 
 
 class _NotReady(Exception):
@@ -40,8 +43,8 @@ class FileRecords(ReadableRecords):
     """
 
     __slots__ = (
-        "__weakref__", "_appended_to", "_fd", "_fs", "_idle_size", "_mutable", "_pwrite", "_synced_size",
-        "_truncations", "guard",
+        "__weakref__", "_appended_to", "_fd", "_fs", "_idle_size", "_mutable", "_pwrite", "_serial_sync",
+        "_synced_size", "_truncations", "guard",
     )  # fmt: skip
 
     def __init__(self, file: File, size: int, *, fs: FileSystem = OS, mutable: bool = True) -> None:
@@ -56,6 +59,7 @@ class FileRecords(ReadableRecords):
         self._mutable = mutable
         self._closed = False
         self._truncations = 0
+        self._serial_sync: SerialSync | None = None  # most segments are never synced
         self._synced_size = -1
         self._idle_size = -1
         self._fd = -1  # descriptor of self._appended_to
@@ -246,11 +250,30 @@ class FileRecords(ReadableRecords):
     def flush(self) -> None:
         """Sync all appended bytes to disk; StorageError if that fails.
 
-        Return without a system call if nothing was written since the last sync.
+        Return without a system call if nothing was written since the last sync. After a failed sync every later one
+        fails.
         """
-        size, truncations = self.size, self._truncations
-        if size == self._synced_size and not self._closed:
+        if not self._is_synced():
+            self.serial_sync.run(self._sync)
+
+    @property
+    def serial_sync(self) -> SerialSync:
+        """Runs the syncs of the segment's files one at a time."""
+        found = self._serial_sync
+        if found is None:
+            with _creation_lock:
+                found = self._serial_sync
+                if found is None:
+                    self._serial_sync = found = SerialSync()
+        return found
+
+    def _is_synced(self) -> bool:
+        return self.size == self._synced_size and not self._closed
+
+    def _sync(self) -> None:
+        if self._is_synced():  # by the thread that this one has waited for
             return
+        size, truncations = self.size, self._truncations
         try:
             self._file.datasync()
         except OSError as error:

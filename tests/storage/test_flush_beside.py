@@ -3,15 +3,18 @@
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kafkalog.errors import LogClosed, StorageError
+from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS
+from tests.gates import PATIENCE_S, Threads
 from tests.storage.logs import append_batches, bases, log
 
 
@@ -172,3 +175,86 @@ def test_an_index_entry_written_during_a_flush_is_synced_by_the_next(tmp_path: P
     a_log.flush()
     assert synced
     a_log.close()
+
+
+class FirstSyncFails(FileSystem):
+    """Fails the first sync of a file whose name ends in `suffix`, once `go` is set; later ones succeed, as in Linux."""
+
+    def __init__(self, suffix: str) -> None:
+        self.suffix = suffix
+        self.inside, self.go = threading.Event(), threading.Event()
+
+    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(self.suffix) and not self.inside.is_set():
+            self.inside.set()
+            assert self.go.wait(PATIENCE_S)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        os.fdatasync(fd)
+
+
+def sync_beside_a_failing_flush(
+    path: Path, suffix: str, call: Callable[[UnifiedLog], object], monkeypatch: pytest.MonkeyPatch
+) -> tuple[UnifiedLog, list[object]]:
+    """Make `call` while a flush waits in its sync of a file, which then fails; return the log and both outcomes."""
+    fs, threads, second = FirstSyncFails(suffix), Threads(), threading.Event()
+    a_log = log(path, fs=fs, index_interval_bytes=100)
+    append_batches(a_log, times=3)
+    threads.start(a_log.flush)
+    assert fs.inside.wait(PATIENCE_S)
+    real = FileRecords.flush
+    monkeypatch.setattr(FileRecords, "flush", lambda records: (second.set(), real(records)))
+    threads.start(lambda: call(a_log))
+    assert second.wait(PATIENCE_S)
+    fs.go.set()
+    return a_log, threads.join()
+
+
+def test_a_commit_fails_if_a_concurrent_sync_of_the_file_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel reports the lost pages to one of both syncs."""
+    a_log, outcomes = sync_beside_a_failing_flush(tmp_path, ".log", lambda a_log: a_log.commit(), monkeypatch)
+    assert [isinstance(outcome, StorageError) and outcome.errno for outcome in outcomes] == [errno.EIO] * 2
+    assert a_log._core.durable == 0
+    a_log.close_handlers()
+
+
+def test_a_file_is_not_synced_again_after_a_failed_sync(tmp_path: Path) -> None:
+    fs = FaultFS()
+    records = FileRecords.open(tmp_path / "x.log", fs=fs)
+    records.append(b"data")
+    fs.fail("fdatasync", code=errno.EIO, times=1)
+    for _ in range(3):
+        with pytest.raises(StorageError) as failure:
+            records.flush()
+        assert (failure.value.errno, failure.value.path) == (errno.EIO, records.path)
+    assert len(fs.named("fdatasync")) == 1
+    records.close_handlers()
+
+
+def test_a_sync_without_a_descriptor_may_be_repeated(tmp_path: Path) -> None:
+    fs = FaultFS()
+    records = FileRecords.open(tmp_path / "x.log", fs=fs)
+    records.append(b"data")
+    fs.fail("fdatasync", code=errno.EMFILE, times=1)
+    with pytest.raises(StorageError):
+        records.flush()
+    records.flush()
+    records.close()
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_commit_fails_if_another_file_failed_meanwhile(tmp_path: Path, failed: bool) -> None:
+    """A log that was only stopped meanwhile has its records on disk."""
+    fs = SyncHook()
+    a_log = log(tmp_path, fs=fs)
+    append_batches(a_log)
+    cause = StorageError("cannot flush", errno=errno.EIO) if failed else StorageError("the partition was deleted")
+    fs.arm(".log", lambda: a_log.stop_writes(cause))
+    if failed:
+        with pytest.raises(StorageError, match="cannot flush"):
+            a_log.commit()
+    else:
+        a_log.commit()
+    assert a_log._core.durable == (0 if failed else 1)
+    a_log.close_handlers()

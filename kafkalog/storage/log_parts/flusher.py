@@ -64,6 +64,7 @@ class LogFlusher:
         done, _ = self._synced(self._sync_records)
         end = done.state.log_end_offset
         with core.lock:
+            core.health.check_disk()  # again: a concurrent sync may have failed
             core.unsynced.entries_synced(done.pending)
             if done.truncations == core.truncation_count:
                 core.durable = max(core.durable, end)
