@@ -142,6 +142,9 @@ class SegmentFiles:
         Indexes without a new entry since the last flush are skipped: a flush after each append costs one sync.
         """
         self.records.flush()
+        self.records.serial_sync.run(self._flush_indexes)  # also if another thread is syncing the last changes
+
+    def _flush_indexes(self) -> None:
         if self._indexes_changed:
             self._indexes_changed = False
             try:

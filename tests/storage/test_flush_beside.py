@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog.errors import LogClosed, StorageError
 from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.index.aborted_txns import AbortedTxn
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS
@@ -191,6 +192,8 @@ class FirstSyncFails(FileSystem):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         os.fdatasync(fd)
 
+    fsync = fdatasync  # type: ignore[assignment]
+
 
 def sync_beside_a_failing_flush(
     path: Path, suffix: str, call: Callable[[UnifiedLog], object], monkeypatch: pytest.MonkeyPatch
@@ -199,6 +202,7 @@ def sync_beside_a_failing_flush(
     fs, threads, second = FirstSyncFails(suffix), Threads(), threading.Event()
     a_log = log(path, fs=fs, index_interval_bytes=100)
     append_batches(a_log, times=3)
+    a_log.active_segment.add_aborted(AbortedTxn(0, 1, 0, 2, 3))
     threads.start(a_log.flush)
     assert fs.inside.wait(PATIENCE_S)
     real = FileRecords.flush
@@ -216,6 +220,16 @@ def test_a_commit_fails_if_a_concurrent_sync_of_the_file_fails(
     a_log, outcomes = sync_beside_a_failing_flush(tmp_path, ".log", lambda a_log: a_log.commit(), monkeypatch)
     assert [isinstance(outcome, StorageError) and outcome.errno for outcome in outcomes] == [errno.EIO] * 2
     assert a_log._core.durable == 0
+    a_log.close_handlers()
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_the_recovery_point_waits_for_indexes_that_another_flush_syncs(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_log, outcomes = sync_beside_a_failing_flush(tmp_path, suffix, lambda a_log: a_log.flush(), monkeypatch)
+    assert [isinstance(outcome, StorageError) and outcome.errno for outcome in outcomes] == [errno.EIO] * 2
+    assert a_log.recovery_point == 0
     a_log.close_handlers()
 
 
@@ -241,6 +255,17 @@ def test_a_sync_without_a_descriptor_may_be_repeated(tmp_path: Path) -> None:
         records.flush()
     records.flush()
     records.close()
+
+
+def test_a_flush_fails_if_another_file_failed_meanwhile(tmp_path: Path) -> None:
+    fs = SyncHook()
+    a_log = log(tmp_path, fs=fs)
+    append_batches(a_log)
+    fs.arm(".log", lambda: a_log.stop_writes(StorageError("cannot flush", errno=errno.EIO)))
+    with pytest.raises(StorageError, match="cannot flush"):
+        a_log.flush()
+    assert a_log.recovery_point == 0
+    a_log.close_handlers()
 
 
 @pytest.mark.parametrize("failed", [True, False])

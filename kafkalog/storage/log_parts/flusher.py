@@ -96,6 +96,7 @@ class LogFlusher:
         end = done.state.log_end_offset if offset is None else min(offset, done.state.log_end_offset)
         seconds = 0.0
         with core.lock:
+            core.health.check_disk()
             core.unsynced.synced(done.pending)
             producer_snapshots = core.producers.snapshots
             producer_snapshots.unsynced = tuple(one for one in producer_snapshots.unsynced if one not in done.snapshots)
