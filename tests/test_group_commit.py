@@ -6,10 +6,11 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import kafkalog
@@ -19,6 +20,7 @@ from kafkalog.log.open_writable import open_for_append
 from kafkalog.storage.group_commit import Gathering, GroupSync
 from kafkalog.types import LogAppendInfo
 from tests.gates import SyncGate, Threads, wait_until
+from tests.raw_batches import batches
 
 THREADS = 8
 
@@ -408,6 +410,35 @@ def test_a_log_closed_meanwhile_refuses_the_commit(tmp_path: Path, fs: SyncGate)
     log.close()
     with pytest.raises(LogClosed):
         group.sync()
+
+
+APPENDS: dict[str, Callable[[kafkalog.Log], object]] = {
+    "append": lambda log: log.append([b"v", b"w"], compression="gzip"),
+    "append_bytes": lambda log: log.append_bytes(b"".join(batches(0, 2, 1))),
+    "append_arrow": lambda log: log.append_arrow(pa.table({"value": ["v", "w"]})),
+    "replicate": lambda log: log.replicate(b"".join(batches(0, 2, 1))),
+    "append_packed": lambda log: log.opened_for_append().append_packed(bytearray().join(batches(0, 2, 1))),
+}
+
+
+@pytest.mark.parametrize("how", APPENDS)
+def test_an_append_is_synced_if_a_close_begins_after_its_write(tmp_path: Path, fs: SyncGate, how: str) -> None:
+    with open_gated(tmp_path, fs) as log:
+        opened = log.opened_for_append()
+
+        def close_begins_after(append: Callable[..., LogAppendInfo]) -> Callable[..., LogAppendInfo]:
+            def call(*args: object, **more: object) -> LogAppendInfo:
+                info = append(*args, **more)
+                opened._refuse(lambda: LogClosed("the log is closed"))
+                return info
+
+            return call
+
+        opened.append_batches = close_begins_after(opened.append_batches)
+        opened.append_as_follower = close_begins_after(opened.append_as_follower)
+        APPENDS[how](log)
+        assert opened.after_append is None
+        assert fs.covered == log.end_offset == 2
 
 
 def test_a_writer_syncs_as_its_log_does_unless_told_otherwise(tmp_path: Path, fs: SyncGate) -> None:

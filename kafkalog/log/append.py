@@ -61,6 +61,7 @@ def append(
         opened = log.opened_for_append()
     if unknown:
         raise unknown_keyword("append", unknown, ("records", "compression"))
+    after = opened.after_append  # before the append: a concurrent `close` removes it
     requested = None if compression is None else parse_compression(compression)
     if type(records) is not list:
         records = [records] if isinstance(records, _ONE_RECORD) else _as_list(records)
@@ -69,9 +70,9 @@ def append(
         batch = encode_ready(records, timestamp=now_ms)
         if requested is not None:
             info = None
-        elif opened.commit is None:
+        elif (commit := opened.commit) is None:
             info = opened.append_ready(batch, now_ms=now_ms)
-        elif info := opened.commit(partial(opened.append_ready, batch, now_ms=now_ms)):
+        elif info := commit(partial(opened.append_ready, batch, now_ms=now_ms)):
             return info
         if info is None:
             info = append_built(opened, bytearray() if batch is None else batch.data, requested)
@@ -84,8 +85,8 @@ def append(
     except KafkalogError as error:
         _locate(error, opened.path)
         raise
-    if opened.after_append is not None:
-        opened.after_append()
+    if after is not None:
+        after()
     return info
 
 
@@ -111,10 +112,11 @@ def append_bytes(log: Log, batches: Buffer, **unknown: Never) -> LogAppendInfo:
         opened = log.opened_for_append()
     if unknown:
         raise unknown_keyword("append_bytes", unknown, ("batches",))
+    after = opened.after_append
     try:
-        if opened.commit is None:
+        if (commit := opened.commit) is None:
             info = opened.append_ready(batches, any_base_offset=True)
-        elif info := opened.commit(partial(opened.append_ready, batches, any_base_offset=True)):
+        elif info := commit(partial(opened.append_ready, batches, any_base_offset=True)):
             return info
         if info is None:
             buffer = batches if type(batches) is bytearray else bytearray(memoryview(batches))
@@ -127,8 +129,8 @@ def append_bytes(log: Log, batches: Buffer, **unknown: Never) -> LogAppendInfo:
     except KafkalogError as error:
         _locate(error, opened.path)
         raise
-    if opened.after_append is not None:
-        opened.after_append()
+    if after is not None:
+        after()
     return info
 
 
@@ -161,9 +163,10 @@ def append_arrow(
     if unknown:
         raise unknown_keyword("append_arrow", unknown, ("data", "columns", "compression", "batch_bytes"))
     requested = None if compression is None else parse_compression(compression)
+    after = opened.after_append
     info = arrow_append.append_arrow(opened, data, columns, requested, batch_bytes)
-    if opened.after_append is not None:
-        opened.after_append()
+    if after is not None:
+        after()
     return info
 
 
@@ -181,6 +184,7 @@ def replicate(log: Log, batches: Buffer, *, leader_epoch: int | None = None, **u
     opened = log.opened_for_append()
     if unknown:
         raise unknown_keyword("replicate", unknown, ("batches", "leader_epoch"))
+    after = opened.after_append
     epoch = _MAX_EPOCH if leader_epoch is None else max(min(operator.index(leader_epoch), _MAX_EPOCH), -_MAX_EPOCH)
     buffer = batches if isinstance(batches, bytes | bytearray) else bytes(memoryview(batches))
     try:
@@ -188,8 +192,8 @@ def replicate(log: Log, batches: Buffer, *, leader_epoch: int | None = None, **u
     except KafkalogError as error:
         _locate(error, opened.path)
         raise
-    if opened.after_append is not None:
-        opened.after_append()
+    if after is not None:
+        after()
     return info
 
 

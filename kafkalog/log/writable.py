@@ -125,9 +125,10 @@ class WritableLog:
 
     def append_packed(self, batches: bytearray | Block) -> LogAppendInfo:
         """Append the result of `pack`, each batch as a separate append, and sync as `sync` requires."""
+        after = self.after_append  # before the append: a concurrent `close` removes it
         info = self.append_batches(batches, check_records=False)
-        if self.after_append is not None:
-            self.after_append()
+        if after is not None:
+            after()
         return info
 
     def compact(self, options: CompactOptions) -> CleanResult:
