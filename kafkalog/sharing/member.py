@@ -13,6 +13,7 @@ from uuid import uuid4
 from kafkalog.copy.cluster_client import check
 from kafkalog.errors import (
     ApiError,
+    CorruptRecord,
     InvalidRecordState,
     InvalidRequest,
     KafkalogError,
@@ -273,13 +274,14 @@ class Member:
             acquired = [one for number, read in found.items() for one in self._leased(node_id, session, number, read)]
             await self._finish(session, link, GAP, {one: read.gaps for one, read in found.items()})
             await self._finish(session, link, REJECT, {one: read.damaged for one, read in found.items()})
-        failure = await self._failure_of(rows)
+            await self._finish(session, link, RELEASE, {one: read.unread for one, read in found.items()})
+        failure = await self._failure_of(rows, found)
         if failure is not None and not acquired:
             raise failure
         self._log_once(failure)  # what other partitions gave must not be lost; the next fetch fails again
         return None if not acquired and any(read.gaps or read.damaged for read in found.values()) else acquired
 
-    async def _failure_of(self, rows: Iterable[Any]) -> KafkalogError | None:
+    async def _failure_of(self, rows: Iterable[Any], found: Mapping[int, Fetched]) -> KafkalogError | None:
         """Return the first error of a fetch's partitions; find the topic if some have moved."""
         failure = None
         if any(row.error_code in _MOVED for row in rows):
@@ -292,6 +294,10 @@ class Member:
             if failure is None and row.error_code and row.error_code not in _MOVED:
                 place = TopicPartition(self._name, row.partition_index)
                 failure = from_code(row.error_code, f"{place}: {row.error_message or 'a fetch was refused'}")
+        for number, read in found.items():
+            if failure is None and read.unread:
+                message = f"{TopicPartition(self._name, number)}: no batch can be read from here on"
+                failure = CorruptRecord(message, offset=read.unread[0][0], position=read.stopped_at)
         return failure
 
     def _log_once(self, failure: KafkalogError | None) -> None:

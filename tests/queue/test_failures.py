@@ -10,9 +10,11 @@ import pytest
 pytest.importorskip("kio", reason="the extra `server` is not installed")
 
 import kafkalog
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import CorruptRecord, UnknownTopicOrPartition
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.share.partition import Fetched, SharePartition
+from kafkalog.sharing.fetched import read_fetched
 from kafkalog.sharing.links import SharedTopic
 
 SMALL: dict[str, Any] = {"log_cleaner_enable": False}
@@ -65,3 +67,24 @@ def test_a_topic_that_is_not_found_hides_no_acquired_records(tmp_path: Path, mon
             item.ack()
             with pytest.raises(UnknownTopicOrPartition, match="there is no topic tasks"):
                 queue.acquire()
+
+
+def test_records_behind_damage_in_an_answer_are_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(data: bytes, rows: Any) -> Any:
+        at = next((one.position for one in scan(data) if one.base_offset == 1), None)
+        return read_fetched(data if at is None else data[: at + 8] + bytes(4) + data[at + 12 :], rows)
+
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        for value in (b"a", b"b", b"c"):
+            dirs["tasks", 0].append([value])
+        with dirs["tasks"].queue("workers") as queue:
+            with monkeypatch.context() as patch:
+                patch.setattr("kafkalog.sharing.member.read_fetched", broken)
+                [first] = queue.acquire()
+                assert (first.value, first.delivery_count) == (b"a", 1)
+                first.ack()
+                with pytest.raises(CorruptRecord, match="tasks-0") as caught:
+                    queue.acquire()
+                assert (caught.value.offset, caught.value.position) == (1, 0)
+            assert [(one.value, one.delivery_count) for one in queue.acquire()] == [(b"b", 3), (b"c", 3)]
