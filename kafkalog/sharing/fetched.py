@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from kafkalog._core.batch.record import Record
-from kafkalog._core.batch.scan import scan
+from kafkalog._core.batch.scan import REASON_END, scan
 from kafkalog.errors import KafkalogError, MalformedRequest
 from kafkalog.records.tables import batch_table
 
@@ -19,11 +19,14 @@ Range = tuple[int, int]
 
 class Fetched(NamedTuple):
     """The acquired records of a partition with their delivery counts; offsets of `gaps` have none, and those of
-    `damaged` records that cannot be read."""
+    `damaged` records that cannot be read. Offsets of `unread` lie behind the byte `stopped_at`, from which no batch
+    can be found: they may have records."""
 
     records: list[tuple[Record, int]]
     gaps: list[Range]
     damaged: list[Range]
+    unread: list[Range]
+    stopped_at: int
 
 
 def read_fetched(data: bytes, rows: Iterable[Any]) -> Fetched:
@@ -36,13 +39,15 @@ def read_fetched(data: bytes, rows: Iterable[Any]) -> Fetched:
     batches = scan(data)
     found: list[tuple[Record, int]] = []
     damaged: list[int] = []
+    next_offset = -1  # behind the last sound batch
     for index in range(len(batches)):
         header = batches[index]
-        if header.is_control:
-            continue
         try:
             if not header.is_valid:
                 raise MalformedRequest("its checksum is wrong")
+            next_offset = max(next_offset, header.next_offset)
+            if header.is_control:
+                continue
             table = batch_table(data, batches, index)
         except KafkalogError as error:
             _LOG.error("records %d to %d cannot be read: %s", header.base_offset, header.last_offset, error)
@@ -55,7 +60,9 @@ def read_fetched(data: bytes, rows: Iterable[Any]) -> Fetched:
             count = left.pop(record.offset, None)
             if count is not None:
                 found.append((record, count))
-    return Fetched(found, ranges_of(left), ranges_of(damaged))
+    unread = [] if batches.stop_reason == REASON_END else [one for one in left if one >= next_offset]
+    gaps = ranges_of(left.keys() - set(unread))
+    return Fetched(found, gaps, ranges_of(damaged), ranges_of(unread), batches.stop_position)
 
 
 def ranges_of(offsets: Iterable[int]) -> list[Range]:

@@ -13,6 +13,7 @@ from uuid import uuid4
 from kafkalog.copy.cluster_client import check
 from kafkalog.errors import (
     ApiError,
+    CorruptRecord,
     InvalidRecordState,
     InvalidRequest,
     KafkalogError,
@@ -71,6 +72,7 @@ class Member:
         self._sessions: dict[int, NodeSession] = {}
         self._ready: deque[Acquired] = deque()  # acquired beyond the limit, by a broker that does not keep it
         self._first = 0
+        self._logged: str | None = None  # the failure of the last fetch, which is not logged again
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Membership
@@ -269,16 +271,40 @@ class Member:
                 raise from_code(answer.error_code, f"{link.peer}: {answer.error_message or 'a fetch was refused'}")
             rows = [row for topic in answer.responses for row in topic.partitions]
             found = {row.partition_index: read_fetched(bytes(row.records or b""), row.acquired_records) for row in rows}
+            acquired = [one for number, read in found.items() for one in self._leased(node_id, session, number, read)]
             await self._finish(session, link, GAP, {one: read.gaps for one, read in found.items()})
             await self._finish(session, link, REJECT, {one: read.damaged for one, read in found.items()})
+            await self._finish(session, link, RELEASE, {one: read.unread for one, read in found.items()})
+        failure = await self._failure_of(rows, found)
+        if failure is not None and not acquired:
+            raise failure
+        self._log_once(failure)  # what other partitions gave must not be lost; the next fetch fails again
+        return None if not acquired and any(read.gaps or read.damaged for read in found.values()) else acquired
+
+    async def _failure_of(self, rows: Iterable[Any], found: Mapping[int, Fetched]) -> KafkalogError | None:
+        """Return the first error of a fetch's partitions; find the topic if some have moved."""
+        failure = None
         if any(row.error_code in _MOVED for row in rows):
             await asyncio.sleep(_PAUSE_S)
-            self._topic = await self._links.topic(self._name)
+            try:
+                await self.find()
+            except KafkalogError as error:
+                failure = error
         for row in rows:
-            if row.error_code and row.error_code not in _MOVED:
-                raise from_code(row.error_code, f"{self._name}-{row.partition_index}: {row.error_message or ''}")
-        acquired = [one for number, read in found.items() for one in self._leased(node_id, session, number, read)]
-        return None if not acquired and any(read.gaps or read.damaged for read in found.values()) else acquired
+            if failure is None and row.error_code and row.error_code not in _MOVED:
+                place = TopicPartition(self._name, row.partition_index)
+                failure = from_code(row.error_code, f"{place}: {row.error_message or 'a fetch was refused'}")
+        for number, read in found.items():
+            if failure is None and read.unread:
+                message = f"{TopicPartition(self._name, number)}: no batch can be read from here on"
+                failure = CorruptRecord(message, offset=read.unread[0][0], position=read.stopped_at)
+        return failure
+
+    def _log_once(self, failure: KafkalogError | None) -> None:
+        text = None if failure is None else str(failure)
+        if text is not None and text != self._logged:
+            _LOG.error("queue %s of topic %s: %s", self._group, self._name, text)
+        self._logged = text
 
     def _leased(self, node_id: int, session: NodeSession, number: int, read: Fetched) -> Iterable[Acquired]:
         place = TopicPartition(self._name, number)

@@ -33,6 +33,33 @@ def test_a_damaged_batch_does_not_hold_up_the_others() -> None:
     assert shown(bytes(first) + batch(2, [b"c"]), row(0, 2)) == ([(2, 1)], [], [(0, 1)])
 
 
+def test_a_damaged_batch_that_claims_to_be_a_control_batch_is_no_gap() -> None:
+    first = bytearray(batch(0, [b"a", b"b"]))
+    first[22] |= 1 << 5
+    assert shown(bytes(first) + batch(2, [b"c"]), row(0, 2)) == ([(2, 1)], [], [(0, 1)])
+
+
+@pytest.mark.parametrize("damage", ["size", "magic", "cut"])
+def test_offsets_behind_bytes_that_are_no_batch_are_no_gaps(damage: str) -> None:
+    before, broken, behind = batch(1, [b"a"]), bytearray(batch(3, [b"b"])), batch(4, [b"c"])
+    if damage == "size":
+        broken[8:12] = (1).to_bytes(4, "big")
+    elif damage == "magic":
+        broken[16] = 9
+    else:
+        behind = b""
+        del broken[-1]
+    found = read_fetched(before + bytes(broken) + behind, [row(0, 4)])
+    assert [record.offset for record, _ in found.records] == [1]
+    assert (found.gaps, found.damaged) == ([(0, 0)], []), "an offset before the last sound batch is a gap"
+    assert (found.unread, found.stopped_at) == ([(2, 4)], len(before))
+
+
+def test_offsets_behind_damage_that_were_not_acquired_do_not_matter() -> None:
+    found = read_fetched(batch(0, [b"a"]) + batch(1, [b"b"])[:-1], [row(0, 0)])
+    assert ([record.offset for record, _ in found.records], found.gaps, found.unread) == ([0], [], [])
+
+
 def test_absurd_rows_are_refused() -> None:
     for rows in ((row(5, 4),), (row(0, MOST_OFFSETS),), (row(0, MOST_OFFSETS - 1), row(MOST_OFFSETS, MOST_OFFSETS))):
         with pytest.raises(MalformedRequest):

@@ -163,6 +163,7 @@ class SharePartition:
                 is_progress = self._window not in (None, before)
                 if found.error_code or found.rows or not is_progress or self._node.monotonic_ms() >= until_ms:
                     return found
+                await asyncio.sleep(0)  # a read from the log does not suspend: others would wait for all rounds
 
     async def _fetch(
         self, member: str, max_bytes: int, max_records: int, batch_size: int, is_exact: bool,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node.topics import Topic
 
 _LOG: Final = logging.getLogger(__name__)
+_PAUSE_S: Final = 0.01
 
 
 class FetchLimits(NamedTuple):
@@ -116,6 +117,7 @@ class Shares:
         until_ms = self._node.monotonic_ms() + limits.max_wait_ms
         found: dict[Place, Fetched] = {}
         readable: dict[Place, SharePartition] = {}
+        pause_s = 0.0
         turns = CooperativeYield()
         for place in places:
             await turns.row()
@@ -130,23 +132,31 @@ class Shares:
             wants_some = min(limits.max_records, limits.max_bytes, left_ms) > 0 and is_open()
             if not wants_some or not readable or any(one.error_code or one.rows for one in found.values()):
                 return found
-            await self._change(tuple(readable.values()), until_ms, is_open)
+            if not await self._change(tuple(readable.values()), until_ms, is_open):
+                await asyncio.sleep(pause_s)  # records came during the read, or they cannot be read if it goes on so
+                pause_s = _PAUSE_S
 
     async def _change(
         self, partitions: Sequence[SharePartition], until_ms: int, is_open: Callable[[], bool]
-    ) -> None:  # fmt: skip
-        """Wait until a partition may have records or an error, the session has ended, or it is time."""
+    ) -> bool:  # fmt: skip
+        """Wait until a partition may have records or an error, the session has ended, or it is time.
+
+        Return False if there was nothing to wait for.
+        """
         waiting = self._node.replicas.waiting.fetch
+        has_waited = False
         while is_open() and (left_ms := until_ms - self._node.monotonic_ms()) > 0:
             changed = asyncio.Event()
             operation = DelayedShareFetch(left_ms, changed.set)
             waiting.try_complete_else_watch(operation, [one.place for one in partitions])
             try:  # a change of a partition that has been looked at ends the wait, too
                 if await _have_records(partitions):
-                    return
+                    break
                 await changed.wait()
+                has_waited = True
             finally:
                 waiting.cancel(operation)
+        return has_waited
 
     async def _fetch_now(
         self, member: str, readable: Mapping[Place, SharePartition], limits: FetchLimits, is_open: Callable[[], bool]
