@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.dirs.open import open_dirs
+from kafkalog.dirs.types import unknown_topic
 from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage
 from kafkalog.lake.appends import FileSource, FinishedFiles, local_shares
 from kafkalog.lake.checksums import position_checksum
@@ -224,7 +225,10 @@ class _Sync:
         self._source = source
         self._skipped = [] if skipped is None and settings.on_damage == "skip" else skipped
         self._logs: dict[int, Log] = {log.partition: log for log in dirs.logs(topic)}
-        self._topic_id = dirs.topics[topic].topic_id
+        known = dirs.topics.get(topic)
+        if known is None:  # deleted since
+            raise unknown_topic(topic, [*dirs])
+        self._topic_id = known.topic_id
         self._positions = Positions(self._topic_id, {}, {})
         self._snapshot = "none"
 
@@ -360,19 +364,21 @@ class _Sync:
                 hint="run the sync again: it continues with the positions that the table has now",
             )  # fmt: skip
 
-    def _reload(self, files: FinishedFiles, positions: Positions) -> bool:
+    def _reload(self, files: FinishedFiles, positions: Positions, removed: Sequence[LiveFile] = ()) -> bool:
         """Load the newest snapshot after a conflict; return True if it has this very commit.
 
         A store that repeats a request whose answer was lost finds its own commit, and calls that a conflict. Files
-        that may be part of a commit stay.
+        that may be part of a commit stay. A commit without files is recognised by its positions: another sync that
+        reached them found no rows either.
         """
         written = {one.path for one in files.finished}
-        found, live = None, set[str]()
+        found, live, is_moved = None, set[str](), False
         try:
             exists = self._table.load()
             found = self._table.positions([*self._logs]) if exists else None
             if found is not None and found.next_offsets != self._positions.next_offsets:
                 live = {one.path for one in self._table.live_files()}
+                is_moved = True
         except IllegalState:  # files with deleted rows, by another writer
             files.take()
         except BaseException:
@@ -383,7 +389,7 @@ class _Sync:
                 "the table was dropped meanwhile", path=self._table.name, before=self._snapshot, after="none",
                 hint="run the sync again: it creates the table",
             )  # fmt: skip
-        if written and written <= live and found == positions:
+        if is_moved and found == positions and written <= live and live.isdisjoint(one.path for one in removed):
             return True
         if written & live:  # another commit followed
             files.take()
@@ -420,7 +426,7 @@ class _Sync:
                 return self._committed(files, latest.rows, positions, rows, len(removed))
             except CommitConflict as error:
                 conflicts += 1
-                if self._reload(files, positions):
+                if self._reload(files, positions, removed):
                     return self._committed(files, latest.rows, positions, rows, len(removed))
                 if conflicts == MOST_CONFLICTS or self._table.schema != schema:
                     raise CommitConflict(str(error)) from None

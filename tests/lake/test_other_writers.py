@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy import event
 
+import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.lake.failures import TableChanged
 from kafkalog.lake.sync import sync_topic
 from tests.lake.tables import Lake, write
 from tests.spark.killed_sync import sync_here
+from tests.transactional import made
 
 
 def test_rows_of_another_writer_stay_and_positions_are_found_behind_them(tmp_path: Path, lake: Lake) -> None:
@@ -205,8 +208,8 @@ def test_positions_outlive_checkpoints_of_the_delta_log(tmp_path: Path) -> None:
 
 def commit_call(lake: Lake) -> tuple[type, str, Callable[..., None]]:
     """Return the call of the table's library that commits: its class, its name, and itself."""
-    made, name = (SqlCatalog, "commit_table") if lake.format == "iceberg" else (DeltaTable, "create_write_transaction")
-    return made, name, getattr(made, name)
+    kind, name = (SqlCatalog, "commit_table") if lake.format == "iceberg" else (DeltaTable, "create_write_transaction")
+    return kind, name, getattr(kind, name)
 
 
 @pytest.mark.parametrize("upsert", [False, True])
@@ -218,14 +221,14 @@ def test_an_answer_that_is_lost_after_a_commit_costs_no_file(
     write(data, {0: 10})
     sync_topic(data, "orders", lake.target, upsert=upsert)
     write(data, {0: 5}, first=10)
-    made, name, commit = commit_call(lake)
+    kind, name, commit = commit_call(lake)
 
     def lost(*arguments: Any, **options: Any) -> None:
         commit(*arguments, **options)
         raise ConnectionResetError("the answer is lost")
 
     with monkeypatch.context() as broken:
-        broken.setattr(made, name, lost)
+        broken.setattr(kind, name, lost)
         with pytest.raises(StorageError, match="cannot commit to the table"):
             sync_topic(data, "orders", lake.target, upsert=upsert)
     assert lake.places() == [(0, n) for n in (range(10, 15) if upsert else range(15))]
@@ -241,7 +244,17 @@ def test_a_commit_that_the_store_repeats_is_not_taken_for_that_of_another(
     write(data, {0: 10})
     sync_topic(data, "orders", lake.target, upsert=upsert)
     write(data, {0: 5}, first=10)
-    made, name, commit = commit_call(lake)
+    with repeated_commits(lake, monkeypatch):
+        (done,) = sync_topic(data, "orders", lake.target, upsert=upsert)
+    assert (done.records, done.next_offsets) == (5, {0: 15})
+    assert lake.places() == [(0, n) for n in (range(10, 15) if upsert else range(15))]
+    assert sync_topic(data, "orders", lake.target, upsert=upsert) == []
+
+
+@contextmanager
+def repeated_commits(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each commit is made, and then reported as a conflict."""
+    kind, name, commit = commit_call(lake)
     conflict = CommitFailedException if lake.format == "iceberg" else CommitFailedError
 
     def repeated(*arguments: Any, **options: Any) -> None:
@@ -249,8 +262,39 @@ def test_a_commit_that_the_store_repeats_is_not_taken_for_that_of_another(
         raise conflict("the version exists")
 
     with monkeypatch.context() as broken:
-        broken.setattr(made, name, repeated)
-        (done,) = sync_topic(data, "orders", lake.target, upsert=upsert)
-    assert (done.records, done.next_offsets) == (5, {0: 15})
-    assert lake.places() == [(0, n) for n in (range(10, 15) if upsert else range(15))]
-    assert sync_topic(data, "orders", lake.target, upsert=upsert) == []
+        broken.setattr(kind, name, repeated)
+        yield
+
+
+def test_a_repeated_commit_of_markers_alone_has_no_files(
+    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An aborted transaction moves the positions without a row."""
+    partition = tmp_path / "data" / "orders-0"
+    partition.mkdir(parents=True)
+    before = [("plain", 1, 3)]
+    made(before).write(partition)
+    sync_topic(tmp_path / "data", "orders", lake.target)
+    for file in partition.iterdir():
+        file.unlink()
+    made([*before, ("data", 1, 2), ("abort", 1, 1)]).write(partition)
+    places = lake.places()
+    with repeated_commits(lake, monkeypatch):
+        (done,) = sync_topic(tmp_path / "data", "orders", lake.target)
+    assert (done.records, done.files, done.removed) == (0, 0, 0)
+    assert lake.places() == places and sync_topic(tmp_path / "data", "orders", lake.target) == []
+
+
+@pytest.mark.parametrize("keys, removed", [([b"x"], 0), ([b"k%d" % n for n in range(5)], 1)])
+def test_a_repeated_commit_of_tombstones_alone_has_no_files(
+    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, keys: list[bytes], removed: int
+) -> None:
+    data = tmp_path / "data"
+    write(data, {0: 10})
+    sync_topic(data, "orders", lake.target, upsert=True)
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs["orders", 0].append([(key, None) for key in keys])
+    with repeated_commits(lake, monkeypatch):
+        (done,) = sync_topic(data, "orders", lake.target, upsert=True)
+    assert (done.files, done.removed, done.next_offsets) == (0, removed, {0: 10 + len(keys)})
+    assert len(lake.places()) == 5 * (1 - removed) and sync_topic(data, "orders", lake.target, upsert=True) == []

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,
@@ -25,6 +26,7 @@ from kafkalog.errors import (
     InconsistentTopicId,
     InvalidRecord,
     OffsetOutOfRange,
+    UnknownTopicOrPartition,
 )
 from kafkalog.lake.failures import TableMismatch
 from kafkalog.lake.sync import follow_topic, sync_topic
@@ -325,6 +327,24 @@ def test_a_log_that_was_truncated_to_before_a_gap(tmp_path: Path, lake: Lake) ->
     with pytest.raises(IllegalState, match=r"record 5 is not the one that the table has \(there was none when"):
         sync_topic(data, "orders", lake.target)
     assert lake.places() == [(0, n) for n in range(3)]
+
+
+def test_a_topic_that_is_deleted_as_a_sync_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic is gone after its logs were opened."""
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "delta")
+    write(data, {0: 10})
+    with kafkalog.open_dirs(data, "a") as dirs:
+        logs = LogDirs.logs
+
+        def opened(self: LogDirs, topic: str) -> list[Any]:
+            found = logs(self, topic)
+            self.delete_topic(topic)
+            return found
+
+        monkeypatch.setattr(LogDirs, "logs", opened)
+        with pytest.raises(UnknownTopicOrPartition, match="there is no topic 'orders'"):
+            sync_topic(dirs, "orders", lake.target)
+    assert not lake.exists()
 
 
 def test_another_topic_of_the_same_name(tmp_path: Path, lake: Lake) -> None:

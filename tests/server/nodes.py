@@ -18,6 +18,7 @@ from kafkalog.server.wire.reader import read_response
 from kafkalog.server.wire.versions import API_VERSIONS, APIS
 from kafkalog.server.wire.writer import write_request
 from kafkalog.storage.file_slice import FileSlice
+from kafkalog.util.fileio import OS, FileSystem
 
 KEYS = {api.name: key for key, api in APIS.items()}
 SMALL = {
@@ -40,12 +41,13 @@ async def node_for(
     listener: str = "PLAINTEXT",
     kept_positions: Sequence[KeptPosition] = (),
     prepare: Callable[[Node], object] = lambda node: None,
+    fs: FileSystem = OS,
     **settings: Any,
 ) -> AsyncIterator[Node]:
     """A started node on `path` and other directories; settings have underscores for dots. `prepare` is called with it
     before it starts."""
     config = ServerConfig({**SMALL, **{name.replace("_", "."): value for name, value in settings.items()}})
-    opened = open_store([str(one) for one in (path, *others)], config)
+    opened = open_store([str(one) for one in (path, *others)], config, fs=fs)
     try:
         node = Node(config, opened, kept_positions=kept_positions)
     except BaseException:

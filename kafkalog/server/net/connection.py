@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     Result = Pieces | Close | None
 
 _LOG: Final = logging.getLogger(__name__)
+_UNREACHABLE: Final = frozenset(
+    (errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ENOTCONN)
+)
 
 
 class Channel:
@@ -344,7 +347,7 @@ class Channel:
         try:
             progress = Progress.DONE if answer is not None and out.send(answer) else out.write()
         except OSError as error:  # in the socket or in the log file: the response cannot be completed
-            if isinstance(error, KafkalogError):
+            if not _is_disconnect(error):
                 _LOG.error("cannot send a response to %r: %s", self.connection, error)
             self.close()
             return
@@ -456,6 +459,13 @@ class Channel:
         if self._task is not None:
             self._task.cancel()
         self.close()
+
+
+def _is_disconnect(error: OSError) -> bool:
+    """Return True for an error of a lost connection, which is normal; others are faults of this machine or server."""
+    if isinstance(error, KafkalogError):
+        return False
+    return isinstance(error, (ConnectionError, TimeoutError, ssl.SSLError)) or error.errno in _UNREACHABLE
 
 
 async def _resume_work(work: Coroutine[object, None, Result], waits_for: object) -> Any:

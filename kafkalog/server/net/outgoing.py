@@ -29,6 +29,7 @@ COPY_BYTES: Final = 1 << 17
 JOIN_BYTES: Final = 1 << 16
 """A response up to this size whose file ranges are in memory is sent in one call."""
 _MAX_BUFFERS: Final = 64
+"""Maximum number of buffers in one call; the system's own limit, IOV_MAX, is 1024 on Linux and macOS."""
 _NOT_SENDFILE: Final = CANNOT | {errno.ENOTSOCK, errno.EBADF}
 
 
@@ -83,7 +84,10 @@ class Outgoing:
             return False
         buffers[0] = size.to_bytes(LENGTH_BYTES, "big")
         try:
-            sent = self._sock.sendmsg(buffers) if self._may_sendfile else self._sock.send(b"".join(buffers))
+            if self._may_sendfile and len(buffers) <= _MAX_BUFFERS:
+                sent = self._sock.sendmsg(buffers)
+            else:  # with TLS, or more buffers than the system takes in one call
+                sent = self._sock.send(b"".join(buffers))
         except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             sent = 0
         self.sent_bytes += sent

@@ -12,6 +12,7 @@ import pytest
 from kafkalog.control import ControlType
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.net.outgoing import JOIN_BYTES
 from kafkalog.server.node.node import Node
 from kafkalog.server.replica.fetch_session import (
     EVICTION_MS,
@@ -24,7 +25,8 @@ from kafkalog.server.replica.fetch_session import (
 from kafkalog.server.replica.results import FetchResult
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
-from tests.server.nodes import call, connection_for, request_bytes, run_node
+from tests.server.net.networks import add_length, answer_of, connect, network_for
+from tests.server.nodes import call, connection_for, joined, request_bytes, run_node
 from tests.server.replica.partitions import make_batch, make_marker, make_producer_batch
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -90,6 +92,29 @@ def test_every_version_reads_what_was_written(tmp_path: Path, version: int) -> N
         assert (second.error_code, second.high_watermark, len(second.records)) == (0, 0, 0)
         topic = answer.responses[0]
         assert topic.topic_id == node.topics.get("t").id if version >= 13 else topic.topic == "t"
+
+    run_node(tmp_path, body)
+
+
+def test_a_small_answer_with_more_pieces_than_a_call_takes(tmp_path: Path) -> None:
+    """The answer has 540 ranges of files with 541 pieces around them; the system takes 1024 buffers in one call."""
+    keys = [("many", number) for number in range(540)]
+
+    async def body(node: Node) -> None:
+        async def dispatch_frame(connection: Any, request_frame: bytearray) -> Any:
+            return await dispatch(node, connection, request_frame)
+
+        await node.topics.create("many", len(keys))
+        for key in keys:
+            node.replicas.append_now(TopicPartition(*key), make_batch(1), "client")
+        asked = request_bytes("fetch", 11, fetch_tree(node, dict.fromkeys(keys, 0)))
+        expected = joined(await dispatch(node, connection_for(), asked))
+        assert len(expected) < JOIN_BYTES and expected.count(make_batch(1)[61:]) == len(keys)
+        async with network_for(dispatch_frame) as network:
+            reader, writer = await connect(network)
+            writer.write(add_length(asked))
+            assert await answer_of(reader) == expected
+            writer.close()
 
     run_node(tmp_path, body)
 

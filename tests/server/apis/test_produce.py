@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
 import random
 import tracemalloc
 import zlib
@@ -24,6 +27,7 @@ from kafkalog.server.wire.writer import response_writer
 from kafkalog.types import TopicPartition
 from tests.builder import R, batch, frame, message_v1
 from tests.cycles import left_to_collector
+from tests.faults import FaultFS
 from tests.server.net.networks import add_length, answer_of, connect, network_for
 from tests.server.nodes import Closed, call, connection_for, request_bytes, run_node
 from tests.server.replica.partitions import make_batch, make_producer_batch, settle
@@ -297,3 +301,25 @@ def test_a_partition_that_is_not_there_is_told_before_the_records_are_looked_at(
                 assert one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run_node(tmp_path, body)
+
+
+@pytest.mark.parametrize("version", [7, 8, 13])
+def test_a_full_disk_is_logged_once_and_named_in_the_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    fs = FaultFS()
+
+    async def body(node: Node) -> None:
+        fs.fail("pwrite", "pwritev", path="t-0", code=errno.ENOSPC)
+        for _ in range(2):
+            [one] = await produce(node, {("t", 0): make_batch(1)}, version)
+            assert one.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert version < 8 or os.strerror(errno.ENOSPC) in one.error_message
+        [line] = [one for one in caplog.records if one.levelno == logging.ERROR]
+        text = line.getMessage()
+        assert text.startswith("cannot append to t-0: ") and os.strerror(errno.ENOSPC) in text
+        assert str(tmp_path / "t-0") in text
+        fs.heal()
+        assert await produce_code(node, make_batch(1)) == 0
+
+    run_node(tmp_path, body, fs=fs)

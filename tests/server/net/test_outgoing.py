@@ -12,7 +12,16 @@ from kafkalog.server.net import outgoing
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.util.fileio import OS
-from tests.server.net.networks import add_length, answer_of, both_loops, connect, is_closed, network_for, run_in
+from tests.server.net.networks import (
+    add_length,
+    answer_of,
+    both_loops,
+    connect,
+    echo_frame,
+    is_closed,
+    network_for,
+    run_in,
+)
 
 CONTENT = os.urandom(1 << 20) * 5
 ASKED = add_length(b"12345678")
@@ -122,3 +131,25 @@ def test_a_file_that_was_cut_closes_the_connection(path: Path) -> None:
             writer.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("code, is_reported", [(errno.ENOBUFS, True), (errno.EMSGSIZE, True), (errno.EPIPE, False),
+                                               (errno.ECONNRESET, False), (errno.EHOSTUNREACH, False)])  # fmt: skip
+def test_an_unexpected_error_of_a_send_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int, is_reported: bool
+) -> None:
+    def send(*args: Any) -> bool:
+        raise OSError(code, os.strerror(code))
+
+    async def run() -> None:
+        async with network_for(echo_frame) as network:
+            reader, writer = await connect(network)
+            writer.write(ASKED)
+            assert await is_closed(reader)
+            writer.close()
+
+    monkeypatch.setattr(outgoing.Outgoing, "send", send)
+    asyncio.run(run())
+    lines = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert len(lines) == is_reported
+    assert all("cannot send a response to" in one and os.strerror(code) in one for one in lines)
