@@ -86,13 +86,13 @@ class KeyRanges:
                 if not isinstance(index, KeyIndex):
                     return None
                 hashed = hash_key(part.secret, key)
-                if len(found) + index.count_at_most(hashed) > MOST_OFFSETS:
-                    return None
-                some = index.find_all(hashed, start, stop)
+                some = index.find_all(hashed, start, stop, MOST_OFFSETS - len(found))
                 if some is None:
                     self._lookup.parts.drop_index(part)
                     return None
             found.update(some)
+            if len(found) > MOST_OFFSETS:
+                return None
         offsets = sorted(found)
         return None if sum(1 for _ in _joined(offsets)) * RANGE_BYTES >= part.segment.size else offsets
 

@@ -57,7 +57,7 @@ cdef class KeyIndex:
     cdef int64_t last_in(self, const Block* block, uint64_t hashed, int64_t below) noexcept nogil
     cdef int64_t last_below(self, uint64_t hashed, int64_t below) noexcept nogil
     cdef int64_t last_of(self, const uint8_t* bucket, uint64_t count, uint32_t tag, int64_t below) noexcept nogil
-    cdef list all_within(self, uint64_t hashed, int64_t start, int64_t stop)
+    cdef list all_within(self, uint64_t hashed, int64_t start, int64_t stop, int64_t most)
     cdef bint find_all_of(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef bint find_in_order(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef bint find_asked(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil

@@ -263,40 +263,15 @@ cdef class KeyIndex:
         self.searches -= 1
         return found
 
-    def find_all(self, uint64_t hashed, int64_t start, int64_t stop) -> list[int] | None:
-        """The offsets in [start, stop) of the records with this hash, rising; None if the index is damaged."""
+    def find_all(self, uint64_t hashed, int64_t start, int64_t stop, int64_t most=1 << 62) -> list[int] | None:
+        """The first `most` + 1 offsets in [start, stop) of the records with this hash; None if the index is damaged."""
         self.searches += 1
         try:
-            return self.all_within(hashed, start, stop)
+            return self.all_within(hashed, start, stop, most)
         finally:
             self.searches -= 1
 
-    def count_at_most(self, uint64_t hashed) -> int:
-        """A number that the records with this hash do not exceed, without a look at each; -1 if the index is damaged."""
-        cdef Py_ssize_t i
-        cdef uint64_t first, last
-        cdef int64_t start
-        cdef int64_t end
-        cdef int64_t count = 0
-        cdef uint32_t tag = tag_of(hashed)
-        self.searches += 1
-        try:
-            for i in range(self.block_count):
-                if self.bucket(&self.blocks[i], hashed, &first, &last) != 0:
-                    return -1
-                start, end = <int64_t>first, <int64_t>last
-                if last - first >= SORTED_FROM:
-                    start = self.count_below(&self.blocks[i], first, last, entry_of(tag, 0))
-                    if tag < 0xFFFFFFFF:
-                        end = self.count_below(&self.blocks[i], first, last, entry_of(tag + 1, 0))
-                    if start < 0 or end < 0:
-                        return -1
-                count += end - start
-            return count
-        finally:
-            self.searches -= 1
-
-    cdef list all_within(self, uint64_t hashed, int64_t start, int64_t stop):
+    cdef list all_within(self, uint64_t hashed, int64_t start, int64_t stop, int64_t most):
         cdef list found = []
         cdef Py_ssize_t i
         cdef uint64_t first, last, entry
@@ -310,7 +285,7 @@ cdef class KeyIndex:
                 if number < 0:
                     return None
                 first = <uint64_t>number
-            while first < last:
+            while first < last and len(found) <= most:
                 if self.entry(&self.blocks[i], first, &entry) != 0:
                     return None
                 offset = self.base_offset + relative_of(entry)

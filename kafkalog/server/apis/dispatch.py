@@ -112,9 +112,7 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     except MalformedRequest as error:
         return _refuse(node, connection, "a request", "malformed", f"no request of Kafka's: {error}")
     api_key, version, correlation_id, client_id, position = header
-    api = (ALONE if node.quorum.replica_set is None else IN_A_SET).get(api_key)
-    if api is None and node.telemetry is not None:
-        api = OF_TELEMETRY.get(api_key)
+    api = _served(node, api_key)
     call = _CALLS.get((api_key, version))
     if api is None or (call is None and not api.serves(version) and api_key != API_VERSIONS):
         return _not_served(node, connection, header, api)
@@ -171,6 +169,12 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
         pieces = _error_response(call, node, context, request, error)
     node.requests.done(api, (perf_counter() - began) * 1000, busy[0] * 1000, error_code)
     return pieces
+
+
+def _served(node: Node, api_key: int) -> Api | None:
+    """Return the call as this node serves it, or None."""
+    api = (ALONE if node.quorum.replica_set is None else IN_A_SET).get(api_key)
+    return OF_TELEMETRY.get(api_key) if api is None and node.telemetry is not None else api
 
 
 async def _bare_token(node: Node, connection: Connection, frame: bytearray) -> Pieces | Close:
