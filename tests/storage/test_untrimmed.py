@@ -3,7 +3,6 @@
 Free space follows the entries of the last indexes; in a preallocated segment zeros follow the last batch.
 """
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -58,11 +57,11 @@ def test_it_is_read_whole_and_without_damage(left: Path) -> None:
         assert view.offset_for_time(10**9) is None
 
 
-def test_an_opening_for_writing_trims_it_and_appends_follow(left: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING), kafkalog.open(left, "a", **KEEP) as log:
+def test_an_opening_for_writing_trims_it_and_appends_follow(left: Path) -> None:
+    """Zeros that are cut are logged as a loss: a batch that the disk zeroed looks the same."""
+    with kafkalog.open(left, "a", **KEEP) as log:
         assert (log.start_offset, log.end_offset) == (0, RECORDS)
         log.append([b"new"])
-    assert not [text for text in caplog.messages if "lost" in text or "cut" in text]
     assert all_offsets(left) == list(range(RECORDS + 1))
     assert len(list(left.glob("*.log"))) == 2, "the segment was not full"
     report = verify(left.parent)

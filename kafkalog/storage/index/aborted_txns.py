@@ -60,7 +60,7 @@ def parse_aborted_txns(
     """Return the entries in the bytes of a transaction index; ignore a partial one at the end (TXN-6, TXN-7).
 
     `first` is the number of the first entry, for error messages. FormatError for an unknown version: of both its
-    bytes with `strict`, as in Kafka 4.4, else of the first, as before. A reader that decides by the entries is strict,
+    bytes with `strict`, as in Kafka 4.4, else of the first, as before. A reader and `verify` are strict,
     since another version may have another layout, and the log has the same transactions.
     """
     whole = len(data) - len(data) % ENTRY_BYTES

@@ -119,7 +119,7 @@ class TransactionIndex(ReopenedFile):
                 data = self._opened().pread(size, number * ENTRY_BYTES)
             except OSError as error:
                 raise self._failed("read", error) from error
-            yield from parse_aborted_txns(data, self.path, number, strict=True)
+            yield from parse_aborted_txns(data, self.path, number)
             if len(data) < size:  # truncated meanwhile
                 return
             number += _PIECE_ENTRIES

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.log.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
 from kafkalog._core.log.txns import TxnScan
-from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_next_offset
 from kafkalog.storage.index.aborted_txns import AbortedTxn
@@ -146,11 +145,8 @@ def recover_segment(
     take_over_epochs(epochs, found)
     _refuse_overflow(segment, scanned)
     where, end = found.tail.size, scanned.end_offset
-    has_zeros = scanned.is_cut and only_zeros(segment.records.slice(0, 0).file, where, segment.size)
     cut = segment.records.truncate_to(where) if cuts else 0
-    if cut and has_zeros:
-        _LOG.info("%s: trimmed at byte %d, offset %d: only zeros followed", segment.path, where, end)
-    elif cut:
+    if cut:
         _LOG.warning("%s: cut at byte %d, offset %d, %d bytes lost: %s", segment.path, where, end, cut, scanned.damage)
     elif segment.is_damaged:
         text = "%s: damaged at byte %d, offset %d, and not changed; its indexes end there: %s"

@@ -10,7 +10,14 @@ from typing import Final
 
 from kafkalog.errors import NotAPartition
 from kafkalog.manager.log_dir import is_locked
-from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, NOT_PARTITIONS, parse_dir
+from kafkalog.storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    LOCK_FILE,
+    NOT_PARTITIONS,
+    parse_dir,
+)
 from kafkalog.tools.verify.job import State
 from kafkalog.tools.verify.partition import PartitionOutcome
 from kafkalog.tools.verify.report import Findings, Severity
@@ -65,8 +72,8 @@ def list_partitions(directory: str, findings: Findings, fs: FileSystem) -> list[
     """
     found = []
     for name in list_names(directory, fs):
-        if name in NOT_PARTITIONS and name != METADATA_LOG:
-            continue
+        if name == LOCK_FILE or name in NOT_PARTITIONS and name != METADATA_LOG:
+            continue  # a backup has a directory in place of the lock file
         path = os.path.join(directory, name)
         if not fs.is_directory(path):
             continue

@@ -25,7 +25,7 @@ from kafkalog.server.security.credentials import Credentials
 from kafkalog.server.security.file import SECURITY_FILE, SecurityFile
 from kafkalog.server.security.prepared import prepared
 from kafkalog.server.security.scram import (
-    Refused,
+    LoginFailed,
     ScramServer,
     keys_of_password,
     keys_of_salted,
@@ -95,7 +95,7 @@ def test_the_example_of_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_last_message_that_does_not_fit_the_first_is_refused(changes: dict[str, str]) -> None:
     server = ScramServer("SCRAM-SHA-256", {"u": keys_of_password("SCRAM-SHA-256", "secret")}.get)
     client = Client("SCRAM-SHA-256", "u", "secret")
-    with pytest.raises(Refused):
+    with pytest.raises(LoginFailed):
         server.answer(client.last(server.answer(client.first()), **changes))
     assert server.user is None
 
@@ -107,7 +107,7 @@ def test_a_last_message_that_does_not_fit_the_first_is_refused(changes: dict[str
 )  # fmt: skip
 def test_a_first_message_that_is_none_is_refused(message: bytes) -> None:
     server = ScramServer("SCRAM-SHA-256", {"u": keys_of_password("SCRAM-SHA-256", "secret")}.get)
-    with pytest.raises(Refused):
+    with pytest.raises(LoginFailed):
         server.answer(message)
 
 
@@ -132,7 +132,7 @@ def test_nobody_learns_who_is_known(tmp_path: Path, salt_bytes: int, iterations:
             nonce, sent, rounds = [part.partition("=")[2] for part in said.decode().split(",")]
             forms.add((len(nonce), len(b64decode(sent)), int(rounds)))
             assert salts.setdefault(user, sent) == sent
-            with pytest.raises(Refused) as raised:
+            with pytest.raises(LoginFailed) as raised:
                 server.answer(client.last(said))
             errors.add(str(raised.value))
         assert forms == {(3 + 32, salt_bytes, iterations)}
@@ -159,7 +159,7 @@ def test_an_exchange_keeps_no_more_than_a_little_of_a_stranger() -> None:
         if size <= scram.MAX_MESSAGE_BYTES:
             server.answer(message)
         else:
-            with pytest.raises(Refused):
+            with pytest.raises(LoginFailed):
                 server.answer(message)
 
 
