@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers without one."""
+"""An event loop in a separate thread, for callers without one."""
 
 from __future__ import annotations
 

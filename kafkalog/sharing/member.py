@@ -198,7 +198,7 @@ class Member:
     def _end_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # of a fetch for which no one waits any more
+            task.exception()  # of a fetch that no one waits for
 
     async def _release_ready(self, filling: asyncio.Task[None]) -> None:
         """Release what a fetch acquires whose caller has gone."""

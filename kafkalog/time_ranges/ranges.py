@@ -94,7 +94,7 @@ class TimeRanges:
 
         The last segment is among them if its file was not changed a moment ago. No further segment is begun once
         `until` returns True. With `waits` the last one, and closed ones whose files were changed a moment ago, are left
-        out: notes of these would have no stamp, and whoever uses them would read the segment for its digest. A damaged
+        out: notes of these would have no stamp, and their reader would read the segment for its digest. A damaged
         segment gets none: the others are noted, and then its error is raised. Raises CorruptRecord, InvalidRecord,
         IllegalArgument, StorageError.
         """

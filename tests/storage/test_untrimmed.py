@@ -3,6 +3,7 @@
 Free space follows the entries of the last indexes; in a preallocated segment zeros follow the last batch.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,11 @@ def last_file(partition: Path, suffix: str = ".log") -> Path:
     return max(partition.glob(f"*{suffix}"))
 
 
-def leave_untrimmed(data: Path, zeros: int, room: int = 1000) -> Path:
+def leave_untrimmed(data: Path, zeros: int, room: int = 1000, interval: int = 500) -> Path:
     """Two segments; the second has `zeros` bytes after its last batch, and room for `room` entries in its indexes."""
     partition = data / "t-0"
     write_segment(partition, 0, batches(0, 40, 5), interval=500)
-    write_segment(partition, 200, batches(200, 40, 5), interval=500, preallocated=room)
+    write_segment(partition, 200, batches(200, 40, 5), interval=interval, preallocated=room)
     with last_file(partition).open("ab") as file:
         file.write(bytes(zeros))
     (data / CLEAN_SHUTDOWN_FILE).write_text(MARKER)
@@ -55,6 +56,20 @@ def test_it_is_read_whole_and_without_damage(left: Path) -> None:
         assert all("middle of a batch" in problem.message for problem in view.problems), "a few zeros look torn"
         assert view.offset_for_time(1000 + 377).offset == 377  # type: ignore[union-attr]
         assert view.offset_for_time(10**9) is None
+
+
+@pytest.mark.parametrize("checkpoint", [None, "0\n1\nnonsense\n"], ids=["recovery point", "malformed"])
+def test_zeros_in_place_of_the_last_batch_are_damage(tmp_path: Path, checkpoint: str | None) -> None:
+    """The index names no batch there, but the recovery point says that records were on disk."""
+    partition = leave_untrimmed(tmp_path / "data", 0, interval=1 << 20)
+    log = last_file(partition)
+    size = log.stat().st_size
+    os.truncate(log, size - len(batches(395, 1, 5)[0]))
+    os.truncate(log, size + 1000)
+    if checkpoint is not None:
+        (tmp_path / "data" / "recovery-point-offset-checkpoint").write_text(checkpoint)
+    with pytest.raises(CorruptRecord):
+        all_offsets(partition)
 
 
 def test_an_opening_for_writing_trims_it_and_appends_follow(left: Path) -> None:

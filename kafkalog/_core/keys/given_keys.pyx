@@ -23,7 +23,7 @@ cdef class GivenKeys:
         cdef Py_ssize_t i
         if keys is None:
             return
-        self.objects = keys[:]          # nobody else changes this one
+        self.objects = keys[:]          # no one else changes this one
         if not are_bytes(self.objects):
             raise TypeError("a key is no bytes object")
         self.make_room(len(self.objects))

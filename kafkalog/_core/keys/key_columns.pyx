@@ -119,7 +119,7 @@ cdef class KeyColumns(KeyPicker):
                 if status == ERR_MEMORY:
                     raise MemoryError("no memory for the columns")
                 if status != OK:
-                    raise AssertionError("a record that was read is not sound any more")
+                    raise AssertionError("a record that was read is no longer sound")
                 done += m.rows
                 give(&m, out)
             finally:

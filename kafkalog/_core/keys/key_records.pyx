@@ -96,7 +96,7 @@ cdef class KeyRecords(KeyPicker):
             c.p = data
             c.end = data + copied.size
             if take_record(&c, &f) != OK:
-                raise AssertionError("a record that was read is not sound any more")
+                raise AssertionError("a record that was read is no longer sound")
             return copied_out(data, &row, &f, copied.offset)
         if copied.size >= 0:
             value = PyBytes_FromStringAndSize(<const char*>data, copied.size)

@@ -1,7 +1,7 @@
 """A worker as a process: it opens its directories, says what they have, and serves clients once it may.
 
 The main process is at the other end of the only socket that it has from it. When that is closed the worker ends at
-once, as in a crash: there is no server any more.
+once, as in a crash: the server has ended.
 """
 
 from __future__ import annotations

@@ -290,7 +290,7 @@ class Workers:
         self.remains = {**self.remains, worker: {**self.remains.get(worker, {}), **topics}}
 
     def forget(self, worker: int, topics: Collection[str]) -> None:
-        """Record that a worker has no partition of these topics any more."""
+        """Record that a worker no longer has a partition of these topics."""
         names = frozenset(topics)
         self.owners = {
             key: owner for key, owner in self.owners.items() if owner[0] != worker or key.topic not in names

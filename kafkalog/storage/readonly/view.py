@@ -45,6 +45,7 @@ from kafkalog.types import (
     Isolation,
     OffsetAndTimestamp,
 )
+from kafkalog.util.checkpoint import RECOVERY_POINT_FILE, OffsetCheckpoint
 from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -181,7 +182,8 @@ class LogView:
         """Damage at the log end other than a torn write: missing records, or a complete batch at wrong offsets.
 
         In a data directory that was closed cleanly, an incomplete write counts too, and so do zeros in a segment that
-        was trimmed. Kafka 4.4 may close a log without trimming it: its indexes then have free space too.
+        was trimmed. Kafka 4.4 may close a log without trimming it: its indexes then have free space too, and the log
+        reaches its recovery point.
         """
         state = self._state
         problem, before = state.end.problem, state.end.damage
@@ -196,13 +198,21 @@ class LogView:
         where = state.active.path, state.log_end_offset, state.end_position
         return problem or damage_at("zeros follow the last batch", *where)
 
-    @staticmethod
-    def _is_untrimmed(state: ViewState) -> bool:
-        """Return True if what follows the log end is space that the owner reserved, by the index and by its bytes."""
+    def _is_untrimmed(self, state: ViewState) -> bool:
+        """Return True if what follows the log end is space that the owner reserved.
+
+        The index, the bytes and the recovery point have to agree: a clean close has everything below that on disk.
+        """
         active = state.active
-        return is_untrimmed(active.offset_index, state.end_position) and (
-            state.end.problem is None or only_zeros(active.file, state.end_position, state.length)
-        )
+        if not is_untrimmed(active.offset_index, state.end_position):
+            return False
+        if state.end.problem is not None and not only_zeros(active.file, state.end_position, state.length):
+            return False
+        points = OffsetCheckpoint(os.path.join(os.path.dirname(self.path), RECOVERY_POINT_FILE), fs=self._fs)
+        try:
+            return points.read().get(self.topic_partition, 0) <= state.log_end_offset
+        except CorruptCheckpoint:
+            return False
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
