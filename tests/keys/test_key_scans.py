@@ -85,7 +85,7 @@ def damage(file: Path, how: str, others: list[Path]) -> None:
     elif how == "flipped":
         at = len(data) * 2 // 3
         file.write_bytes(data[:at] + bytes([data[at] ^ 8]) + data[at + 1 :])
-    elif how == "swapped":
+    elif how == "swapped" and others[0] != file:
         shutil.copy(others[0], file)
 
 

@@ -19,6 +19,7 @@ from kafkalog.errors import StorageError
 from kafkalog.server.net.frames import LENGTH_BYTES
 from kafkalog.server.wire.pieces import Records
 from kafkalog.storage.file_slice import FileSlice
+from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.util.fileio import File
 from kafkalog.util.system_calls import CANNOT
 
@@ -235,9 +236,8 @@ def warm(piece: FileSlice) -> None:
 
 def _open_file(piece: FileSlice) -> File:
     file = piece.file
-    opened = getattr(file, "opened", None)
     try:
-        found = file if opened is None else opened()
+        found = file.opened() if isinstance(file, LazyFile) else file
     except OSError as error:
         raise StorageError.from_os(error, "read", path=piece.path, position=piece.position) from error
     assert isinstance(found, File)
@@ -252,9 +252,9 @@ def _in_memory(piece: Records) -> bytearray | None:
     data = bytearray(piece.size)
     try:
         file: Any = piece.file
-        opened = getattr(file, "opened", None)
-        descriptor = (file if opened is None else opened()).fileno()
-        count = os.preadv(descriptor, [data], piece.position, os.RWF_NOWAIT)
+        if isinstance(file, LazyFile):
+            file = file.file or file.opened()
+        count = os.preadv(file.fileno(), [data], piece.position, os.RWF_NOWAIT)
     except OSError:
         return None
     return data if count == piece.size else None
