@@ -453,7 +453,6 @@ class _NoJsonDecoder:
 
 _WORDS: Final = {"TEXT": "string", "BOOLEAN": "bool", "INTEGER": "double", "FLOAT": "double"}
 """The type of a JSON field beside a constant of each kind: a number may have a fraction wherever it has none."""
-_EXACT_DOUBLE: Final = 2**53
 
 
 def _json_options(
@@ -483,8 +482,9 @@ def _json_options(
         words = {
             path: None if path in wanted or kind is None else _WORDS.get(kind.name) for path, kind in compared.items()
         }
-        if expression is not None and expression.largest_number > _EXACT_DOUBLE:
-            words = {path: "int64" if word == "double" else word for path, word in words.items()}
+        if expression is not None:
+            exact = {field.path[1:] for field in expression.beyond_doubles if field.root == root}
+            words = {path: "int64" if word == "double" and path in exact else word for path, word in words.items()}
         options["fields"] = {".".join(path): word for path, word in {**dict.fromkeys(wanted), **words}.items()}
         if options["fields"] and None not in options["fields"].values():
             return options

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.where import Expression, Field
-from kafkalog.where.kinds import Kind, kind_of
+from kafkalog.where.kinds import EXACT_DOUBLE, Kind, kind_of
 from kafkalog.where.nodes import And, Compare, In, IsNull, Like, Literal, Node, Not, Or, Truth
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _FIELD_OF: Final = {
 }  # fmt: skip
 _TIMES_PER_MS: Final = {"s": Decimal("0.001"), "ms": Decimal(1), "us": Decimal(1000), "ns": Decimal(1_000_000)}
 _DAY_MS: Final = 86_400_000
-_EXACT_DOUBLE: Final = 2**53
 _ESCAPED: Final = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\"})
 
 
@@ -113,14 +112,14 @@ def _constant(type: pyarrow.DataType, constant: pyarrow.Scalar) -> Any:
     if kind is Kind.FLOAT and types.is_float64(type) and given in (Kind.FLOAT, Kind.INTEGER):
         number = constant.as_py()
         if given is Kind.INTEGER:
-            return number if abs(number) < _EXACT_DOUBLE else None
+            return number if abs(number) < EXACT_DOUBLE else None
         return Decimal(number) if math.isfinite(number) else None
     if kind is not given or types.is_dictionary(type):
         return None
     if kind is Kind.INTEGER:
         number = constant.as_py()
         # an engine may compare unsigned and signed numbers as fractions
-        return number if types.is_signed_integer(type) or abs(number) < _EXACT_DOUBLE else None
+        return number if types.is_signed_integer(type) or abs(number) < EXACT_DOUBLE else None
     if kind is Kind.TIME:
         return _time(type, constant)
     if kind is Kind.DATE:

@@ -1,7 +1,8 @@
 """Comparisons of a column with constants and with another column, exact for every type.
 
 A constant is not rounded to the column's type: `offset > 1.5` is `offset >= 2`, and a number beyond the type is above
-or below all of its values. Only binary fractions (float, double) are compared with the nearest value of their type.
+or below all of its values. Whole numbers beside binary fractions (float, double) are exact too; only decimal fractions
+are compared with the nearest value of their type, so that 0.1 is equal to a double that was written as 0.1.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from math import nextafter
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -16,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.where.kinds import NUMBERS, STRINGS, TIMES, Kind
+from kafkalog.where.kinds import EXACT_DOUBLE, NUMBERS, STRINGS, TIMES, Kind
 from kafkalog.where.literals import milliseconds
-from kafkalog.where.nodes import Literal
+from kafkalog.where.nodes import MIRRORED, Literal
 
 Test = Callable[[pa.Array], pa.BooleanArray]
 _KERNELS: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -52,11 +54,21 @@ def comparison(type: pa.DataType, kind: Kind, sign: str, literal: Literal) -> Te
         value = _scalar(type, kind, literal)
         if value is None:  # text that is no UUID
             return partial_constant(sign == "!=")
+        if kind is Kind.FLOAT and (gap := _gap(value, literal)):  # no value of the type is equal
+            if sign in ("==", "!="):
+                return partial_constant(sign == "!=")
+            sign = sign[0] + "=" * ((gap > 0) == (sign[0] == ">"))
         kernel = _KERNELS[sign]
         if value.type == pa.binary() and type in (pa.string(), pa.large_string()):
             return lambda column: kernel(column.cast(_binary(type)), value)
         return lambda column: kernel(column, value)
     return _stepped(steps, sign, _in_steps(steps, kind, literal))
+
+
+def _gap(nearest: pa.Scalar, literal: Literal) -> int:
+    """Return 1 if the nearest binary fraction lies above a whole number, -1 below it, 0 for another constant."""
+    exact, number = literal.value, nearest.as_py()
+    return (number > exact) - (number < exact) if isinstance(exact, int) else 0
 
 
 def _stepped(steps: Steps, sign: str, number: Decimal) -> Test:
@@ -108,7 +120,8 @@ def _member(type: pa.DataType, kind: Kind, literal: Literal) -> pa.Scalar | None
     """Return the value of the column's type that is equal to the constant; None if there is none."""
     steps = _steps(type, kind)
     if steps is None:
-        return _scalar(type, kind, literal)
+        value = _scalar(type, kind, literal)
+        return None if kind is Kind.FLOAT and value is not None and _gap(value, literal) else value
     number = _in_steps(steps, kind, literal)
     whole = number == number.to_integral_value() and steps.least <= number <= steps.most
     return steps.scalar(int(number)) if whole else None
@@ -200,13 +213,16 @@ def compare_fields(
         return kernel
     if kinds <= TIMES:
         return lambda one, other: kernel(_in_nanoseconds(one), _in_nanoseconds(other))
+    if Kind.FLOAT in kinds and len(kinds) > 1:
+        if left_kind is Kind.FLOAT:
+            mirrored = _beside_fractions(MIRRORED[sign], right)
+            return lambda one, other: mirrored(other, one)
+        return _beside_fractions(sign, left)
     if Kind.DECIMAL in kinds and common is None:
         return lambda one, other: _by_row(_OPERATORS[sign], one, other)
     if common is None:
         return kernel
-    # only a number beside a binary fraction is rounded
-    is_safe = common != pa.float64()
-    return lambda one, other: kernel(one.cast(common, safe=is_safe), other.cast(common, safe=is_safe))
+    return lambda one, other: kernel(one.cast(common), other.cast(common))
 
 
 def _common_number(left: pa.DataType, right: pa.DataType, kinds: set[Kind]) -> pa.DataType | None:
@@ -218,6 +234,28 @@ def _common_number(left: pa.DataType, right: pa.DataType, kinds: set[Kind]) -> p
         return pa.decimal256(_MOST_DIGITS, scale) if scale + max(map(_digits, (left, right))) <= _MOST_DIGITS else None
     unsigned = {pa.types.is_unsigned_integer(left), pa.types.is_unsigned_integer(right)}
     return pa.decimal128(20, 0) if len(unsigned) > 1 else None
+
+
+def _beside_fractions(sign: str, type: pa.DataType) -> Callable[[pa.Array, pa.Array], pa.BooleanArray]:
+    """Return the test of a column of whole or decimal numbers with one of binary fractions."""
+    kernel = _KERNELS[sign]
+    if pa.types.is_decimal(type):
+        if type.scale <= 0:
+            compare = _OPERATORS[sign]
+            return lambda numbers, fractions: _by_row(lambda one, other: compare(int(one), other), numbers, fractions)
+        # by way of text: Arrow's own conversion is not always the nearest double
+        return lambda numbers, fractions: kernel(numbers.cast(pa.string()).cast(pa.float64()), fractions)
+    most = (1 << type.bit_width - pa.types.is_signed_integer(type)) - 1
+    highest = float(most) if most < EXACT_DOUBLE else nextafter(float(most), 0)
+
+    def test(numbers: pa.Array, fractions: pa.Array) -> pa.BooleanArray:
+        fractions = fractions.cast(pa.float64())
+        nearest = pc.min_element_wise(numbers.cast(pa.float64(), safe=False), highest, skip_nulls=False)
+        is_equal = pc.equal(nearest, fractions)  # only then the number may be another one than its nearest double
+        same = pc.if_else(is_equal, fractions, 0.0).cast(type)
+        return pc.if_else(is_equal, kernel(numbers, same), kernel(nearest, fractions))
+
+    return test
 
 
 def _digits(type: pa.DataType) -> int:

@@ -90,17 +90,16 @@ class Expression:
         return implied_kinds(self.node)
 
     @property
-    def largest_number(self) -> int:
-        """Largest absolute value of a whole number among the constants; 0 without one.
+    def beyond_doubles(self) -> frozenset[Field]:
+        """Fields beside whole numbers that 64 bits hold, but doubles not all: values next to them are to be exact.
 
         >>> from kafkalog import where
-        >>> where.parse("value.a > 5 and value.b in (-7, 1.5)").largest_number
-        7
+        >>> [str(one) for one in where.parse("value.a > 5 and value.b in (-9007199254740992, 1.5)").beyond_doubles]
+        ['value.b']
         """
-        from kafkalog.where.nodes import literals_of
+        from kafkalog.where.kinds import fields_beyond_doubles
 
-        numbers = [one.value for one in literals_of(self.node)]
-        return max((abs(one) for one in numbers if isinstance(one, int)), default=0)
+        return frozenset(fields_beyond_doubles(self.node))
 
     def bounds(self) -> Bounds:
         """Return the offsets, times and partitions outside of which no record matches.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -33,6 +33,8 @@ class Kind(Enum):
 
 
 NUMBERS: Final = frozenset({Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL})
+EXACT_DOUBLE: Final = 2**53
+"""Whole numbers below this one have a double each."""
 STRINGS: Final = frozenset({Kind.BYTES, Kind.TEXT})
 TIMES: Final = frozenset({Kind.TIME, Kind.DATE})
 FIXED: Final = {
@@ -182,6 +184,20 @@ def implied_kinds(node: Node) -> dict[str, dict[tuple[str, ...], Kind | None]]:
 
     _note_kinds(node, note)
     return found
+
+
+def fields_beyond_doubles(node: Node) -> Iterator[Field]:
+    """Yield the fields beside whole numbers of 64 bits from 2^53 on, next to which doubles leave out some."""
+    if isinstance(node, (And, Or)):
+        for part in node.parts:
+            yield from fields_beyond_doubles(part)
+    elif isinstance(node, Not):
+        yield from fields_beyond_doubles(node.part)
+    elif isinstance(node, (Compare, In)):
+        field, others = (node.left, (node.right,)) if isinstance(node, Compare) else (node.field, node.values)
+        values = [one.value for one in others if isinstance(one, Literal)]
+        if any(isinstance(one, int) and EXACT_DOUBLE <= abs(one) < 1 << 63 for one in values):
+            yield field
 
 
 def _note_kinds(node: Node, note: Callable[[Field, Kind | None], None]) -> None:

@@ -1,5 +1,6 @@
-"""Comparisons of two columns are exact, whatever their types: no overflow, no lost fraction."""
+"""Comparisons are exact, whatever the types: no overflow, no lost fraction; whole numbers beside doubles as well."""
 
+import math
 import operator
 from decimal import Context, Decimal
 from typing import Any
@@ -8,8 +9,9 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.where.comparing import compare_fields
-from kafkalog.where.kinds import kind_of
+from kafkalog.where.comparing import compare_fields, comparison, membership
+from kafkalog.where.kinds import Kind, kind_of
+from kafkalog.where.nodes import MIRRORED, Literal
 
 SIGNS: dict[str, Any] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -80,3 +82,67 @@ def test_times_of_any_units(left: Column, right: Column) -> None:
 @example((pa.decimal256(76, 70), 1, 10 ** (SCALE - 70)), (pa.int64(), 2**63 - 1, (2**63 - 1) * 10**SCALE))
 def test_whole_numbers_and_decimals_of_any_size(left: Column, right: Column) -> None:
     check(left, right)
+
+
+FLOATS = st.sampled_from([pa.float32(), pa.float64()])
+WHOLE_TYPES = [pa.int8(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.decimal128(38, 0), pa.decimal256(76, 0)]
+
+
+def ends(type: pa.DataType) -> tuple[int, int]:
+    if pa.types.is_decimal(type):
+        return 1 - 10**type.precision, 10**type.precision - 1
+    signed = pa.types.is_signed_integer(type)
+    return (-(1 << type.bit_width - 1), (1 << type.bit_width - 1) - 1) if signed else (0, (1 << type.bit_width) - 1)
+
+
+@st.composite
+def beside(draw: st.DrawFn) -> tuple[pa.DataType, int, pa.DataType, float]:
+    """A whole number of a type, and a binary fraction that is often next to it."""
+    type, other = draw(st.sampled_from(WHOLE_TYPES)), draw(FLOATS)
+    least, most = ends(type)
+    powers = st.integers(0, 63).map(lambda n: 1 << n)
+    number = draw(st.one_of(st.integers(least, most), st.sampled_from([least, most]), powers))
+    number = max(least, min(most, number + draw(st.integers(-2, 2))))
+    fraction = float(number) + draw(st.sampled_from([0.0, 0.5, -0.5, 1.0, -1.0]))
+    fraction = draw(st.one_of(st.just(fraction), st.just(math.nextafter(fraction, math.inf)), st.floats()))
+    if other == pa.float32():
+        fraction = pa.scalar(fraction, other).as_py()
+    return type, number, other, fraction
+
+
+@settings(max_examples=1000)
+@given(beside())
+@example((pa.int64(), 2**53 + 1, pa.float64(), 2.0**53))
+@example((pa.int64(), 2**63 - 1, pa.float64(), 2.0**63))
+@example((pa.int64(), -(2**63), pa.float64(), -(2.0**63)))
+@example((pa.uint64(), 2**64 - 1, pa.float64(), 2.0**64))
+@example((pa.int32(), 2**24 + 1, pa.float32(), 2.0**24))
+@example((pa.decimal128(38, 0), 10**37 + 1, pa.float64(), math.nan))
+def test_whole_numbers_beside_binary_fractions(case: tuple[pa.DataType, int, pa.DataType, float]) -> None:
+    """As Python compares an int with a float: exactly."""
+    type, number, other, fraction = case
+    whole = pa.array([Decimal(number) if pa.types.is_decimal(type) else number, None, number], type)
+    fractions = pa.array([fraction, fraction, None], other)
+    for sign, compare in SIGNS.items():
+        expected = [compare(number, fraction), None, None]
+        test = compare_fields(type, kind_of(type), sign, other, Kind.FLOAT)
+        assert test(whole, fractions).to_pylist() == expected, sign
+        test = compare_fields(other, Kind.FLOAT, MIRRORED[sign], type, kind_of(type))
+        assert test(fractions, whole).to_pylist() == expected, sign
+        found = comparison(other, Kind.FLOAT, MIRRORED[sign], Literal(number))(fractions)
+        assert found.to_pylist() == [expected[0], expected[0], None], sign
+    found = membership(other, Kind.FLOAT, [Literal(number)])(fractions)
+    assert found.to_pylist() == [number == fraction, number == fraction, None]
+
+
+@settings(max_examples=300)
+@given(st.integers(1, 38).flatmap(lambda scale: st.tuples(st.just(scale), st.integers(1 - 10**38, 10**38 - 1))))
+@example((1, 3))
+def test_decimal_fractions_stand_for_the_nearest_double(case: tuple[int, int]) -> None:
+    scale, number = case
+    value = Decimal(number).scaleb(-scale, EXACT)
+    column, fractions = pa.array([value], pa.decimal128(38, scale)), pa.array([float(value)], pa.float64())
+    for sign, expected in [("==", True), ("<=", True), ("<", False), (">", False)]:
+        test = compare_fields(column.type, Kind.DECIMAL, sign, fractions.type, Kind.FLOAT)
+        assert test(column, fractions).to_pylist() == [expected]
+        assert comparison(fractions.type, Kind.FLOAT, sign, Literal(value))(fractions).to_pylist() == [expected]

@@ -34,6 +34,8 @@ def path(tmp_path: Path) -> Path:
         ("value.order.total > 100", [1, 4]),
         ("value.order.total == 150.5 or value.paid", [0, 1, 4]),
         ("value.order.total >= 9007199254740993", [4]),
+        ("value.order.total > 9007199254740992", [4]),
+        ("value.id != 9007199254740993 and value.order.total == 150.5", [1]),
         ("value.order.total is null", [3, 5, 6]),
         ("value.order.currency in ('EUR', 'USD') and not value.paid", [1]),
         ("value.order.currency like '%'", [0, 1]),
