@@ -87,7 +87,7 @@ class JsonDecoder(ValueDecoder):
             check_levels(typed)
             self._settle_as(typed)
         elif sample is not None:
-            found = sample_type(sample)
+            found = sample_type(sample, only_null=JSON)
             if found is None:
                 raise NoJsonValue("the sample has no JSON value", hint="give other values, or a schema")
             self._settle(found, strict=False)

@@ -107,8 +107,8 @@ def _kind(value: Any) -> str:
     return "double" if isinstance(value, float) else "string"
 
 
-def sample_type(values: Iterable[bytes | str | None]) -> JsonType | None:
-    """Return the type of a sample of values; None if it has no JSON but null.
+def sample_type(values: Iterable[bytes | str | None], only_null: JsonType | None = None) -> JsonType | None:
+    """Return the type of a sample of values; None if it has no JSON, `only_null` if that is null everywhere.
 
     Whole numbers and others make `double`; values of several kinds, null alone, and objects without fields stay JSON
     text. What is no JSON is left out: decoding reports it.
@@ -118,7 +118,7 @@ def sample_type(values: Iterable[bytes | str | None]) -> JsonType | None:
 children=(('item', JsonType(kind='bool', children=())),)))))
     """
     seen = _Seen([MOST_PLACES])
-    rows, size = 0, 0
+    rows, size, is_json = 0, 0, False
     for value in values:
         if value is None:
             continue
@@ -130,7 +130,8 @@ children=(('item', JsonType(kind='bool', children=())),)))))
             seen.add(json.loads(data[HEADER_BYTES:] if data[:1] == b"\x00" else data, parse_constant=_refuse))
         except (ValueError, RecursionError):
             continue
-    return seen.type() if seen.kinds else None
+        is_json = True
+    return seen.type() if seen.kinds else only_null if is_json else None
 
 
 def _refuse(word: str) -> None:

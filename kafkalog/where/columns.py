@@ -62,6 +62,8 @@ def _no_path(field: Field, done: str, kind: Kind, given: str | None = None) -> I
     hint = f"it has no parts; decode it, as with {field.root}='json' or 'avro'"
     if kind is not Kind.BYTES or "." in done:
         hint = given or "it has no parts"
+        if kind is Kind.TEXT:
+            hint += "; JSON whose type the first values do not tell is text: give a schema (--schema)"
     return IllegalArgument(f"{done} is {kind.value}, at character {field.position + 1} of the expression", hint=hint)
 
 

@@ -123,7 +123,11 @@ def _hint(field: Field, kind: Kind, given: Kind, literal: Literal) -> str | None
     if kind is Kind.NESTED:
         return f"write a path into it, such as {field}.name; lists are not compared"
     if kind in STRINGS and given in NUMBERS | {Kind.BOOLEAN}:
-        decode = f", or decode it, as with {field.root}='int64' or 'json'" if field.root in ("key", "value") else ""
+        decode = ""
+        if field.root in ("key", "value"):
+            is_part = len(field.path) > 1
+            types = "give a schema in which it is another type"
+            decode = f", or {types}" if is_part else f", or decode it, as with {field.root}='int64' or 'json'"
         return f"write '{literal}'{decode}"
     if kind in NUMBERS and given in STRINGS:
         return "write a number, without quotes"
