@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import ROW_DECODERS, schemas_option, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import ROW_DECODERS, schema_given, schema_options, serdes_option, typed_keywords
 from kafkalog.cli.keys_cmd import store_option
 
 
@@ -18,7 +18,7 @@ from kafkalog.cli.keys_cmd import store_option
 @serdes_option(
     f"Show decoded keys and values, as trees: key=NAME, value=NAME, or NAME for both; NAME is {ROW_DECODERS}."
 )
-@schemas_option
+@schema_options
 @store_option
 @common.tiered_option
 def command(
@@ -27,6 +27,8 @@ def command(
     topics: tuple[str, ...],
     serdes: tuple[str, ...],
     schemas: str | None,
+    schema: str | None,
+    message: str | None,
     store: str | None,
     tiered: str | None,
 ) -> None:
@@ -46,11 +48,11 @@ def command(
     from kafkalog.tools.directories import partitions_below
 
     select = None
-    if typed := typed_keywords(serdes, schemas):
+    if typed := typed_keywords(serdes, schemas, schema, message):
         from kafkalog.log.selection import select_matching
 
         select = partial(select_matching, typed)
     with common.usage_of("-s"):
-        options = BrowseOptions(parse_serdes(serdes, schemas), store, select)
+        options = BrowseOptions(parse_serdes(serdes, schemas, schema_given(schema), message), store, select)
     fs, where = common.locate_dirs(list(paths) if paths else common.need_dirs(dirs), tiered)
     browse(partitions_below(where, topics, fs), fs, options)

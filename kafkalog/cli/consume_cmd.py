@@ -12,7 +12,7 @@ import click
 
 from kafkalog.cli import common
 from kafkalog.cli.consume_where import Filter, check_formats
-from kafkalog.cli.decoder_options import ROW_DECODERS, schemas_option, serdes_option
+from kafkalog.cli.decoder_options import ROW_DECODERS, schema_given, schema_options, serdes_option
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
         value_encoding: str
         serdes: tuple[str, ...]
         schemas: str | None
+        schema: str | None
+        message: str | None
         where: str | None
         project: str | None
         group: str | None
@@ -94,7 +96,7 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 @click.option("--key-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="Encoding of keys.")
 @click.option("--value-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="Encoding of values.")
 @serdes_option(f"Decode keys and values: key=NAME, value=NAME, or NAME for both; NAME is {ROW_DECODERS}.")
-@schemas_option
+@schema_options
 @click.option(
     "--where",
     metavar="CONDITION",
@@ -166,18 +168,20 @@ class _Consumer:
         self.group = group
         self.filter: Filter | None = None
         if given["where"] is not None or given["project"] is not None:
-            self.filter = Filter(given["where"], given["project"], given["serdes"], given["schemas"])
+            self.filter = Filter(given["where"], given["project"], given)
         self.skipped: list[Skipped] | None = [] if given["on_damage"] == "skip" else None
 
     def _serdes(self) -> Serdes | None:
         given = self.given
         encodings = given["key_encoding"], given["value_encoding"]
-        if not given["serdes"] and (encodings != ("utf8", "utf8") or not given["topic"].startswith("__")):
+        schema, message = schema_given(given["schema"]), given["message"]
+        is_plain = not given["serdes"] and schema is None and message is None
+        if is_plain and (encodings != ("utf8", "utf8") or not given["topic"].startswith("__")):
             return None
         from kafkalog.tools.consume.decoded import Serdes, parse_serdes
 
-        if given["serdes"]:
-            return parse_serdes(given["serdes"], given["schemas"])
+        if not is_plain:
+            return parse_serdes(given["serdes"], given["schemas"], schema, message)
         from kafkalog.tools.dump.record_readers import internal_reader
 
         reader = internal_reader(given["topic"])

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import decoder_names
+from kafkalog.cli.decoder_options import keywords_for
 
 if TYPE_CHECKING:
+    from kafkalog.cli.decoder_options import DecoderGiven
     from kafkalog.log.log import Log
     from kafkalog.log.typed_scan import TypedScan
     from kafkalog.storage.damage import Skipped
@@ -43,7 +44,7 @@ class Filter:
     null, and counted in `undecodable`.
     """
 
-    def __init__(self, where: str | None, project: str | None, serdes: tuple[str, ...], schemas: str | None) -> None:
+    def __init__(self, where: str | None, project: str | None, given: DecoderGiven) -> None:
         from kafkalog.where import parse, parse_field
 
         with common.usage_of("--where"):
@@ -52,14 +53,7 @@ class Filter:
             self.project = None if project is None else split_fields(project)
             fields = [] if self.project is None else [parse_field(one) for one in self.project]
         roots = set() if self.expression is None else set(self.expression.typed_roots)
-        decoders = decoder_names(serdes)
-        self.typed: dict[str, Any] = {
-            root: name for root, name in decoders.items() if root in roots | {one.root for one in fields}
-        }
-        if self.typed:
-            self.typed["on_undecodable"] = "null"
-            if schemas is not None:
-                self.typed["schemas"] = schemas
+        self.typed = keywords_for(roots | {one.root for one in fields}, given)
         self.undecodable = 0
         self._logs: dict[str, Log] = {}  # an unreferenced log closes its files
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypedDict
 
 import click
 
 from kafkalog.cli.common import Command, options
+
+
+class DecoderGiven(TypedDict):
+    """Values of -s and of `schema_options`."""
+
+    serdes: tuple[str, ...]
+    schemas: str | None
+    schema: str | None
+    message: str | None
+
 
 COLUMN_DECODERS = (
     "json, string, int64 (and the like), uuid, avro or protobuf (with --schemas or --schema), or group, transaction, "
@@ -15,9 +25,9 @@ COLUMN_DECODERS = (
 )
 """Names of decoders of columns, for the help of commands."""
 ROW_DECODERS = (
-    "a pack string as in kcat (such as >iq$), json, integer, long, string, int32 (and the like), uuid, avro, protobuf "
-    "or jsonschema (with --schemas), group, transaction, share-state, cluster or remote-log for records of Kafka's own "
-    "topics, or module:function"
+    "a pack string as in kcat (such as >iq$), json, integer, long, string, int32 (and the like), uuid, avro or "
+    "protobuf (with --schemas or --schema), jsonschema (with --schemas), group, transaction, share-state, cluster or "
+    "remote-log for records of Kafka's own topics, or module:function"
 )
 """Names of decoders of single values."""
 
@@ -81,3 +91,9 @@ def typed_keywords(
                 raise click.UsageError(f"--{name} is for decoders: give -s, such as -s value=avro")
         return {}
     return {**decoder_names(serdes), **given, "on_undecodable": "null"}
+
+
+def keywords_for(roots: Collection[str], given: DecoderGiven) -> dict[str, Any]:
+    """Return `typed_keywords` for a condition or fields that look into `roots`; {} where none of them is decoded."""
+    found = typed_keywords(given["serdes"], given["schemas"], given["schema"], given["message"])
+    return found if found.keys() & roots else {}

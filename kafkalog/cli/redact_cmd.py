@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from kafkalog.cli import backup_options, common
-from kafkalog.cli.decoder_options import decoder_names, schemas_option, serdes_option
+from kafkalog.cli.decoder_options import keywords_for, schema_options, serdes_option
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         where: str | None
         serdes: tuple[str, ...]
         schemas: str | None
+        schema: str | None
+        message: str | None
         offsets: tuple[str, ...]
         change: str | None
         erase_key: bool
@@ -53,7 +55,7 @@ redact_options = common.options(
     ),
     click.option("--where", metavar="EXPR", help="Records for which the condition is true (docs/where.md)."),
     serdes_option("Decoder for paths of --where, such as value=json; repeatable."),
-    schemas_option,
+    schema_options,
     click.option(
         "--offsets", multiple=True, metavar="LIST|FILE",
         help="Records at PARTITION:OFFSET, such as 0:17,2:4, or a file of these; repeatable.",
@@ -122,7 +124,7 @@ def command(as_json: bool, **given: Unpack[RedactOptions]) -> int:
         raise click.UsageError("no records are named: give --key, --keys, --where or --offsets")
     _check_places(given)
     named: dict[str, Any] = {
-        "keys": keys, "offsets": offsets, "where": where, "typed": _typed(where, given["serdes"], given["schemas"]),
+        "keys": keys, "offsets": offsets, "where": where, "typed": _typed(where, given),
         "partitions": given["partitions"], "change": given["change"], "erase_key": given["erase_key"],
         "apply": not given["dry_run"],
     }  # fmt: skip
@@ -189,14 +191,11 @@ def _content(name: str) -> bytes:
         raise click.FileError(name, error.strerror or str(error)) from None
 
 
-def _typed(where: str | None, serdes: tuple[str, ...], schemas: str | None) -> dict[str, Any]:
-    """Return the decoders that the condition needs, as keywords of `log.scan`."""
+def _typed(where: str | None, given: RedactOptions) -> dict[str, Any]:
+    """Return the decoders that the condition needs, as keywords of `log.scan`; what does not decode is an error."""
     if where is None:
         return {}
     from kafkalog.where import parse
 
-    roots = parse(where).typed_roots
-    typed: dict[str, Any] = {root: name for root, name in decoder_names(serdes).items() if root in roots}
-    if typed and schemas is not None:
-        typed["schemas"] = schemas
-    return typed
+    found = keywords_for(parse(where).typed_roots, given)
+    return {name: one for name, one in found.items() if one is not None and name != "on_undecodable"}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CONTROL_BIT: Final = 0x20
 FLUSH_BYTES: Final = 1 << 18
+WITH_SCHEMA: Final = ("avro", "json", "protobuf")
 _TIMESTAMP_TYPES: Final = {-1: b"unknown", 0: b"create", 1: b"logappend"}
 _KEYS: Final = {kind.KEY, kind.KEY_BASE64, kind.KEY_HEX}
 _VALUES: Final = {kind.VALUE, kind.VALUE_BASE64, kind.VALUE_HEX}
@@ -54,11 +55,14 @@ class Serdes(NamedTuple):
         )
 
 
-def parse_serdes(given: Iterable[str], schemas: str | None = None) -> Serdes | None:
+def parse_serdes(
+    given: Iterable[str], schemas: str | None = None, schema: str | int | None = None, message: str | None = None
+) -> Serdes | None:
     """Parse kcat's -s flags: `key=NAME`, `value=NAME`, or NAME for both; None if there is no flag.
 
-    NAME is that of a decoder, or one of INTERNAL_READERS. IllegalArgument for an unknown name, and for names of two
-    internal topics.
+    NAME is that of a decoder, or one of INTERNAL_READERS. `schema` and `message` are those of the value, or of the key
+    if it alone is decoded. IllegalArgument for an unknown name, for names of two internal topics, and for a schema
+    without a decoder that takes one.
     """
     names: dict[str, str] = {}
     for text in given:
@@ -66,6 +70,12 @@ def parse_serdes(given: Iterable[str], schemas: str | None = None) -> Serdes | N
         if equals and part not in ("key", "value"):
             raise IllegalArgument(f"-s {text}: {part!r} is neither key nor value")
         names |= dict.fromkeys([part] if equals else ["key", "value"], name if equals else text)
+    has_schema = schema is not None or message is not None
+    described = "value" if "value" in names else "key"
+    if has_schema and names.get(described) not in WITH_SCHEMA:
+        raise IllegalArgument(
+            "a schema is given, and no decoder takes it", hint=f"give -s {described}=avro, protobuf or json"
+        )
     if not names:
         return None
     internal = {name for name in names.values() if name in INTERNAL_READERS}
@@ -74,7 +84,10 @@ def parse_serdes(given: Iterable[str], schemas: str | None = None) -> Serdes | N
             f"-s {' and '.join(sorted(internal))}: records are of one internal topic",
             hint="give the same name for both",
         )
-    parts = {which: decoder(name, schemas=schemas) for which, name in names.items() if name not in internal}
+    parts = {which: decoder(name, schemas=schemas) for which, name in names.items()
+             if name not in internal and not (has_schema and which == described)}
+    if has_schema:
+        parts[described] = decoder(names[described], schemas=schemas, schema=schema, message=message)
     return Serdes(
         parts.get("key"),
         parts.get("value"),

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from kafkalog.errors import IllegalArgument
+from kafkalog.tools.decoders.by_columns import WITH_GIVEN_SCHEMA, by_schema
 from kafkalog.tools.decoders.plain import NUMBERS, PACK, Decoder, integer, json, long, number, pack, raw, text, uuid
 from kafkalog.tools.decoders.registry import avro, json_schema, protobuf
 
@@ -31,20 +32,26 @@ NAMED: Final[dict[str, Decoder]] = {
 }
 
 
-def decoder(name: str, *, schemas: str | None = None) -> Decoder:
+def decoder(
+    name: str, *, schemas: str | None = None, schema: str | int | None = None, message: str | None = None
+) -> Decoder:
     """Return the decoder of a name.
 
     The name is one of NAMED, `avro`, `protobuf` or `jsonschema` (which read `schemas`, a directory), a pack string, or
-    `module:function`. IllegalArgument for an unknown name, with the known ones.
+    `module:function`. `schema` is that of Avro or Protobuf values, a file or an id in `schemas`, and `message` the name
+    of a Protobuf message: values then need no registry's id. IllegalArgument for an unknown name, with the known ones.
 
     >>> decoder("json")(b"[1]"), decoder(">i q$")(bytes(12)), decoder("zlib:crc32")(b"first")
     ([1], '0 0', 2456940119)
     """
+    if name in WITH_GIVEN_SCHEMA and (schema is not None or message is not None):
+        return by_schema(name, schema=schema, message=message, schemas=schemas)
     if name in NAMED:
         return NAMED[name]
     if name in _REGISTRY:
         if schemas is None:
-            raise IllegalArgument(f"the decoder {name} needs a directory of schemas")
+            hint = None if name not in WITH_GIVEN_SCHEMA else "give --schemas PLACE, or --schema with one schema"
+            raise IllegalArgument(f"the decoder {name} needs a directory of schemas", hint=hint)
         return _REGISTRY[name](schemas)
     if ":" in name:
         return _import_decoder(name)

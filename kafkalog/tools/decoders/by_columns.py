@@ -1,0 +1,37 @@
+"""Decoders of single values by a schema that is given: those of columns, one value at a time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.tools.decoders.plain import DecodeError, Decoder
+
+WITH_GIVEN_SCHEMA: Final = ("avro", "protobuf")
+"""Decoders of single values that a given schema changes; JSON shows all of its fields without one."""
+
+
+def by_schema(name: str, *, schema: str | int | None, message: str | None, schemas: str | None = None) -> Decoder:
+    """Return the decoder of a name with a schema: a file, or an id in `schemas`, and a Protobuf message's name.
+
+    IllegalArgument for a decoder without a schema, and for what is no schema.
+
+    >>> by_schema("avro", schema='"string"', message=None)(bytes([4]) + b"hi")
+    'hi'
+    """
+    from kafkalog import values
+    from kafkalog.values.decoding import import_pyarrow
+
+    if name not in WITH_GIVEN_SCHEMA:
+        raise IllegalArgument(f"the decoder {name} takes no schema", hint="schemas are for avro, protobuf and json")
+    columns = values.decoder(name, schema=schema, message=message, schemas=schemas)
+    pyarrow = import_pyarrow()
+
+    def decode(data: bytes) -> object:
+        found = columns.decode(pyarrow.array([data], pyarrow.binary()))
+        if found.errors is not None:
+            raise DecodeError(found.errors[0].as_py())
+        value: object = found.values[0].as_py()
+        return value
+
+    return decode
