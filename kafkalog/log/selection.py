@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kafkalog.errors import IllegalArgument, IllegalState, InvalidRecord, MissingPackage
+from kafkalog.errors import IllegalArgument, InvalidRecord, MissingPackage
 from kafkalog.log.scan import SCHEMA_OPTIONS
+from kafkalog.log.typeless import NoJsonDecoder, NothingDecoder
 from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.where import Bounds, Expression, Field, parse, parse_field
 from kafkalog.where.bounds import EVERY
@@ -50,8 +51,8 @@ class Selection:
     """
 
     __slots__ = (
-        "_decoders", "_is_lenient", "_needs_keys", "_outputs", "_rest", "_schema", "_untyped", "columns", "expression",
-        "undecodable",
+        "_decoders", "_given", "_is_lenient", "_needs_keys", "_outputs", "_rest", "_schema", "_untyped", "columns",
+        "expression", "undecodable",
     )  # fmt: skip
 
     def __init__(
@@ -62,16 +63,17 @@ class Selection:
         is_lenient: bool,
     ) -> None:
         types = {root: one.arrow_type for root, one in decoders.items()}
+        if expression is not None:
+            expression.check(types.get("key"), types.get("value"))
         self.expression = expression
         self.undecodable = 0
         self._outputs = outputs
-        self._decoders = decoders
+        self._given = decoders
+        self._decoders = {root: _needed(root, one, outputs, expression) for root, one in decoders.items()}
         self._is_lenient = is_lenient
         self._needs_keys = getattr(decoders.get("value"), "needs_keys", False)
         """The decoder of values takes the keys, too, as they are."""
         self._untyped, self._rest = (None, None) if expression is None else expression.split(frozenset(decoders))
-        if expression is not None:
-            expression.check(types.get("key"), types.get("value"))
         wanted = {one.column for one in outputs} | set(() if expression is None else expression.columns)
         if not self._is_lenient and decoders:
             wanted.add("offset")  # for the error
@@ -83,7 +85,7 @@ class Selection:
     @property
     def decoders(self) -> dict[str, ColumnDecoder]:
         """Decoders of "key" and "value": a scan of another partition that is given them has the same types."""
-        return dict(self._decoders)
+        return dict(self._given)
 
     @property
     def bounds(self) -> Bounds:
@@ -199,6 +201,24 @@ def _keeps_bytes(decoder: ColumnDecoder) -> bool:
     from kafkalog.values.plain import BytesDecoder, PlainDecoder
 
     return type(decoder) is BytesDecoder or (type(decoder) is PlainDecoder and decoder.name in ("string", "text"))
+
+
+def _needed(
+    root: str, decoder: ColumnDecoder, outputs: list[_Output], expression: Expression | None
+) -> ColumnDecoder:
+    """Return a decoder of only the fields that an expression and the outputs look into."""
+    only = getattr(decoder, "only", None)
+    paths = set() if expression is None else {*getattr(expression.names, root)}
+    for one in outputs:
+        if one.column == root and (one.field is None or one.field.root == root):
+            paths.add(() if one.field is None else one.field.path[1:])
+    if only is None or not paths:
+        return decoder
+    from kafkalog.where.columns import record_path
+
+    found = {record_path(path, decoder.arrow_type) for path in paths}
+    narrowed: ColumnDecoder = decoder if () in found else only(found)
+    return narrowed
 
 
 class _Capsule:
@@ -351,7 +371,7 @@ def _decoders(
         if asked == "json" and not {"schema", "subject"} & own.keys():
             own |= _json_options(root, outputs, expression, sample)
         if own.get("sample") == []:
-            found[root] = _NothingDecoder()
+            found[root] = NothingDecoder()
             continue
         from kafkalog import values
         from kafkalog.values.decoding import NoJsonValue
@@ -361,7 +381,7 @@ def _decoders(
         except NoJsonValue:
             if not is_lenient:
                 raise
-            found[root] = _NoJsonDecoder()
+            found[root] = NoJsonDecoder()
     return found
 
 
@@ -396,59 +416,10 @@ def _registered(
             pass
     first = [] if sample is None else sample(root)
     if not first:
-        return _NothingDecoder()
+        return NothingDecoder()
     decoder = values.decoder(name, **own)
     decoder.decode(pyarrow.array(first, pyarrow.binary()))
     return decoder
-
-
-class _NothingDecoder:
-    """The decoder of a column of nulls, from which no type follows."""
-
-    @property
-    def arrow_type(self) -> Any:
-        """Arrow's null."""
-        import pyarrow
-
-        return pyarrow.null()
-
-    def decode(self, column: Any) -> Any:
-        """Return nulls; raise IllegalState for a value, which the sample should have had."""
-        import pyarrow
-
-        if column.null_count < len(column):
-            raise IllegalState(
-                "no value was read to take the types from, and here is one", hint="scan again, or give a schema"
-            )
-
-        from kafkalog.values import Decoded
-
-        return Decoded(pyarrow.nulls(len(column)), None, 0)
-
-
-class _NoJsonDecoder:
-    """The decoder of a column of text that is no JSON: nulls, each with its reason."""
-
-    def __init__(self) -> None:
-        from kafkalog import values
-
-        self._any = values.decoder("json", schema=True)
-        self.arrow_type = _NothingDecoder().arrow_type
-
-    def decode(self, column: Any) -> Any:
-        """Return nulls with errors; JSON behind the sample has no type, and so an error too."""
-        import pyarrow
-        import pyarrow.compute as pc
-
-        from kafkalog.values import Decoded
-
-        found = self._any.decode(column)
-        errors = pyarrow.nulls(len(column), pyarrow.string()) if found.errors is None else found.errors
-        reason = pyarrow.scalar("the first values are no JSON, so there are no types for it")
-        typeless = pc.if_else(pc.is_valid(found.values), reason, pyarrow.scalar(None, pyarrow.string()))
-        errors = pc.coalesce(errors, typeless)
-        failed = len(errors) - errors.null_count
-        return Decoded(pyarrow.nulls(len(column)), errors if failed else None, failed)
 
 
 _WORDS: Final = {"TEXT": "string", "BOOLEAN": "bool", "INTEGER": "double", "FLOAT": "double"}

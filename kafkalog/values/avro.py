@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.values.avro import FRAMINGS, fill
@@ -10,6 +12,7 @@ from kafkalog._core.values.avro_program import AvroProgram, AvroPrograms
 from kafkalog._core.values.builder import Builder
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.avro_columns import Column, columns_of
+from kafkalog.values.avro_fields import with_fields
 from kafkalog.values.avro_given import AnySchema, given_avro, stored_avro
 from kafkalog.values.avro_program import avro_program
 from kafkalog.values.avro_schema import AvroType
@@ -17,6 +20,7 @@ from kafkalog.values.avro_writers import WriterPrograms
 from kafkalog.values.decoding import MOST_BYTES, MOST_ITEMS, Decoded, ValueDecoder, arrow_type, decoded, value_column
 from kafkalog.values.schemas.given import source_given, stored_schema
 from kafkalog.values.schemas.source import AVRO, SchemaSource, UnknownSchema
+from kafkalog.values.wanted import Fields, wanted_fields, wanted_paths
 
 if TYPE_CHECKING:
     import pyarrow
@@ -31,8 +35,9 @@ class AvroDecoder(ValueDecoder):
     the same for an address, with `login`, `token`, `timeout_s` and `cache`. `framing` is how a value begins:
     "registry" (a zero byte and the writer's schema id; the default with `schemas`), "raw" (the default without),
     "length" (the size as Avro writes one) or "single-object". Without ids all values are read with `writer`, which is
-    the reader's schema by default. `dictionaries` makes dictionary columns of enums. `most_bytes` limits the memory of
-    one call's columns, `most_items` the items without bytes in one value.
+    the reader's schema by default. `fields` lists the wanted paths; other fields are skipped. `dictionaries` makes
+    dictionary columns of enums. `most_bytes` limits the memory of one call's columns, `most_items` the items without
+    bytes in one value.
 
     >>> import pyarrow
     >>> found = AvroDecoder({"type": "array", "items": "long"}).decode(pyarrow.array([bytes([4, 2, 4, 0]), b"?"]))
@@ -47,10 +52,10 @@ class AvroDecoder(ValueDecoder):
 
     def __init__(
         self, schema: AnySchema | None = None, *, schemas: str | os.PathLike[str] | SchemaSource | None = None,
-        registry: str | SchemaSource | None = None, subject: str | None = None, framing: str | None = None,
-        writer: AnySchema | None = None, dictionaries: bool = False, most_bytes: int = MOST_BYTES,
-        most_items: int = MOST_ITEMS, login: tuple[str, str] | None = None, token: str | None = None,
-        timeout_s: float | None = None, cache: str | os.PathLike[str] | None = None,
+        registry: str | SchemaSource | None = None, subject: str | None = None, fields: Fields | None = None,
+        framing: str | None = None, writer: AnySchema | None = None, dictionaries: bool = False,
+        most_bytes: int = MOST_BYTES, most_items: int = MOST_ITEMS, login: tuple[str, str] | None = None,
+        token: str | None = None, timeout_s: float | None = None, cache: str | os.PathLike[str] | None = None,
     ) -> None:  # fmt: skip
         self._source = source_given(schemas, registry, login=login, token=token, timeout_s=timeout_s, cache=cache)
         framing = framing or ("raw" if self._source is None else "registry")
@@ -62,10 +67,13 @@ class AvroDecoder(ValueDecoder):
         self._by_id = framing == "registry"
         self._dictionaries = dictionaries
         self._limits = most_bytes, most_items
+        self._wanted = None if fields is None else wanted_fields(fields, typed=False)
+        self._whole: AvroType | None = None  # the reader's schema with all of its fields
         self._reader: AvroType | None = None
         self._column: Column | None = None
         self._writers = WriterPrograms(self._program)
         self._type: pyarrow.DataType | None = None
+        self._alone: tuple[int, AvroType] | None = None  # the number and the schema of the only writer
         if schema is None and subject is not None:
             self._settle(stored_avro(stored_schema(self._source, subject, AVRO), self._source))
         elif schema is not None:
@@ -77,7 +85,8 @@ class AvroDecoder(ValueDecoder):
 
     # Schemas
 
-    def _settle(self, reader: AvroType) -> None:
+    def _settle(self, whole: AvroType) -> None:
+        reader = whole if self._wanted is None else with_fields(whole, self._wanted)
         column = columns_of(reader, dictionaries=self._dictionaries)
         try:
             Builder(column.tree(), self._limits[0])
@@ -85,13 +94,15 @@ class AvroDecoder(ValueDecoder):
             raise IllegalArgument(f"the columns of the schema cannot be made: {error}") from None
         self._column = column
         self._reader = reader
+        self._whole = whole
 
     def _prepare_alone(self, writer: AnySchema | None, framing: str) -> None:
         """Make the only program, for values without an id."""
-        if self._column is None or self._reader is None:
+        if self._column is None or self._reader is None or self._whole is None:
             raise IllegalArgument(f"values with the framing {framing!r} need a schema", hint="give schema= (--schema)")
-        written = self._reader if writer is None else given_avro(writer, self._source)
+        written = self._whole if writer is None else given_avro(writer, self._source)
         number = fingerprint(written) if framing == "single-object" else 0
+        self._alone = number, written
         self._writers.put(number, avro_program(written, self._reader, self._column))
 
     def _program(self, number: int) -> AvroProgram | str:
@@ -112,6 +123,24 @@ class AvroDecoder(ValueDecoder):
             if self._column is None:
                 raise
             return f"schema {number}: {error.message}"
+
+    def only(self, paths: Iterable[Sequence[str]]) -> AvroDecoder:
+        """Return a decoder of these fields alone: see `ValueDecoder.only`."""
+        if self._whole is None:
+            return self
+        made = copy(self)
+        made._wanted = wanted_paths(paths)
+        made._type = None
+        made._writers = WriterPrograms(made._program)
+        try:
+            made._settle(self._whole)
+        except IllegalArgument:
+            return self
+        assert made._reader is not None and made._column is not None
+        if self._alone is not None:
+            number, written = self._alone
+            made._writers.put(number, avro_program(written, made._reader, made._column))
+        return made
 
     # Columns
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.arrow.input import BadArrow
@@ -69,6 +70,19 @@ class ValueDecoder(ABC):
     @abstractmethod
     def decode(self, column: pyarrow.Array) -> Decoded:
         """Decode a binary or string column; IllegalArgument for another, or if its columns exceed the memory limit."""
+
+    def only(self, paths: Iterable[Sequence[str]]) -> ValueDecoder:
+        """Return a decoder of these fields of the column alone, by the same schemas; itself if it knows no way to.
+
+        Other fields are passed over: a value that ends within one is an error, but their content is not checked.
+
+        >>> from kafkalog import values
+        >>> fields = [{"name": "id", "type": "long"}, {"name": "note", "type": "string"}]
+        >>> decoder = values.decoder("avro", schema={"type": "record", "name": "Order", "fields": fields})
+        >>> str(decoder.only([("note",)]).arrow_type)
+        'struct<note: string>'
+        """
+        return self
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.values.builder import Builder
@@ -29,7 +30,7 @@ from kafkalog.values.protobuf_schemas import (
 )
 from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
 from kafkalog.values.schemas.source import PROTOBUF, Schema, SchemaSource, UnknownSchema, referenced
-from kafkalog.values.wanted import Fields, wanted_fields
+from kafkalog.values.wanted import Fields, wanted_fields, wanted_paths
 
 if TYPE_CHECKING:
     import pyarrow
@@ -160,6 +161,21 @@ class ProtobufDecoder(ValueDecoder):
             return self._stored_files(schema) if schema.kind == PROTOBUF else None
         except (UnknownSchema, IllegalArgument):
             return None
+
+    def only(self, paths: Iterable[Sequence[str]]) -> ProtobufDecoder:
+        """Return a decoder of these fields alone: see `ValueDecoder.only`."""
+        descriptor, indexes = self._settled_by
+        if descriptor is None:
+            return self
+        made = copy(self)
+        made._lock = threading.Lock()
+        made._wanted = wanted_paths(paths)
+        made._arrow_type = None
+        try:
+            made._settle(descriptor, indexes)
+        except IllegalArgument:
+            return self
+        return made
 
     @property
     def arrow_type(self) -> pyarrow.DataType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -39,9 +39,14 @@ def wanted_fields(fields: Fields, *, typed: bool) -> Wanted:
 
 
 def _enter(tree: Wanted, path: str, word: str | None) -> None:
-    *above, last = path.split(".")
-    if not all((*above, last)):
+    names = path.split(".")
+    if not all(names):
         raise IllegalArgument(f"{path!r} is no path of names with dots between them")
+    _put(tree, names, word)
+
+
+def _put(tree: Wanted, names: list[str], word: str | None) -> None:
+    *above, last = names
     for name in above:
         below = tree.setdefault(name, {})
         if not isinstance(below, dict):
@@ -50,6 +55,18 @@ def _enter(tree: Wanted, path: str, word: str | None) -> None:
     if not isinstance(tree.get(last, {}), dict):
         return
     tree[last] = word
+
+
+def wanted_paths(paths: Iterable[Sequence[str]]) -> Wanted:
+    """Return the tree of paths that are given name by name; one that is wanted with all below it includes longer ones.
+
+    >>> wanted_paths([("a", "b"), ("c.d",), ("a", "e")])
+    {'a': {'b': None, 'e': None}, 'c.d': None}
+    """
+    tree: Wanted = {}
+    for path in paths:
+        _put(tree, [*path], None)
+    return tree
 
 
 def unknown_field(path: str, names: Iterable[str]) -> IllegalArgument:

@@ -55,6 +55,23 @@ def field_type(field: Field, key: pa.DataType, value: pa.DataType) -> pa.DataTyp
     return found if kind_of(found) in _AS_THEY_ARE else _plain_type(found)
 
 
+def record_path(path: tuple[str, ...], type: pa.DataType) -> tuple[str, ...]:
+    """Return the names of a path as far as they lead through records, alone or in lists; `()` for a whole value."""
+    names = []
+    found = storage_type(type)
+    for name in path:
+        while is_list(found):
+            found = storage_type(found.value_type)
+        if isinstance(name, Step):
+            continue
+        at = found.get_field_index(name) if pa.types.is_struct(found) else -1
+        if at < 0:
+            break
+        names.append(name)
+        found = storage_type(found.field(at).type)
+    return tuple(names)
+
+
 _AS_THEY_ARE = frozenset(Kind) - {Kind.BYTES, Kind.TEXT, Kind.FLOAT}
 
 
