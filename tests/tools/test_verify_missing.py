@@ -198,3 +198,36 @@ def test_a_reader_of_a_log_in_use_ends_at_its_end(tmp_path: Path) -> None:
     root = lose_the_end(tmp_path / "data", False)
     with kafkalog.open(root / "a-0") as log:
         assert len(list(log.records())) == 100
+
+
+@pytest.mark.parametrize(("is_clean", "is_ok"), [(True, False), (False, True)])
+def test_an_empty_epoch_file_is_late(tmp_path: Path, is_clean: bool, is_ok: bool) -> None:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("a")
+        dirs["a", 0].append([b"x"])
+    root = tmp_path / "data"
+    (root / "a-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    if not is_clean:
+        (root / ".kafka_cleanshutdown").unlink()
+    report = verify(root)
+    late = [one for one in report.findings if one.kind == "epoch-late"]
+    assert len(late) == 1 and "leader-epoch-checkpoint is empty" in late[0].what and report.ok == is_ok
+    if is_clean:
+        assert repair(root, apply=True, backup_dir=tmp_path / "before").ok and verify(root).ok
+        assert (root / "a-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
+def test_a_partition_of_another_topic_id_is_reported(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("a", partitions=3)
+        dirs.create_topic("b", partitions=1)
+        for partition in range(3):
+            dirs["a", partition].append([b"x"])
+    root = tmp_path / "data"
+    assert verify(root).ok
+    (root / "a-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAQACAAAAAAAAAAg")
+    (one,) = verify(root).findings
+    assert one.kind == "topic-id" and one.path.endswith("a-0/partition.metadata") and "the topic id is AAAA" in one.what
+    assert not repair(root).ok, "it is left"
+    with kafkalog.open_dirs(root, "a") as dirs:
+        assert not dirs.problems and len(list(dirs["a", 0].records())) == 1
