@@ -19,6 +19,7 @@ from kafkalog.backup.manifest import SET_ASIDE, StoredDirectory, StoredPartition
 from kafkalog.backup.partition import Copied
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.manager.log_dir import is_locked
+from kafkalog.storage.damage import lost_end
 from kafkalog.storage.names import (
     BOOTSTRAP_FILE,
     CLEAN_SHUTDOWN_FILE,
@@ -169,8 +170,7 @@ class DirectoryCopy:
         return [
             Finding(
                 Severity.DAMAGE, "log-end", os.path.join(self.path, str(key)), offset=ends[key],
-                what=f"it was on disk up to offset {at}, but ends at {ends[key]}: batches are missing",
-                hint=LOST_END_HINT,
+                what=lost_end(self.path, at, ends[key]).message, hint=LOST_END_HINT,
             )
             for key, at in sorted((points and points.offsets or {}).items())
             if at > ends.get(key, at)

@@ -15,6 +15,7 @@ from kafkalog.util.text import one_message
 from kafkalog.util.text import plural as plural
 
 if TYPE_CHECKING:
+    from kafkalog.errors import KafkalogError
     from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
     from kafkalog.tools.directories import PartitionPath
@@ -27,6 +28,7 @@ SETTLE_S = 0.05
 _DIRS = "kafkalog.cli.dirs"
 _QUIET, _VERBOSITY = "kafkalog.cli.quiet", "kafkalog.cli.verbosity"
 Command = TypeVar("Command", bound=Callable[..., object])
+T = TypeVar("T")
 
 
 def options(*given: Callable[..., Any]) -> Callable[[Command], Command]:
@@ -312,6 +314,38 @@ def find_partitions(
     if numbers:
         raise click.UsageError("-p needs a topic: give -t TOPIC")
     return partitions(where, fs=fs)
+
+
+def select_partitions(
+    paths: Sequence[str], dirs: Sequence[str], topic: str | None, numbers: Sequence[int], tiered: str | None
+) -> tuple[FileSystem, list[PartitionPath]]:
+    """Return the partitions below `paths`, or without any those that -d, -t and -p select, and their file system."""
+    from kafkalog.tools.directories import partitions_below
+
+    fs, where = locate_dirs(paths or need_dirs(dirs), tiered)
+    if not paths:
+        return fs, find_partitions(where, topic, numbers, fs)
+    found = partitions_below(where, [topic] if topic else [], fs)
+    return fs, [one for one in found if not numbers or one.topic_partition.partition in numbers]
+
+
+def each_opened(
+    found: Sequence[PartitionPath], opens: Callable[[PartitionPath], T], failed: list[KafkalogError]
+) -> Iterator[tuple[PartitionPath, T]]:
+    """Yield each partition with what `opens` returns for it.
+
+    One that cannot be opened is reported, and its error is added to `failed`: the others follow.
+    """
+    from kafkalog.errors import CorruptCheckpoint, NotAPartition
+
+    for one in found:
+        try:
+            opened = opens(one)
+        except (CorruptCheckpoint, NotAPartition) as error:
+            note(f"kafkalog: {error}", always=True)
+            failed.append(error)
+            continue
+        yield one, opened
 
 
 def view_log(path: str, fs: FileSystem) -> Log:

@@ -17,7 +17,7 @@ from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
     from kafkalog.cli.consume_group import Group
-    from kafkalog.errors import CorruptRecord
+    from kafkalog.errors import CorruptRecord, KafkalogError
     from kafkalog.reading.chunks import Chunk
     from kafkalog.storage.damage import Skipped
     from kafkalog.storage.readonly.view import LogView
@@ -146,7 +146,7 @@ def command(**given: Unpack[_Given]) -> int:
         group = Group(given["group"], given["cursors"], reset, given["isolation_level"])
     consumer = _Consumer(dirs, given, group)
     consumer.run()
-    return 1 if consumer.skipped else 0
+    return 1 if consumer.skipped or consumer.failed else 0
 
 
 class _Consumer:
@@ -170,6 +170,8 @@ class _Consumer:
         if given["where"] is not None or given["project"] is not None:
             self.filter = Filter(given["where"], given["project"], given)
         self.skipped: list[Skipped] | None = [] if given["on_damage"] == "skip" else None
+        self.failed: list[KafkalogError] = []
+        """Errors of partitions that could not be opened."""
 
     def _serdes(self) -> Serdes | None:
         given = self.given
@@ -196,14 +198,14 @@ class _Consumer:
         fs, dirs = common.locate_dirs(self.dirs, self.given["tiered"])
         found = find(dirs, self.given["topic"], self.given["partitions"], fs=fs)
         with ExitStack() as stack:
-            views = [LogView(path, fs=fs) for _, path in found]
-            for view in views:
-                stack.callback(view.close)
+            opens = lambda one: stack.enter_context(LogView(one.path, fs=fs))  # noqa: E731
+            opened = list(common.each_opened(found, opens, self.failed))
+            views = [view for _, view in opened]
             if self.group is None:
                 starts = [self.bounds.first_offset(view, end_of(view, self.isolation)) for view in views]
             else:
                 starts = self.group.open(views, self.bounds, stack)
-            templates = [self._template(one.topic_partition.partition) for one in found]
+            templates = [self._template(one.topic_partition.partition) for one, _ in opened]
             total = sum(view.size for view in views)
             meter = stack.enter_context(
                 Meter("consume", total, quiet=self.given["follow"] or sys.stdout.isatty())

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
 from kafkalog.cli import common
+from kafkalog.cli.sidecar_commands import Sidecars, add_commands
 
 if TYPE_CHECKING:
     from kafkalog._core.batch.record import Record
+    from kafkalog.errors import KafkalogError
     from kafkalog.log.log import Log
-    from kafkalog.tools.directories import PartitionPath
-
-_topic = common.topic_option()
-_partitions = common.partition_option(multiple=True)
-store_option = click.option(
-    "--store",
-    type=click.Path(),
-    metavar="DIR",
-    help="Directory of the key indexes, for any number of partitions. Default: beside the segments.",
-)
 
 
 @click.group("keys", context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,99 +29,31 @@ def command() -> None:
     """
 
 
-def _opened(where: PartitionPath, store: str | None, *, writes: bool = False) -> Log:
-    """Open a partition: for reading with a store or if nothing is written, else for writing, with the lock."""
+def _open(path: str, mode: str, store: str | None) -> Log:
     import kafkalog
 
-    if store is not None:
-        return kafkalog.open(where.path, key_index=store)
-    return kafkalog.open(where.path, "a" if writes else "r")
+    return kafkalog.open(path, cast('Literal["r", "a"]', mode), key_index=False if store is None else store)
 
 
-@command.command("build")
-@common.dir_option
-@_topic
-@_partitions
-@store_option
-@click.option("--rebuild", is_flag=True, help="Build all of them, also those that fit.")
-@common.quiet_options
-def build(
-    dirs: tuple[str, ...],
-    topic: str | None,
-    partitions: tuple[int, ...],
-    store: str | None,
-    rebuild: bool,
-) -> int:
-    """Build the missing and outdated key indexes of closed segments.
-
-    Without --store it opens each partition for writing, so it needs the lock of the data directory.
-
-    Example: kafkalog keys build -d data -t orders
-
-    Exit status: 0 built, 1 damage or another failure, 2 wrong usage.
-    """
-    for one in common.find_partitions(dirs, topic, partitions):
-        with _opened(one, store, writes=True) as log:
-            infos = log.build_key_index(rebuild=rebuild)
-        records, size = sum(info.records for info in infos), sum(info.size for info in infos)
-        print(f"{one.topic_partition}: {common.plural(len(infos), 'segment')}, {records:,} records, {size:,} bytes")
-    return 0
-
-
-@command.command("ls")
-@common.dir_option
-@_topic
-@_partitions
-@store_option
-@common.json_option("Print one JSON object for each closed segment.")
-def ls(
-    dirs: tuple[str, ...], topic: str | None, partitions: tuple[int, ...], store: str | None, as_json: bool
-) -> int:
-    """List the closed segments with the state of their key indexes: ok, missing, stale or damaged.
-
-    Example: kafkalog keys ls -d data -t orders
-
-    Exit status: 0 listed, 1 a failure, 2 wrong usage.
-    """
-    for one in common.find_partitions(dirs, topic, partitions):
-        with _opened(one, store) as log:
-            infos = log.key_index()
-        for info in infos:
-            if as_json:
-                print(json.dumps({"partition": str(one.topic_partition), **info._asdict()}))
-            else:
-                print(f"{one.topic_partition} {info.base_offset:020} {info.state} {info.records:,} {info.size:,}")
-    return 0
-
-
-@command.command("drop")
-@common.dir_option
-@_topic
-@_partitions
-@store_option
-@common.quiet_options
-def drop(
-    dirs: tuple[str, ...],
-    topic: str | None,
-    partitions: tuple[int, ...],
-    store: str | None,
-) -> int:
-    """Remove the key indexes; look-ups search the segments then.
-
-    Example: kafkalog keys drop -d data -t orders
-
-    Exit status: 0 removed, 1 a failure, 2 wrong usage.
-    """
-    for one in common.find_partitions(dirs, topic, partitions):
-        with _opened(one, store, writes=True) as log:
-            print(f"{one.topic_partition}: {common.plural(log.drop_key_index(), 'file')} removed")
-    return 0
+_KEYS = Sidecars(
+    "keys",
+    "key indexes",
+    "records",
+    of_last="",
+    dropped="look-ups search",
+    opens=_open,
+    build=lambda log, _, rebuild: log.build_key_index(rebuild=rebuild),
+    list=lambda log, _: log.key_index(),
+    drop=lambda log, _: log.drop_key_index(),
+)
+store_option = _KEYS.store_option
+add_commands(command, _KEYS)
 
 
 @command.command("get")
 @common.dir_option
 @common.topic_option(required=True)
-@_partitions
+@common.partition_option(multiple=True)
 @store_option
 @click.option("--history", is_flag=True, help="All records of each key, oldest first, instead of the last one.")
 @common.isolation_option
@@ -160,8 +84,10 @@ def get(
     level = common.isolation_level(isolation_level)
     skipped: list[Skipped] | None = [] if on_damage == "skip" else None
     missing = set(keys)
-    for one in common.find_partitions(dirs, topic, partitions):
-        with _opened(one, store) as log:
+    failed: list[KafkalogError] = []
+    where = common.find_partitions(dirs, topic, partitions)
+    for one, opened in common.each_opened(where, lambda one: _KEYS.open(one, store), failed):
+        with opened as log:
             for key in keys:
                 encoded = key.encode("utf-8", "surrogateescape")
                 if history:
@@ -176,7 +102,7 @@ def get(
     common.report_skipped(skipped or ())
     for key in sorted(missing):
         print(f"kafkalog: no record has the key {key!r}", file=sys.stderr)
-    return 1 if missing or skipped else 0
+    return 1 if missing or skipped or failed else 0
 
 
 def _text(data: bytes | None) -> str | None:

@@ -10,6 +10,7 @@ from kafkalog.cli import common
 
 
 @click.command("ls")
+@click.argument("paths", nargs=-1, type=click.Path(), metavar="[DIR | PARTITION]...")
 @common.dir_option
 @common.topic_option()
 @common.partition_option(multiple=True)
@@ -17,6 +18,7 @@ from kafkalog.cli import common
 @common.json_option("Print one JSON object for each file.")
 @common.quiet_options
 def command(
+    paths: tuple[str, ...],
     dirs: tuple[str, ...],
     topic: str | None,
     partitions: tuple[int, ...],
@@ -24,6 +26,8 @@ def command(
     as_json: bool,
 ) -> None:
     """List the files of a topic's partitions (of all topics without -t).
+
+    Select partitions with -d, -t and -p, or give the paths of data directories and partition directories.
 
     LENGTH is the length of the file, USED the bytes that hold data, and DISK the space that the file system allocated,
     all in bytes. The index files of an active segment are created at full length (segment.index.bytes, 10 MiB) and
@@ -38,9 +42,8 @@ def command(
     from kafkalog.tools.listing import list_files
     from kafkalog.util.filesystems import file_system_of
 
-    fs, where = common.locate_dirs(common.need_dirs(dirs), tiered)
-    found = common.find_partitions(where, topic, partitions, fs)
-    for directory in dirs:
+    fs, found = common.select_partitions(paths, dirs, topic, partitions, tiered)
+    for directory in paths or dirs:
         file_system = file_system_of(directory)
         if common.verbosity() or not file_system.is_safe:
             common.note(f"{directory}: {file_system}")

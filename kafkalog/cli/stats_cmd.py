@@ -70,8 +70,7 @@ def command(
     from kafkalog.inspect.stats import checked
 
     counting = parse_counting(by)
-    fs, where = _located(paths, dirs, tiered)
-    found = _select_partitions(*where, topic, partitions, fs)
+    fs, found = common.select_partitions(paths, dirs, topic, partitions, tiered)
     is_bare = as_json and sys.stdout.isatty()
     unreadable: list[KafkalogError] = []
     sampled = _collect_stats(found, fs, unreadable, sizes=sizes, keys=by_key, exact=exact, quiet=is_bare)
@@ -100,25 +99,6 @@ def command(
     return 1 if is_damaged else 0
 
 
-def _located(
-    paths: Sequence[str], dirs: Sequence[str], tiered: str | None
-) -> tuple[FileSystem, tuple[Sequence[str], Sequence[str]]]:
-    """Return the file system of the paths, or without them of the directories, and both as they are named in it."""
-    fs, found = common.locate_dirs(paths or common.need_dirs(dirs), tiered)
-    return fs, (found, ()) if paths else ((), found)
-
-
-def _select_partitions(
-    paths: Sequence[str], dirs: Sequence[str], topic: str | None, partitions: Sequence[int], fs: FileSystem
-) -> list[PartitionPath]:
-    from kafkalog.tools.directories import partitions_below
-
-    if not paths:
-        return common.find_partitions(dirs, topic, partitions, fs)
-    found = partitions_below(paths, [topic] if topic else [], fs)
-    return [one for one in found if not partitions or one.topic_partition.partition in partitions]
-
-
 def _collect_stats(
     found: Sequence[PartitionPath],
     fs: FileSystem,
@@ -133,21 +113,15 @@ def _collect_stats(
 
     Partitions that cannot be opened are reported, and their errors are added to `unreadable`.
     """
-    from kafkalog.errors import CorruptCheckpoint, NotAPartition
     from kafkalog.inspect.sample import SAMPLE_BYTES
     from kafkalog.tools.report import report_share, segment_bytes
 
     most = None if exact else SAMPLE_BYTES
     lengths = [segment_bytes(one.path, fs) for one in found] if sys.stderr.isatty() else [0] * len(found)
     with Meter("stats", sum(lengths), quiet=quiet) as meter:
-        for one, length in zip(found, lengths, strict=True):
-            progress = report_share(meter.add, length)
-            try:
-                log = common.view_log(one.path, fs)
-            except (CorruptCheckpoint, NotAPartition) as error:
-                common.note(f"kafkalog: {error}", always=True)
-                unreadable.append(error)
-                continue
+        by_path = {one.path: length for one, length in zip(found, lengths, strict=True)}
+        for one, log in common.each_opened(found, lambda one: common.view_log(one.path, fs), unreadable):
+            progress = report_share(meter.add, by_path[one.path])
             with log:
                 stats = log.stats(sizes=sizes, keys=keys, sample_bytes=most, progress=progress)
             progress(1.0)

@@ -13,7 +13,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError, UnknownTopicOrPartition
+from kafkalog.errors import (
+    CorruptRecord,
+    IllegalArgument,
+    InvalidRecord,
+    KafkalogError,
+    NotAPartition,
+    UnknownTopicOrPartition,
+)
 from kafkalog.exchange.decoding import checked_decoding, topic_decoders
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings, is_export
@@ -32,7 +39,7 @@ from kafkalog.exchange.planning import (
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.reading.chunks import check_tail
 from kafkalog.reading.source import end_of, isolation_of, skipped_of
-from kafkalog.storage.damage import Skipped
+from kafkalog.storage.damage import Skipped, note_skipped
 from kafkalog.storage.outside_data import refuse_data_directory
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.readonly.view import LogView
@@ -116,13 +123,15 @@ def export_records(
     found = _partitions(paths, topics, numbers, fs)
     if is_export(os.fspath(target)) and not resume:
         raise IllegalArgument("the directory already has an export", path=target, hint="continue it with --resume")
-    decoders = partial(topic_decoders, found, fs, settings, {**given, "isolation": isolation, "on_damage": on_damage})
-    fresh = None if is_export(os.fspath(target)) else decoders({}, {})  # before anything is made
-    with ExportDirectory(os.fspath(target), settings) as directory, ExitStack() as stack:
+    with ExitStack() as stack:
+        limits, run = bounds or Bounds(), _ExportRun(found, fs, on_damage, stack)
+        found, views = [one for one in found if one.topic_partition in run.views], run.views
+        given |= {"isolation": isolation, "on_damage": on_damage}
+        decoders = partial(topic_decoders, found, fs, settings, given)
+        fresh = None if is_export(os.fspath(target)) else decoders({}, {})  # before anything is made
+        directory = stack.enter_context(ExportDirectory(os.fspath(target), settings))
         before = sum(one.records for one in directory.ranges)
-        views = {key: stack.enter_context(LogView(path, fs=fs)) for key, path in found}
         ids = {key: read_partition_metadata(fs, path) for key, path in found}
-        limits, run = bounds or Bounds(), _ExportRun(views, on_damage)
         parts = _plan(dict(found), ids, views, directory, limits, file_bytes, isolation)
         typed = decoders(directory.types, directory.exported) if fresh is None or directory.types else fresh
         directory.add_types({topic: settled for topic, (_, settled) in typed.items()})
@@ -137,15 +146,27 @@ def export_records(
 
 
 class _ExportRun:
-    """The parts of one export: what was written of them, and the damage found in them."""
+    """The parts of one export: what was written of them, and the damage found in them.
 
-    def __init__(self, views: Mapping[TopicPartition, LogView], on_damage: str) -> None:
+    A partition that cannot be opened, because it has no segments, is damaged.
+    """
+
+    def __init__(self, found: Sequence[PartitionPath], fs: FileSystem, on_damage: str, stack: ExitStack) -> None:
         self.written: list[ExportedRange] = []
+        self.views: dict[TopicPartition, LogView] = {}
+        """The partitions that could be opened; `stack` closes them."""
         self.skipped: list[Skipped] = []
         self.damaged: dict[TopicPartition, CorruptRecord] = {}
         self.undecodable: dict[TopicPartition, InvalidRecord] = {}
-        self._views = views
         self._skip_list = skipped_of(on_damage, self.skipped if on_damage == "skip" else None)
+        for key, path in found:
+            try:
+                self.views[key] = stack.enter_context(LogView(path, fs=fs))
+            except NotAPartition as error:
+                if self._skip_list is None:
+                    self.damaged[key] = CorruptRecord(error.message, path=error.path, hint=error.hint)
+                else:
+                    note_skipped(self._skip_list, Skipped(path, 0, 0, 0, 0, error.message))
 
     def export(self, task: ExportTask) -> None:
         """Write the files of a part, up to the first error; later parts of a partition with an error are skipped."""
@@ -166,7 +187,7 @@ class _ExportRun:
 
     def _with_position(self, key: TopicPartition, error: InvalidRecord, offset: int) -> InvalidRecord:
         """Return the error with the segment and the position of the record's batch, if they are to be had."""
-        segment = self._views[key].segment_of(offset)
+        segment = self.views[key].segment_of(offset)
         try:
             place = None if segment is None or error.position is not None else segment.translate_offset(offset)
         except KafkalogError:
@@ -177,7 +198,7 @@ class _ExportRun:
 
     def check_ends(self, bounds: Bounds) -> None:
         """Record damage at the ends of logs that were read to their ends."""
-        for key, view in self._views.items():
+        for key, view in self.views.items():
             if key not in self.damaged and key not in self.undecodable and bounds.stop_offset(view) is None:
                 try:
                     check_tail(view, view.log_end_offset, self._skip_list)

@@ -245,9 +245,8 @@ def _topic_settings(store: TopicStore, target: _Target) -> Mapping[str, object]:
 
 def _found(log_dir: LogDir, target: _Target) -> Found:
     start = read_offset(target.directory, LOG_START_FILE, target.topic_partition, fs=target.fs)
-    if log_dir.vouches_for(target.name):
-        return Found(True, start)
-    return Found(False, start, read_offset(target.directory, RECOVERY_POINT_FILE, target.topic_partition, fs=target.fs))
+    point = read_offset(target.directory, RECOVERY_POINT_FILE, target.topic_partition, fs=target.fs)
+    return Found(log_dir.vouches_for(target.name), start, point)
 
 
 def _must_create(log_dir: LogDir, target: _Target) -> bool:

@@ -12,11 +12,13 @@ from kafkalog.config.topic import LogConfig
 from kafkalog.errors import CorruptRecord, NotAPartition, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicEntry, TopicStore
+from kafkalog.storage.damage import lost_end
 from kafkalog.storage.failure import Report
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_base_offset
 from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
 from kafkalog.storage.producer_state import EXPIRATION_MS
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
 from kafkalog.storage.recovery.next_opening import refuse_loss
 from kafkalog.storage.recovery.recover_log import Progress
@@ -60,8 +62,8 @@ def open_partition(
 
     The directory's clean-shutdown marker is removed first. With `make`, which creates the directory at its path, the
     partition is new; if that fails, what was created is removed again. `keeps_begun_epochs` and errors as for
-    `UnifiedLog.open`; DirectoryLocked. With `refuses_loss`, batches that recovery would discard are looked for before
-    anything changes.
+    `UnifiedLog.open`; DirectoryLocked. With `refuses_loss`, missing batches, and those that recovery would discard, are
+    looked for before anything changes.
     """
     name = os.path.basename(path)
     if refuses_loss and make is None:
@@ -88,8 +90,7 @@ def open_partition(
             refuses_loss=refuses_loss,
         )
         if make is None and found.recovery_point > log.log_end_offset:
-            said = "%s was on disk up to offset %d, but ends at %d: batches are missing"
-            _LOG.warning(said, path, found.recovery_point, log.log_end_offset)
+            _LOG.warning("%s: %s", path, lost_end(path, found.recovery_point, log.log_end_offset).message)
         return log
     except BaseException:
         # no record was written: existing data is as complete as before, and a new partition is removed
@@ -134,15 +135,32 @@ def begin_partition(
 
 
 def _refuse_loss(log_dir: LogDir, path: str, found: Found, fs: FileSystem) -> None:
-    """Raise CorruptRecord if recovery would discard sound batches; no marker may vouch for that partition later."""
+    """Raise CorruptRecord if batches are missing, or recovery would discard sound ones.
+
+    No marker may vouch for that partition later.
+    """
     try:
         refuse_loss(
             path, fs, is_clean=found.is_clean, recovery_point=found.recovery_point,
             log_start_offset=found.log_start_offset,
         )  # fmt: skip
+        end = _end_on_disk(path, fs)
+        if found.recovery_point > end:
+            error = lost_end(path, found.recovery_point, end)
+            error.hint = "nothing was changed; a replica or a backup may have them; on_damage='recover' opens without"
+            raise error
     except CorruptRecord:
         log_dir.partition_closed(os.path.basename(path), found.is_clean)
         raise
+
+
+def _end_on_disk(path: str, fs: FileSystem) -> int:
+    """Return the offset behind the last sound batch; 0 without segments. StorageError."""
+    try:
+        with LogView(path, fs=fs) as view:
+            return view.log_end_offset
+    except NotAPartition:
+        return 0
 
 
 def ensure_topic(

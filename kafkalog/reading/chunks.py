@@ -18,7 +18,7 @@ from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, Stor
 from kafkalog.reading.source import closed, refresh, truncation_count, was_truncated
 from kafkalog.records import tables
 from kafkalog.records.batch import RecordBatch
-from kafkalog.storage.damage import MisplacedBatch, Skipped, first_offset, note_skipped
+from kafkalog.storage.damage import LostEnd, MisplacedBatch, Skipped, first_offset, note_skipped
 from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.segment_reader import CHUNK_BYTES, Anchor, Chunk, Extent, anchor_behind, segment_chunks
@@ -56,7 +56,7 @@ def batch_chunks(
     reads_of_damage = _DamageReads()
     retry: _Retry | None = None
     first = start
-    while start < stop:
+    while start < stop or retry is not None:
         before, count_before = start, truncation_count(log)
         try:
             extent = log.extent(start if retry is None else retry.offset)
@@ -166,13 +166,15 @@ def check_tail(log: LogSource, stop: int, skipped: list[Skipped] | None = None) 
     if skipped is None:
         raise damage
     position, offset, size = damage.position or 0, log.log_end_offset, 0
+    following = damage.recovery_point if isinstance(damage, LostEnd) else offset
     if any((piece.path, piece.position) == (damage.path, position) for piece in skipped):
         return  # already recorded while reading
     if isinstance(damage, MisplacedBatch):
         size, offset = damage.size_bytes, damage.offset or 0
+        following = offset
     elif isinstance(log, LogView):
         size = log.active_segment.stat().st_size - position
-    note_skipped(skipped, Skipped(damage.path or "", position, size, offset, offset, damage.message))
+    note_skipped(skipped, Skipped(damage.path or "", position, size, offset, following, damage.message))
 
 
 def visible_chunks(

@@ -39,6 +39,12 @@ class MisplacedBatch(CorruptRecord):
     size_bytes = 0
 
 
+class LostEnd(CorruptRecord):
+    """A log ends before its recovery point: batches that were on disk are missing."""
+
+    recovery_point = -1
+
+
 def note_skipped(skipped: list[Skipped], piece: Skipped) -> None:
     """Append `piece` to `skipped` and log it, once."""
     if piece in skipped:
@@ -160,3 +166,11 @@ def bad_row(table: BatchTable, row: int, next_offset: int, bound: int, path: str
 def damage_at(what: str, path: str, next_offset: int, position: int) -> CorruptRecord:
     """Return the error for damage at byte `position`, where offset `next_offset` would have come next."""
     return CorruptRecord(what, path=path, offset=next_offset, position=position, hint=HINT)
+
+
+def lost_end(path: str, recovery_point: int, end: int, position: int | None = None) -> LostEnd:
+    """Return the error for a log that ends at offset `end`, byte `position`, before its recovery point."""
+    what = f"the log was on disk up to offset {recovery_point}, but ends at {end}: batches are missing"
+    error = LostEnd(what, path=path, offset=end, position=position, hint=HINT)
+    error.recovery_point = recovery_point
+    return error

@@ -138,7 +138,10 @@ class SegmentWalk:
         self._anchor = anchor
         self._start = start
         self._bound = extent.bound if extent.is_elsewhere is None else LARGEST_OFFSET
-        self._stop = stop if extent.is_elsewhere is None else min(stop, extent.bound)
+        if extent.is_elsewhere is not None:
+            self._stop = min(stop, extent.bound)
+        else:  # what lies behind the bound of a closed segment is damage
+            self._stop = stop if stop < extent.bound or extent.is_last else LARGEST_OFFSET
         self._check_crc = check_crc
         self._at, self._following, entry = anchor
         self._end = data.end

@@ -41,6 +41,12 @@ def damage_locator(engine: LogSource) -> Locate:
             for one in findings.all()
             if one.severity == Severity.DAMAGE or is_clean and one.kind.startswith("tail-")
         ]  # fmt: skip
+        if next_base_offset is not None and facts.batches and facts.next_offset > next_base_offset:
+            last, what = facts.next_offset - 1, f"the segment ends at offset {facts.next_offset - 1}"
+            what += f", but the next one begins at {next_base_offset}"
+            places.append(
+                DamagedPlace(path, facts.good_end, 0, last, None, "overlap", f"position {facts.good_end:,}", what)
+            )
         return SegmentDamage(tuple(places), tuple(facts.kept))
 
     return locate

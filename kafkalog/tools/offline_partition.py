@@ -87,7 +87,7 @@ def open_offline(log_dir: LogDir, plan: OfflinePlan, fs: FileSystem, clock: Cloc
     name = os.path.basename(path)
     is_clean = log_dir.vouches_for(name)
     start = read_offset(plan.directory, LOG_START_FILE, key, fs=fs)
-    point = 0 if is_clean else read_offset(plan.directory, RECOVERY_POINT_FILE, key, fs=fs)
+    point = read_offset(plan.directory, RECOVERY_POINT_FILE, key, fs=fs)
     mark = None if plan.mark_is_end else _read_high_watermark(path, fs)
     log = open_partition(log_dir, path, plan.config, Found(is_clean, start, point), fs=fs, clock=clock)
     is_closed_cleanly = False

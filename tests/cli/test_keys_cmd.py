@@ -60,3 +60,11 @@ def test_get_over_damage_tells_so(data: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"state 1", b"state 7"))
     got = commands.kafkalog("keys", "get", "-d", data, "-t", "orders", "-p", "1", "--on-damage", "skip", "order-1-2")
     assert got.returncode == 1 and got.stdout == b"1\t8\torder-1-2\tstate 2\n" and b"skipped" in got.stderr
+
+
+@pytest.mark.parametrize("group", ["keys", "times"])
+def test_a_list_without_closed_segments_says_so(data: Path, group: str) -> None:
+    listed = commands.kafkalog(group, "ls", "-d", data, "-t", "orders", "-p", "1")
+    assert (listed.returncode, listed.stdout) == (0, b"")
+    assert listed.stderr.startswith(b"no closed segments, and ") and listed.stderr.count(b"\n") == 1
+    assert b"no closed" not in commands.kafkalog(group, "ls", "-d", data, "-t", "orders").stderr

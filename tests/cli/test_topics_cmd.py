@@ -150,6 +150,8 @@ def test_ls_tells_length_used_disk_and_entries(data: Path) -> None:
             assert row["used"] == row["length"] == row["entries"] * width
     text = ok("ls", "-d", data, "-t", "t").decode()
     assert "LENGTH" in text and "00000000000000000000.timeindex" in text and f"{data}/t-1:" in text
+    assert ok("ls", data, "-t", "t").decode() == text, "-d may be left out"
+    assert f"{data}/t-1:" not in ok("ls", data / "t-0").decode(), "of one partition"
 
 
 def test_ls_explains_the_preallocated_index_of_an_open_log(data: Path) -> None:

@@ -1,17 +1,23 @@
 """Lost segments, partitions and foreign directories are reported, also where no batch shows them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import kafkalog
+from kafkalog.errors import CorruptRecord
+from kafkalog.log.open_writable import OnDamage
+from kafkalog.storage.damage import Skipped
 from kafkalog.tools.repair.directories import repair
 from kafkalog.tools.verify.directories import Severity, verify
 from tests import raw_batches
 from tests.commands import kafkalog as run
 from tests.tools.test_repair_directories import MARKS, POINTS, data_directory
 from tests.tools.test_verify_damage import LOG, write_log
+
+Opens = Callable[..., None]
 
 
 def found(root: Path) -> list[tuple[str, str]]:
@@ -120,18 +126,108 @@ def test_a_partition_without_segments_is_described(tmp_path: Path) -> None:
     assert done.returncode == 0 and b"Partition: 1\tStart: 0\tEnd: 0\tSegments: 0" in done.stdout
 
 
-@pytest.mark.parametrize("is_clean", [True, False])
-def test_opening_a_log_that_lost_its_end_warns(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_clean: bool
-) -> None:
-    root = data_directory(tmp_path / "data", "a")
+def lose_the_end(data: Path, is_clean: bool) -> Path:
+    """Return a data directory whose log ends at offset 100, before its recovery point."""
+    root = data_directory(data, "a")
     (root / POINTS).write_text("0\n1\na 0 500\n")
     if not is_clean:
         (root / ".kafka_cleanshutdown").unlink()
+    return root
+
+
+def open_one(root: Path, on_damage: OnDamage = "recover") -> None:
+    kafkalog.open(root / "a-0", "a", on_damage=on_damage).close()
+
+
+def open_all(root: Path, on_damage: OnDamage = "recover") -> None:
+    with kafkalog.open_dirs(root, "a", on_damage=on_damage) as dirs:
+        dirs["a", 0]
+
+
+@pytest.mark.parametrize("opens", [open_one, open_all])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_opening_a_log_that_lost_its_end_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_clean: bool, opens: Opens
+) -> None:
+    root = lose_the_end(tmp_path / "data", is_clean)
     for _ in range(2):  # the second opening has a corrected checkpoint
-        if is_clean:
-            kafkalog.open_dirs(root, "a").close()
-        else:
-            kafkalog.open(root / "a-0", "a").close()
+        opens(root)
     (said,) = [one for one in caplog.messages if "batches are missing" in one]
-    assert said.endswith("a-0 was on disk up to offset 500, but ends at 100: batches are missing")
+    assert said.endswith("a-0: the log was on disk up to offset 500, but ends at 100: batches are missing")
+
+
+@pytest.mark.parametrize("opens", [open_one, open_all])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_opening_a_log_that_lost_its_end_is_refused(tmp_path: Path, is_clean: bool, opens: Opens) -> None:
+    root = lose_the_end(tmp_path / "data", is_clean)
+    before = {file.name: file.read_bytes() for file in (root / "a-0").iterdir()}
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="on disk up to offset 500, but ends at 100") as raised:
+            opens(root, "refuse")
+        assert "on_damage='recover'" in str(raised.value.hint)
+        assert {file.name: file.read_bytes() for file in (root / "a-0").iterdir()} == before
+    opens(root)
+    opens(root, "refuse")
+
+
+def test_a_partition_without_segments_is_refused_like_one_that_lost_its_end(tmp_path: Path) -> None:
+    root = lose_the_end(tmp_path / "data", True)
+    for file in (root / "a-0").iterdir():
+        file.unlink()
+    with pytest.raises(CorruptRecord, match="on disk up to offset 500, but ends at 0"):
+        open_all(root, "refuse")
+
+
+def test_a_reader_of_a_closed_log_raises_at_its_lost_end(tmp_path: Path) -> None:
+    root = lose_the_end(tmp_path / "data", True)
+    with kafkalog.open(root / "a-0") as log:
+        records = log.records()
+        assert [next(records).offset for _ in range(100)] == list(range(100))
+        with pytest.raises(CorruptRecord, match="on disk up to offset 500, but ends at 100"):
+            next(records)
+        skipped: list[Skipped] = []
+        assert len(list(log.records(on_damage="skip", skipped=skipped))) == 100
+        assert [(one.offset, one.next_offset, one.size_bytes) for one in skipped] == [(100, 500, 0)]
+        assert len(list(log.records(0, 99))) == 99, "this range ends before"
+        with pytest.raises(CorruptRecord):
+            log[300]
+
+
+def test_a_reader_of_a_log_in_use_ends_at_its_end(tmp_path: Path) -> None:
+    """A broker that truncates a log writes the recovery point later."""
+    root = lose_the_end(tmp_path / "data", False)
+    with kafkalog.open(root / "a-0") as log:
+        assert len(list(log.records())) == 100
+
+
+@pytest.mark.parametrize(("is_clean", "is_ok"), [(True, False), (False, True)])
+def test_an_empty_epoch_file_is_late(tmp_path: Path, is_clean: bool, is_ok: bool) -> None:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("a")
+        dirs["a", 0].append([b"x"])
+    root = tmp_path / "data"
+    (root / "a-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    if not is_clean:
+        (root / ".kafka_cleanshutdown").unlink()
+    report = verify(root)
+    late = [one for one in report.findings if one.kind == "epoch-late"]
+    assert len(late) == 1 and "leader-epoch-checkpoint is empty" in late[0].what and report.ok == is_ok
+    if is_clean:
+        assert repair(root, apply=True, backup_dir=tmp_path / "before").ok and verify(root).ok
+        assert (root / "a-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
+def test_a_partition_of_another_topic_id_is_reported(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("a", partitions=3)
+        dirs.create_topic("b", partitions=1)
+        for partition in range(3):
+            dirs["a", partition].append([b"x"])
+    root = tmp_path / "data"
+    assert verify(root).ok
+    (root / "a-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAQACAAAAAAAAAAg")
+    (one,) = verify(root).findings
+    assert one.kind == "topic-id" and one.path.endswith("a-0/partition.metadata") and "the topic id is AAAA" in one.what
+    assert not repair(root).ok, "it is left"
+    with kafkalog.open_dirs(root, "a") as dirs:
+        assert not dirs.problems and len(list(dirs["a", 0].records())) == 1

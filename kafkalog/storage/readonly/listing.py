@@ -94,7 +94,10 @@ def no_segments(fs: FileSystem, directory: str) -> NotAPartition:
         )
     except (OSError, StorageError, PartitionNotFound, NotAPartition):
         inside = []
-    hint = "a partition directory contains files such as 00000000000000000000.log"
+    hint = (
+        "a partition directory contains files such as 00000000000000000000.log; "
+        "if this one lost them, restore it from a replica or a backup, or move it away"
+    )
     if inside:
         shown = ", ".join(inside[:5]) + (" ..." if len(inside) > 5 else "")
         hint = f"this is a data directory; open one of the partitions in it: {shown}"

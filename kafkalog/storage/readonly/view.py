@@ -22,7 +22,7 @@ from kafkalog.errors import (
     StorageError,
 )
 from kafkalog.storage.batch_search import only_zeros
-from kafkalog.storage.damage import MisplacedBatch, damage_at
+from kafkalog.storage.damage import MisplacedBatch, damage_at, lost_end
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_counters import LOGS, LogCounters
 from kafkalog.storage.lookup import bounded, first_at
@@ -88,6 +88,7 @@ class LogView:
         self._fs = fs
         self._clock = clock
         self._epoch_problem: KafkalogError | None = None
+        self._whole_state: ViewState | None = None  # the last one whose end was found to be no damage
         self.metrics = LogCounters()
         LOGS.add(self)
 
@@ -182,37 +183,47 @@ class LogView:
         """Damage at the log end other than a torn write: missing records, or a complete batch at wrong offsets.
 
         In a data directory that was closed cleanly, an incomplete write counts too, and so do zeros in a segment that
-        was trimmed. Kafka 4.4 may close a log without trimming it: its indexes then have free space too, and the log
-        reaches its recovery point.
+        was trimmed, and an end before the recovery point: a clean close has everything below that on disk. Kafka 4.4
+        may close a log without trimming it: its indexes then have free space too.
         """
         state = self._state
+        if state is self._whole_state:
+            return None
         problem, before = state.end.problem, state.end.damage
         if isinstance(before, MisplacedBatch) and before.last_offset >= state.log_end_offset:
             return before  # its offsets may be right, and the log end higher
-        if isinstance(problem, MisplacedBatch) or state.length <= state.end_position:
+        if isinstance(problem, MisplacedBatch):
             return problem
+        is_torn = state.length > state.end_position
         if not self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)):
-            return None
-        if self._is_untrimmed(state):
+            self._whole_state = None if is_torn else state
             return None
         where = state.active.path, state.log_end_offset, state.end_position
-        return problem or damage_at("zeros follow the last batch", *where)
+        point = self._recovery_point()
+        if is_torn and (point is None or point > state.log_end_offset or not self._is_untrimmed(state)):
+            return problem or damage_at("zeros follow the last batch", *where)
+        if point is not None and point > state.log_end_offset:
+            return lost_end(state.active.path, point, state.log_end_offset, state.end_position)
+        self._whole_state = state
+        return None
 
-    def _is_untrimmed(self, state: ViewState) -> bool:
-        """Return True if what follows the log end is space that the owner reserved.
-
-        The index, the bytes and the recovery point have to agree: a clean close has everything below that on disk.
-        """
+    @staticmethod
+    def _is_untrimmed(state: ViewState) -> bool:
+        """Return True if the index and the bytes show what follows the log end as space that the owner reserved."""
         active = state.active
         if not is_untrimmed(active.offset_index, state.end_position):
             return False
-        if state.end.problem is not None and not only_zeros(active.file, state.end_position, state.length):
-            return False
+        return state.end.problem is None or only_zeros(active.file, state.end_position, state.length)
+
+    def _recovery_point(self) -> int | None:
+        """Return the partition's recovery point; 0 if it has none, None if the checkpoint is damaged. StorageError."""
+        if self.name != os.path.basename(self.path):
+            return 0  # a future log, or one to be deleted: the checkpoint has the live one
         points = OffsetCheckpoint(os.path.join(os.path.dirname(self.path), RECOVERY_POINT_FILE), fs=self._fs)
         try:
-            return points.read().get(self.topic_partition, 0) <= state.log_end_offset
+            return points.read().get(self.topic_partition, 0)
         except CorruptCheckpoint:
-            return False
+            return None
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:

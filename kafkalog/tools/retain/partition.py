@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.errors import NotAPartition
 from kafkalog.manager.checkpoints import record_log_start
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.readonly.view import LogView
@@ -31,8 +32,15 @@ class DueSegment(NamedTuple):
 
 
 def look(plan: OfflinePlan, fs: FileSystem) -> list[DueSegment]:
-    """Return the segments to delete; nothing is locked or changed, and a broker may write. StorageError."""
-    with LogView(plan.place.path, fs=fs) as view:
+    """Return the segments to delete, none without segments; nothing is locked or changed, and a broker may write.
+
+    StorageError.
+    """
+    try:
+        opened = LogView(plan.place.path, fs=fs)
+    except NotAPartition:
+        return []
+    with opened as view:
         end = view.log_end_offset
         mark = end if plan.mark_is_end else view.high_watermark
         segments = LogSegments(ViewedSegment(segment) for segment in view.segments)

@@ -18,10 +18,16 @@ from kafkalog.storage.names import (
     NOT_PARTITIONS,
     parse_dir,
 )
+from kafkalog.tools.directories import partitions
 from kafkalog.tools.verify.job import State
 from kafkalog.tools.verify.partition import PartitionOutcome
 from kafkalog.tools.verify.report import Findings, Severity
-from kafkalog.tools.verify.small_files import check_meta_properties, check_offsets, check_quorum_state
+from kafkalog.tools.verify.small_files import (
+    check_meta_properties,
+    check_offsets,
+    check_quorum_state,
+    compare_topic_ids,
+)
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.fileio import FileSystem
@@ -111,6 +117,7 @@ def check_directory_files(directory: str, state: State, findings: Findings, fs: 
     """Report faults in the directory's own files, except its offset checkpoints."""
     check_meta_properties(directory, findings, fs)
     check_quorum_state(os.path.join(directory, METADATA_LOG), findings, fs)
+    compare_topic_ids(partitions([directory], fs=fs), findings, fs)
     if not state.is_clean and not state.is_live:
         findings.add(
             Severity.NOTE, "unclean",

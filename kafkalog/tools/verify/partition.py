@@ -236,6 +236,13 @@ def _check_epochs(
     for n in range(len(runs) - 1, -1, -1):
         epoch = runs[n][1]
         lowest_after[n] = min(lowest_after[n + 1], epoch) if epoch >= 0 else lowest_after[n + 1]
+    first_run = next((run for run in runs if run[1] >= 0), None)
+    severity = Severity.REPAIRABLE if state.is_clean and not state.is_live else Severity.NOTE
+    hint = "recovery adds it: the broker died before it wrote the checkpoint"
+    if epochs == () and first_run is not None:
+        path, epoch, position, first, _ = first_run
+        what = f"leader epoch {epoch} begins here, and leader-epoch-checkpoint is empty"
+        findings.add(severity, "epoch-late", what, path=path, offset=first, position=position, hint=hint)
     highest = -1
     starts = [entry.start_offset for entry in epochs or ()]
     for n, (path, epoch, position, first, last) in enumerate(runs):
@@ -247,15 +254,13 @@ def _check_epochs(
         contradicts = stated is not None and stated != epoch
         late = contradicts and epochs and epoch > epochs[-1].epoch and lowest_after[n + 1] >= epoch
         if late:
-            severity = Severity.REPAIRABLE if state.is_clean and not state.is_live else Severity.NOTE
             what = f"leader epoch {epoch} begins here, and leader-epoch-checkpoint ends with epoch {stated}"
-            hint = "recovery adds it: the broker died before it wrote the checkpoint"
             findings.add(severity, "epoch-late", what, path=path, offset=first, position=position, hint=hint)
         elif epoch < -1 or contradicts or (stated is None and epoch < highest):
             other = f"leader-epoch-checkpoint says {stated}" if contradicts else f"earlier batches have {highest}"
             what = f"batches up to offset {last} have leader epoch {epoch}, but {other}"
-            hint = "the checksum does not cover this field: compare with a replica"
-            findings.add(Severity.DAMAGE, "epoch", what, path=path, offset=first, position=position, hint=hint)
+            compare = "the checksum does not cover this field: compare with a replica"
+            findings.add(Severity.DAMAGE, "epoch", what, path=path, offset=first, position=position, hint=compare)
         if not contradicts:
             highest = max(highest, epoch)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from kafkalog.errors import CorruptCheckpoint, CorruptSnapshot, StorageError
 from kafkalog.storage.leader_epoch import EpochEntry, read_epochs
-from kafkalog.storage.names import META_PROPERTIES, parse_base_offset
+from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA, parse_base_offset
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.producer_snapshot import read_snapshot
+from kafkalog.tools.directories import PartitionPath
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import OffsetCheckpoint
@@ -68,9 +71,10 @@ def check_snapshot(
 
 
 def check_epochs(directory: str, findings: Findings, fs: FileSystem) -> tuple[EpochEntry, ...] | None:
-    """Return the leader epochs of the checkpoint; None if it is missing or malformed, which is reported."""
+    """Return the leader epochs of the checkpoint; None if it is missing, or malformed, which is reported."""
     try:
-        return read_epochs(directory, fs=fs)
+        found = read_epochs(directory, fs=fs)
+        return found if found or fs.exists(os.path.join(directory, LEADER_EPOCH_CHECKPOINT)) else None
     except CorruptCheckpoint as error:
         _malformed(findings, error)
     except StorageError as error:
@@ -86,6 +90,25 @@ def check_topic_id(directory: str, findings: Findings, fs: FileSystem) -> None:
         _malformed(findings, error)
     except StorageError as error:
         unreadable(findings, error, directory)
+
+
+def compare_topic_ids(partitions: Iterable[PartitionPath], findings: Findings, fs: FileSystem) -> None:
+    """Report partitions whose topic id differs from that of most of the topic, or of its first partition."""
+    ids: dict[str, dict[str, str]] = {}
+    for key, path in partitions:
+        with suppress(CorruptCheckpoint, StorageError):  # reported with the partition's files
+            found = read_partition_metadata(fs, path)
+            if found is not None:
+                ids.setdefault(key.topic, {})[path] = found
+    for topic, id_of in ids.items():
+        ours = Counter(id_of.values()).most_common(1)[0][0]  # the first one of as many
+        for path, found in id_of.items():
+            if found != ours:
+                findings.add(
+                    Severity.DAMAGE, "topic-id", f"the topic id is {found}, but most of {topic} have {ours}",
+                    path=os.path.join(path, PARTITION_METADATA),
+                    hint="if it belongs to another topic of that name, move it away: a broker sets it aside",
+                )  # fmt: skip
 
 
 def check_offsets(path: str, findings: Findings | None, fs: FileSystem) -> dict[TopicPartition, int]:
