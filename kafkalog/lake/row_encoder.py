@@ -44,7 +44,8 @@ class RowEncoder(NamedTuple):
             values = self.plan(rows.to_struct_array())
         except (ValueError, OverflowError, NotImplementedError, pa.ArrowException) as error:
             raise InvalidRecord(
-                f"a row does not fit the schema: {error}", hint="give a schema with a wider type, or one whose field may be null"
+                f"a row does not fit the schema: {error}",
+                hint="give a schema with a wider type, or one whose field may be null",
             ) from None
         if self.size is not None:
             return joined(len(values), [self.size(sizes(values)), values])

@@ -41,7 +41,8 @@ def loaded_values(data: Path) -> list[bytes]:
 def scanned(data: Path, **given: Any) -> list[Any]:
     """The values that a scan decodes, with those of all partitions in the order of their ids."""
     with kafkalog.open_dirs(data) as dirs:
-        found = [row for log in dirs.logs("back") for row in pa.table(log.scan(**{"value": "avro", **given})).to_pylist()]
+        scans = [log.scan(**{"value": "avro", **given}) for log in dirs.logs("back")]
+        found = [row for scan in scans for row in pa.table(scan).to_pylist()]
     assert not any(one.get("value_error") for one in found)
     return sorted((one["value"] for one in found), key=lambda one: int(one["id"]))
 

@@ -1,4 +1,4 @@
-"""Tables as sources of topics with Protobuf values: by the columns or a given schema, with and without a registry's id."""
+"""Tables as sources of topics with Protobuf values: by the columns or a given schema, with or without an id."""
 
 from datetime import date
 from decimal import Decimal
@@ -132,7 +132,7 @@ def test_all_types_of_columns_have_a_field() -> None:
             "data": b"\0", "record": inner, "record_": {"x": None, "_x": []}, "records": [inner, inner],
             "numbers": [0, -1], "map": {"a": inner}, "counts": {-1: 0.0}, "orderId": 0, "order_id": 5,
             "took": None, "_flag": 3}  # fmt: skip
-    empty = {name: None for name in WIDE.names} | {"id": 0, "records": [], "numbers": [], "map": {}, "counts": {}}
+    empty = dict.fromkeys(WIDE.names) | {"id": 0, "records": [], "numbers": [], "map": {}, "counts": {}}
     made = pa.RecordBatch.from_pylist([full, empty], WIDE).to_struct_array()
     descriptor = protobuf_schema([*WIDE], "1st-orders")
     assert descriptor.full_name == "_1st_orders"
