@@ -23,19 +23,20 @@ __all__ = ["load"]
     "but for partition.",
 )  # fmt: skip
 @click.option(
-    "--value-format", type=click.Choice(["column", "json", "avro"]), default="column", show_default=True,
-    help="column: the value is a column; json and avro: it is the whole row, but for the headers.",
+    "--value-format", type=click.Choice(["column", "json", "avro", "protobuf"]), default="column", show_default=True,
+    help="column: the value is a column; json, avro and protobuf: it is the whole row, but for the headers.",
 )  # fmt: skip
-@serdes_option("value=json or value=avro, the same as --value-format.")
+@serdes_option("value=json, value=avro or value=protobuf, the same as --value-format.")
 @click.option(
     "--schema", metavar="SCHEMA",
-    help="Schema of Avro values: a file, or the id in --schemas. Default: that of the columns.",
+    help="Schema of Avro or Protobuf values: a file, or the id in --schemas. Default: that of the columns.",
 )  # fmt: skip
+@click.option("--message", metavar="NAME", help="Message of a Protobuf schema.")
 @schemas_option
 @click.option(
-    "--framing", type=click.Choice(["registry", "raw", "length", "single-object"]),
-    help="Start of Avro values. registry: the schema's id, default with --schemas; a directory gets a file for a "
-    "schema without id. Default: raw.",
+    "--framing", type=click.Choice(["registry", "raw", "length", "single-object", "delimited"]),
+    help="Start of Avro or Protobuf values. registry: the schema's id, default with --schemas; a directory gets a file "
+    "for a schema without id. length and single-object are for Avro, delimited (the size) for Protobuf. Default: raw.",
 )  # fmt: skip
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Number for a new topic.")
 @click.option("-z", "compression", metavar="CODEC", help="Codec of batches, if the topic has none of its own.")
@@ -44,8 +45,8 @@ __all__ = ["load"]
 @common.quiet_options
 def load(
     source: str, dirs: tuple[str, ...], topic: str, columns: dict[str, str], value_format: str, partitions: int,
-    serdes: tuple[str, ...], schema: str | None, schemas: str | None, framing: str | None, compression: str | None,
-    settings: dict[str, str], as_json: bool,
+    serdes: tuple[str, ...], schema: str | None, message: str | None, schemas: str | None, framing: str | None,
+    compression: str | None, settings: dict[str, str], as_json: bool,
 ) -> int:  # fmt: skip
     """Append the rows of TABLE that the topic does not have yet to it: all at first, then those of later snapshots.
 
@@ -61,14 +62,14 @@ def load(
     if len(where) != 1:
         raise click.UsageError("a load writes to one data directory: give -d once")
     decoders = decoder_names(serdes)
-    if decoders.keys() - {"value"} or decoders.get("value", "json") not in ("json", "avro"):
-        raise click.UsageError("rows become values of JSON or Avro: give -s value=json or -s value=avro")
+    if decoders.keys() - {"value"} or decoders.get("value", "json") not in ("json", "avro", "protobuf"):
+        raise click.UsageError("rows become values of JSON, Avro or Protobuf: give -s value=json, avro or protobuf")
     from kafkalog.lake.table_load import load_table
 
     batches = load_table(
         source, where[0], topic, columns=columns, value_format=value_format, value=decoders.get("value"),
-        schema=schema_given(schema), schemas=schemas, framing=framing, options=settings, partitions=partitions,
-        compression=compression,
+        schema=schema_given(schema), message=message, schemas=schemas, framing=framing, options=settings,
+        partitions=partitions, compression=compression,
     )  # fmt: skip
     has_all_rows = True
     for one in batches:

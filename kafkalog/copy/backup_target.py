@@ -112,28 +112,36 @@ class BackupTarget:
     def _prepare(self) -> None:
         """Lock the data directory, which is created, from the newest backup if there is one, if it is missing."""
         with StoreLock(self._path, create=True) as store, os_errors("prepare the copy", self._staging):
-            newest, restored = self._newest(), self._staging + _RESTORED
-            self._lock = open_locked(OS, os.path.join(self._path, _LOCK), "create")
-            if self._lock is None:
+            lock = open_locked(OS, os.path.join(self._path, _LOCK), "create")
+            if lock is None:
                 raise DirectoryLocked(
                     "another copy into these backups is not complete", path=self._staging, hint="wait until it finishes"
                 )
-            if self._topics(self._names) != self._planned:
-                raise IllegalState(
-                    "another copy into these backups ended after this one was planned", path=self._path,
-                    hint="run the command again",
-                )  # fmt: skip
-            for left in (restored, self._staging + _STORED):
-                if os.path.isdir(left):
-                    shutil.rmtree(left)
-            if os.path.isdir(self._staging):
-                return
-            if newest is None:
-                make_directories(OS, self._staging)
-                return
-            restore_backup(store.path, restored, newest.id)
-            OS.rename(restored, self._staging)
-            OS.fsync_dir(os.path.dirname(self._staging))
+            try:
+                self._make_staging(store.path)
+            except BaseException:  # a caller that tries again has to prepare again
+                lock.close()
+                raise
+            self._lock = lock
+
+    def _make_staging(self, store: str) -> None:
+        newest, restored = self._newest(), self._staging + _RESTORED
+        if self._topics(self._names) != self._planned:
+            raise IllegalState(
+                "another copy into these backups ended after this one was planned", path=self._path,
+                hint="run the command again",
+            )  # fmt: skip
+        for left in (restored, self._staging + _STORED):
+            if os.path.isdir(left):
+                shutil.rmtree(left)
+        if os.path.isdir(self._staging):
+            return
+        if newest is None:
+            make_directories(OS, self._staging)
+            return
+        restore_backup(store, restored, newest.id)
+        OS.rename(restored, self._staging)
+        OS.fsync_dir(os.path.dirname(self._staging))
 
     async def copy(self, job: PartitionJob) -> Copied:
         """Copy into the data directory, as a directory's `copy`."""

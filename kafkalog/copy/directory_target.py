@@ -20,7 +20,7 @@ from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.report import CopiedPartition, NotKept
 from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
 from kafkalog.dirs.open import open_dirs
-from kafkalog.errors import IllegalState, NotAPartition
+from kafkalog.errors import IllegalState, KafkalogError, NotAPartition
 from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.jobs import write_each
 from kafkalog.manager.log_manager import LogManager
@@ -102,10 +102,14 @@ class DirectoryTarget:
         chunks = job.source.chunks(job.key, first, job.facts.stop, committed=job.isolation == "read_committed")
         async with aclosing(chunks):
             async for chunk in chunks:
-                for data, records in _pieces(chunk, job, log.config.segment_size):
+                for row, data, records in _pieces(chunk, job, log.config.segment_size):
                     if job.is_stopped():
                         return False
-                    _append(self._logs().manager, log, data)
+                    try:
+                        _append(self._logs().manager, log, data)
+                    except KafkalogError as error:
+                        _set_place(error, chunk, row)
+                        raise
                     written.add(len(data), records)
                     job.progress(len(data))
         return True
@@ -213,8 +217,8 @@ class _Written:
         self.records += records
 
 
-def _pieces(chunk: Chunk, job: PartitionJob, segment_size: int) -> Iterator[tuple[memoryview | bytearray, int]]:
-    """Yield the batches of a chunk in buffers that fit in a segment, each with its number of records."""
+def _pieces(chunk: Chunk, job: PartitionJob, segment_size: int) -> Iterator[tuple[int, memoryview | bytearray, int]]:
+    """Yield the batches of a chunk in buffers that fit in a segment, each with its first row and number of records."""
     limit = min(_APPEND_BYTES, segment_size)
     table, first = chunk.batches, chunk.first
     while first < chunk.last:
@@ -224,15 +228,24 @@ def _pieces(chunk: Chunk, job: PartitionJob, segment_size: int) -> Iterator[tupl
             records += max(0, table.records_in(last))
             last += 1
         if job.isolation == "read_committed":
-            yield committed_batches(chunk._replace(first=first, last=last)), records
+            yield first, committed_batches(chunk._replace(first=first, last=last)), records
         else:
-            yield bytes_of(chunk, first, last), records
+            yield first, bytes_of(chunk, first, last), records
         first = last
 
 
 def _restart(manager: LogManager, log: UnifiedLog, offset: int) -> None:
     with manager.cutting({log.topic_partition: offset}):
         log.truncate_fully_and_start_at(offset)
+
+
+def _set_place(error: KafkalogError, chunk: Chunk, row: int) -> None:
+    """Give the error of an append of the source's batches from `row` on the place in the source, if it has no file."""
+    if error.path is None:
+        error.path = chunk.path
+        error.offset = chunk.batches.base_offset(row) if error.offset is None else error.offset
+        error.position = chunk.batches.position(row) + (error.position or 0)
+    error.hint = error.hint or "check the source with `kafkalog verify`; the next run continues with these batches"
 
 
 def _append(manager: LogManager, log: UnifiedLog, data: memoryview | bytearray) -> None:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument
+from kafkalog.values.row_bytes import is_bytes, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,18 +75,12 @@ class _Deriver:
             return self.record([*kind], name, place)
         if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             return {"type": "array", "items": self._part(kind.value_field, f"{name}_item", f"{place}[]")}
-        if types.is_map(kind) and _is_text(kind.key_type):
+        if types.is_map(kind) and is_text(kind.key_type):
             return {"type": "map", "values": self._part(kind.item_field, f"{name}_value", f"{place}{{}}")}
         found = _plain(kind)
         if found is None:
             raise IllegalArgument(f"column {place!r} of type {kind} has no type of Avro", hint="load rows as JSON")
         return found
-
-
-def _is_text(kind: pyarrow.DataType) -> bool:
-    import pyarrow as pa
-
-    return any(one(kind) for one in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
 def _plain(kind: pyarrow.DataType) -> Any:
@@ -99,7 +94,7 @@ def _plain(kind: pyarrow.DataType) -> Any:
         return "int" if kind in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()) else "long"
     if types.is_floating(kind):
         return "double" if types.is_float64(kind) else "float"
-    if _is_text(kind):
+    if is_text(kind):
         return "string"
     if isinstance(kind, pa.UuidType):
         return {"type": "string", "logicalType": "uuid"}
@@ -113,6 +108,4 @@ def _plain(kind: pyarrow.DataType) -> Any:
         return {"type": "long", "logicalType": f"{'' if kind.tz else 'local-'}timestamp-{unit}"}
     if types.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
-    if types.is_fixed_size_binary(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        return "bytes"
-    return None
+    return "bytes" if is_bytes(kind) else None

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument, InvalidRecord
-from kafkalog.lake.avro_rows import AvroRows, RowSchema
+from kafkalog.lake.avro_rows import avro_rows
 from kafkalog.lake.json_rows import json_rows
+from kafkalog.lake.protobuf_rows import protobuf_rows
+from kafkalog.lake.row_encoder import RowSchema
 from kafkalog.util.keywords import closest_match
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PARTS", "VALUE_FORMATS", "RecordColumns"]
 
 PARTS: Final = ("key", "value", "headers", "timestamp", "partition")
-VALUE_FORMATS: Final = ("column", "json", "avro")
+VALUE_FORMATS: Final = ("column", "json", "avro", "protobuf")
 _BY_DEFAULT: Final = ("key", "value", "headers", "timestamp")
 """Parts that are the columns of their names, if there are such columns."""
 
@@ -35,12 +37,18 @@ class RecordColumns(NamedTuple):
     ) -> RecordColumns:  # fmt: skip
         """Return the columns of a table; raise IllegalArgument for missing ones, and for types that are no part.
 
-        `value_schema` is for Avro; `topic` names a schema that follows from the columns.
+        `value_schema` is for Avro and Protobuf; `topic` names a schema that follows from the columns.
         """
         if value_format not in VALUE_FORMATS:
             raise IllegalArgument(f"value_format is {value_format!r}", hint=f"give {' or '.join(VALUE_FORMATS)}")
-        if value_format != "avro" and value_schema not in (None, RowSchema()):
-            raise IllegalArgument("schema, schemas and framing are for Avro values", hint="give value='avro'")
+        value_schema = value_schema or RowSchema()
+        if value_format not in ("avro", "protobuf") and value_schema != RowSchema():
+            raise IllegalArgument(
+                "schema, schemas, framing and message are for Avro and Protobuf values",
+                hint="give value='avro' or value='protobuf'",
+            )
+        if value_format == "avro" and value_schema.message is not None:
+            raise IllegalArgument("message is for Protobuf values", hint="give value='protobuf'")
         whole = value_format != "column"
         for part, name in given.items():
             if part not in PARTS or (whole and part == "value"):
@@ -64,7 +72,7 @@ class RecordColumns(NamedTuple):
         row = [field for field in schema if field.name != names.get("headers")]
         if value_format == "json":
             return cls(names, tuple(field.name for field in row), json_rows)
-        made = AvroRows(row, topic, value_schema or RowSchema())
+        made = (avro_rows if value_format == "avro" else protobuf_rows)(row, topic, value_schema)
         return cls(names, made.columns, made.encode)
 
     def wanted(self, schema: pyarrow.Schema) -> list[str]:

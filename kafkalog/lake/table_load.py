@@ -11,7 +11,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.dirs.create import make_data_directory
 from kafkalog.errors import (
@@ -22,9 +22,9 @@ from kafkalog.errors import (
     PartitionNotFound,
     StorageError,
 )
-from kafkalog.lake.avro_rows import RowSchema
 from kafkalog.lake.load_state import LoadBatch, read_state, write_state
 from kafkalog.lake.records import RecordColumns
+from kafkalog.lake.row_encoder import RowSchema
 from kafkalog.lake.targets import open_table, parse_target
 from kafkalog.landing.commit import Committer
 from kafkalog.landing.ledger import read_ledger
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from kafkalog.lake.changes import TableFile
     from kafkalog.lake.table import LakeTable
-    from kafkalog.values.avro_given import AnySchema
     from kafkalog.values.schemas.source import SchemaSource
 
 __all__ = ["LoadedBatch", "load_table"]
@@ -74,9 +73,10 @@ def load_table(
     columns: Mapping[str, str] | None = None,
     value_format: str = "column",
     value: str | None = None,
-    schema: AnySchema | None = None,
+    schema: Any = None,
     schemas: str | os.PathLike[str] | SchemaSource | None = None,
     framing: str | None = None,
+    message: str | None = None,
     options: Mapping[str, str] | None = None,
     partitions: int = 1,
     compression: str | None = None,
@@ -86,13 +86,14 @@ def load_table(
 
     `source` names the table as for a sync, and `options` are those of its catalog or store. The first load appends all
     rows of the newest snapshot, a later one what each snapshot since then has appended. `columns` maps key, value,
-    headers, timestamp and partition to columns of other names. With `value="json"` or `value="avro"` (in the words of a
-    scan; `value_format` is the same) the value is the whole row. Without a partition the key chooses one. `partitions`
-    is the number for a new topic.
+    headers, timestamp and partition to columns of other names. With `value="json"`, `"avro"` or `"protobuf"` (in the
+    words of a scan; `value_format` is the same) the value is the whole row. Without a partition the key chooses one.
+    `partitions` is the number for a new topic.
 
-    `schema`, `schemas` and `framing` are those of a scan's Avro values. The fields of a schema take the columns of
-    their names or aliases. Without one, all columns but the headers' make the schema. In the framing "registry", the
-    default with `schemas`, each value names its schema's id; a directory `schemas` gets a file for a schema without id.
+    `schema`, `schemas`, `framing` and `message` are those of a scan's Avro and Protobuf values. The fields of a schema
+    take the columns of their names, aliases or JSON names. Without one, all columns but the headers' make the schema.
+    In the framing "registry", the default with `schemas`, each value names its schema's id; a directory `schemas` gets
+    a file for a schema without id.
 
     A row is appended once, also after a crash: what a batch has is written down before it lands, and the sink's ledger
     counts it once. Raises PartitionNotFound without such a table, IllegalArgument for columns that do not fit,
@@ -115,8 +116,9 @@ def load_table(
     if not table.load():
         raise PartitionNotFound("there is no such table", path=table.name, hint="check the name")
     record_columns = RecordColumns.of(
-        table.schema, columns or {}, value or value_format, table.name, topic, RowSchema(schema, schemas, framing)
-    )
+        table.schema, columns or {}, value or value_format, table.name, topic,
+        RowSchema(schema, schemas, framing, message),
+    )  # fmt: skip
     return _Load(table, record_columns, destination, max(1, batch_bytes)).batches()
 
 

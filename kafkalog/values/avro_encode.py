@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import IllegalArgument
 from kafkalog.util.keywords import closest_match
 from kafkalog.values.avro_default import BadDefault, encoded_default, long_bytes
-from kafkalog.values.avro_leaves import Plan, joined, leaf_plan, longs, repeated, scalar
+from kafkalog.values.avro_leaves import leaf_plan
 from kafkalog.values.avro_schema import MISSING, AvroField, AvroType
+from kafkalog.values.row_bytes import Plan, concatenated, joined, longs, repeated, scalar
 
 if TYPE_CHECKING:
     import pyarrow
@@ -140,16 +141,11 @@ def _map(kind: AvroType, column: pyarrow.MapType, place: str) -> Plan:
 
 def _blocks(counts: Any, items: pyarrow.Array) -> pyarrow.Array:
     """Return the bytes of arrays, or of maps, which have their items back to back: a count, the items, a zero."""
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    _, offsets, data = items.buffers()
-    ends = np.concatenate(([0], np.cumsum(counts)))
-    starts = np.frombuffer(offsets, np.int32)[items.offset : items.offset + len(items) + 1][ends]
-    contents = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(starts.tobytes()), data])
     heads = pc.if_else(pa.array(counts == 0), scalar(b""), longs(counts))
-    return joined(len(counts), [heads, contents, scalar(b"\0")])
+    return joined(len(counts), [heads, concatenated(counts, items), scalar(b"\0")])
 
 
 def _union(kind: AvroType, column: pyarrow.DataType, place: str) -> Plan:

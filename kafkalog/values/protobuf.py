@@ -96,15 +96,9 @@ class ProtobufDecoder(ValueDecoder):
             return
         which = subject if schema is None else schema
         if isinstance(which, int) or (schema is None and which is not None):
-            files = self._stored_files(stored_schema(self._source, which, PROTOBUF))
-            found = files.message(message)
-            self._settle(found, indexes_of(found) if found.file is files.file else ())
+            self._settle(*_stored_message(which, message, self._source))
         else:
             self._settle(_descriptor(schema, message), tuple(indexes))
-
-    def _stored_files(self, schema: Schema) -> DescriptorFiles:
-        others = referenced(self._source, schema) if self._source is not None and schema.references else []
-        return descriptor_files(schema.content, schema.place, {name: other.content for name, other in others})
 
     def _settle(self, descriptor: Any, indexes: tuple[int, ...]) -> None:
         self._settled_by = descriptor, indexes
@@ -158,7 +152,7 @@ class ProtobufDecoder(ValueDecoder):
         assert self._source is not None
         try:
             schema = self._source.by_id(number)
-            return self._stored_files(schema) if schema.kind == PROTOBUF else None
+            return _stored_files(schema, self._source) if schema.kind == PROTOBUF else None
         except (UnknownSchema, IllegalArgument):
             return None
 
@@ -226,6 +220,28 @@ class ProtobufDecoder(ValueDecoder):
         errors = [None if value is None else text for value in pyarrow.array(column).to_pylist()]
         failed = len(errors) - errors.count(None)
         return Decoded(pyarrow.nulls(len(errors)), pyarrow.array(errors, pyarrow.string()) if failed else None, failed)
+
+
+def given_message(schema: Any, message: str | None, source: SchemaSource | None) -> tuple[Any, tuple[int, ...]]:
+    """Return the message of a schema that the user gave, as for ProtobufDecoder, and its indexes in its file.
+
+    The indexes are () for a message of another file than that of an id.
+    """
+    if isinstance(schema, int):
+        return _stored_message(schema, message, source)
+    found = _descriptor(schema, message)
+    return found, indexes_of(found)
+
+
+def _stored_message(which: int | str, message: str | None, source: SchemaSource | None) -> tuple[Any, tuple[int, ...]]:
+    files = _stored_files(stored_schema(source, which, PROTOBUF), source)
+    found = files.message(message)
+    return found, indexes_of(found) if found.file is files.file else ()
+
+
+def _stored_files(schema: Schema, source: SchemaSource | None) -> DescriptorFiles:
+    others = referenced(source, schema) if source is not None and schema.references else []
+    return descriptor_files(schema.content, schema.place, {name: other.content for name, other in others})
 
 
 def _unsettled() -> IllegalArgument:

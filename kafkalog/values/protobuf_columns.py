@@ -118,11 +118,11 @@ class _Maker:
 
     def _field(self, field: Any, wanted: Wanted | None, around: tuple[str, ...], path: str) -> tuple[Field, _Step]:
         """Return the column and the step of a field; its place and oneof are the caller's."""
-        if _is_map(field):
+        if is_map(field):
             if wanted is not None:
                 raise IllegalArgument(f"{path} is a map, which is wanted whole", hint=f"give {path!r}")
             return self._map(field, around, path)
-        many = _is_repeated(field)
+        many = is_repeated(field)
         column, step = self._value("item" if many else field.name, field, wanted, around, path)
         if many:
             return (field.name, "+l", True, (column,), ()), step._replace(label="many", absent="null")
@@ -145,7 +145,7 @@ class _Maker:
         self, name: str, field: Any, wanted: Wanted | None, around: tuple[str, ...], path: str
     ) -> tuple[Field, _Step]:  # fmt: skip
         """Return the column and the step of one value of a field."""
-        absent = "error" if _is_required(field) else "null"
+        absent = "error" if is_required(field) else "null"
         if field.type in SCALARS:
             if wanted is not None:
                 raise unknown_field(f"{path}.{next(iter(wanted))}", ())
@@ -183,7 +183,7 @@ class _Maker:
 def _default(field: Any) -> bytes:
     """Return the default of a field as its column has it."""
     kind, _, packed = SCALARS[field.type]
-    if _is_repeated(field):
+    if is_repeated(field):
         return b""
     value = field.default_value
     if kind == "enum":
@@ -194,15 +194,18 @@ def _default(field: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value)
 
 
-def _is_repeated(field: Any) -> bool:
+def is_repeated(field: Any) -> bool:
+    """Return True for a repeated field, and for a map."""
     found = getattr(field, "is_repeated", None)  # older versions of the package have only the label
     return bool(field.label == 3 if found is None else found)
 
 
-def _is_required(field: Any) -> bool:
+def is_required(field: Any) -> bool:
+    """Return True for a field that a message must have."""
     found = getattr(field, "is_required", None)
     return bool(field.label == 2 if found is None else found)
 
 
-def _is_map(field: Any) -> bool:
+def is_map(field: Any) -> bool:
+    """Return True for a map."""
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)

@@ -170,6 +170,32 @@ def test_an_offset_deleted_after_the_moment_comes_from_the_backup_before(tmp_pat
     assert any("'readers'" in note and "set to 1, by the backup" in note for note in manifest.notes)
 
 
+def create_left(data: Path, records: int) -> None:
+    with kafkalog.open_dirs(data, "a") as dirs:
+        if "left" in dirs.topics:
+            dirs.delete_topic("left")
+        dirs.create_topic("left", 1)
+        dirs["left", 0].append([b"%d" % number for number in range(records)])
+
+
+def test_an_offset_in_an_older_topic_of_the_name_is_not_taken(tmp_path: Path) -> None:
+    """The group would miss the records of the topic that was created since, up to an offset in the deleted one."""
+    data, backups = tmp_path / "data", tmp_path / "backups"
+    create_left(data, 5)
+    write_offsets(data, 4)
+    create_backup(data, backups, committed=committed_offsets)
+    time.sleep(1)
+    create_left(data, 6)
+    write_offsets(data, None)
+    at = now_ms()
+    write_offsets(data, 1)
+    clean(data)
+    create_backup(data, backups, committed=committed_offsets)
+    manifest = restore_backup(backups, tmp_path / "restored", at=at)
+    assert committed_in(tmp_path / "restored") is None
+    assert any("'readers'" in note and "the topic was created again" in note for note in manifest.notes)
+
+
 @pytest.mark.parametrize(("kind", "version"), [(0, 0), (1, 3)])
 def test_an_offset_is_written_in_the_version_of_its_record(kind: int, version: int) -> None:
     """Also for a key of the oldest kind, whose value has no leader epoch."""

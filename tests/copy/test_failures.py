@@ -24,10 +24,12 @@ from kafkalog.errors import (
     KafkalogError,
     PartitionNotFound,
     ReadOnlyLog,
+    RecordBatchTooLarge,
     TopicExists,
     Unauthorized,
     UnknownTopicOrPartition,
 )
+from kafkalog.manager.topics import TopicStore
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.errors import PeerError, PeerUnreachable
 from kafkalog.server.client.settings import peer_settings
@@ -460,3 +462,19 @@ def test_clusters_that_refuse_a_setting_or_are_the_same(tmp_path: Path) -> None:
         copy_topics(str(data), target, apply=True)
         with pytest.raises(IllegalArgument, match="same cluster"):
             copy_topics(target, target)
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_batch_that_the_target_refuses_is_named(tmp_path: Path, isolation: str) -> None:
+    """A batch from before segment.bytes was lowered: the error has its place in the source, and what is there stays."""
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("t", 1, KEEP)
+        dirs["t", 0].append([b"a"])
+        dirs["t", 0].append([os.urandom(100_000)])
+    TopicStore(str(tmp_path / "data")).alter("t", {**KEEP, "segment.bytes": 50_000})
+    with pytest.raises(RecordBatchTooLarge) as caught:
+        copy_topics(str(tmp_path / "data"), str(tmp_path / "copied"), ["t"], isolation=isolation, apply=True)
+    error = caught.value
+    assert error.path == str(tmp_path / "data" / "t-0" / f"{0:020d}.log")
+    assert (error.offset, error.position) == (1, 69) and "segment.bytes" in str(error.hint)
+    assert len(records_in(tmp_path / "copied" / "t-0")) == 1

@@ -41,7 +41,8 @@ def loaded_values(data: Path) -> list[bytes]:
 def scanned(data: Path, **given: Any) -> list[Any]:
     """The values that a scan decodes, with those of all partitions in the order of their ids."""
     with kafkalog.open_dirs(data) as dirs:
-        found = [row for log in dirs.logs("back") for row in pa.table(log.scan(value="avro", **given)).to_pylist()]
+        scans = [log.scan(**{"value": "avro", **given}) for log in dirs.logs("back")]
+        found = [row for scan in scans for row in pa.table(scan).to_pylist()]
     assert not any(one.get("value_error") for one in found)
     return sorted((one["value"] for one in found), key=lambda one: int(one["id"]))
 
@@ -138,8 +139,8 @@ def test_what_does_not_fit_appends_nothing(lake: Lake, tmp_path: Path) -> None:
         ({"value": "avro", "schema": lacking}, "did you mean the column name"),
         ({"value": "avro", "framing": "registry"}, "needs the id of a schema"),
         ({"value": "avro", "framing": "none"}, "unknown framing 'none'"),
-        ({"value": "json", "schema": GIVEN}, "are for Avro values"),
-        ({"value": "protobuf"}, "value_format is 'protobuf'"),
+        ({"value": "json", "schema": GIVEN}, "are for Avro and Protobuf values"),
+        ({"value": "thrift"}, "value_format is 'thrift'"),
         ({"value": "avro", "value_format": "json"}, "give one of them"),
         ({"value": "avro", "columns": {"value": "data"}}, "value is no part"),
     ):

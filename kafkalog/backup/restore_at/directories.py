@@ -86,11 +86,18 @@ class Rewind:
         if not plans:
             return
         ends = {one.topic_partition: one.end_offset for one in self._described(staged)}
-        groups = GroupsRewind(ends, self._earlier, self._fs)
+        groups = GroupsRewind(ends, self._earlier, self._made_again(), self._fs)
         for plan in plans:
             directory = staged[plan.stored.directory]
             groups.complete(directory, self._original(plan), plan, self._moment.at_ms, self._config(plan))
         self._notes += groups.notes
+
+    def _made_again(self) -> frozenset[str]:
+        """Return the topics that have another id than in the earlier backup: deleted and created again since."""
+        earlier = () if self._earlier is None else self._earlier.partitions
+        ids = {one.topic: one.topic_id for one in earlier if one.topic_id is not None}
+        own = ((one.topic, one.topic_id) for one in self._manifest.partitions if one.topic_id is not None)
+        return frozenset(topic for topic, topic_id in own if ids.get(topic, topic_id) != topic_id)
 
     def _original(self, plan: PartitionPlan) -> str:
         return os.path.join(self._backup, self._name(plan))

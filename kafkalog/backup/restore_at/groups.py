@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kafkalog.backup.manifest import Manifest, Offsets
@@ -110,12 +110,16 @@ def _has_gap(path: str, stop: int, fs: FileSystem) -> bool:
 class GroupsRewind:
     """Completes one partition of `__consumer_offsets` after its cut.
 
-    `ends` are the restored logs' ends, `earlier` is the manifest of the newest backup made before the moment.
+    `ends` are the restored logs' ends, `earlier` is the manifest of the newest backup made before the moment;
+    `made_again` are the topics that are others than those of their names there.
     """
 
-    def __init__(self, ends: Mapping[TopicPartition, int], earlier: Manifest | None, fs: FileSystem) -> None:
+    def __init__(
+        self, ends: Mapping[TopicPartition, int], earlier: Manifest | None, made_again: Collection[str], fs: FileSystem
+    ) -> None:
         self._ends = ends
         self._earlier = earlier
+        self._made_again = made_again
         self._fs = fs
         self._notes: list[str] = []
 
@@ -157,6 +161,9 @@ class GroupsRewind:
             topic, partition = one.topic_partition
             offset = groups.get(one.group, {}).get(topic, {}).get(partition)
             what = f"group {ascii(one.group)}, {one.topic_partition}: compaction has removed its offset of then"
+            if topic in self._made_again:
+                self._notes.append(f"{what}; it has none, since the topic was created again after the backup before")
+                continue
             if offset is None or self._earlier is None:
                 self._notes.append(f"{what}, if it had one; it has none")
                 continue

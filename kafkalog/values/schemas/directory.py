@@ -50,8 +50,8 @@ class SchemaDirectory:
         path = os.path.join(self.path, f"{number}{suffixes[0]}")
         raise UnknownSchema(f"schema {number} is missing: there is no file {path}")
 
-    def stored_id(self, content: bytes) -> int:
-        """Return the id of the Avro schema with this text; a new one is stored as a file with the next id.
+    def stored_id(self, content: bytes, suffix: str = ".avsc") -> int:
+        """Return the id of the schema with this content; a new one is stored as a file with the next id.
 
         Raises StorageError.
 
@@ -62,19 +62,19 @@ class SchemaDirectory:
             known = [int(stem) for stem, suffix in map(os.path.splitext, self._fs.names(self.path))
                      if suffix in SUFFIXES and stem.isascii() and stem.isdecimal() and int(stem) < MOST_ID]  # fmt: skip
             for number in sorted(known):
-                path = os.path.join(self.path, f"{number}.avsc")
+                path = os.path.join(self.path, f"{number}{suffix}")
                 if self._fs.exists(path) and self._fs.read_file(path, MAX_SCHEMA_BYTES) == content:
                     return number
             number = max(known, default=0) + 1
-            while not self._stores(number, content):
+            while not self._stores(number, suffix, content):
                 number += 1
             return number
         except OSError as error:
             raise StorageError.from_os(error, "store the schema", path=self.path) from error
 
-    def _stores(self, number: int, content: bytes) -> bool:
+    def _stores(self, number: int, suffix: str, content: bytes) -> bool:
         """Write a new file; return False if another program has just written one with the id."""
-        path = os.path.join(self.path, f"{number}.avsc")
+        path = os.path.join(self.path, f"{number}{suffix}")
         try:
             file = self._fs.open_file(path, "exclusive")
         except FileExistsError:
