@@ -90,6 +90,7 @@ class LogStore:
             refuses_loss=refuses_loss(on_damage),
         )  # fmt: skip
         try:
+            _resume_deletes(opened.manager)
             opened.manager.schedule_jobs()
             store = cls(opened.manager, opened.scheduler, sync, sidecars)
             for one in store._sidecar_jobs:
@@ -326,6 +327,15 @@ class LogStore:
             self._is_closing = True
             handles, self._handles = list(self._handles.values()), {}
         _run_all(partial(_retire, handle) for handle in handles)
+
+
+def _resume_deletes(manager: LogManager) -> None:
+    """Complete the deletes of topics that a crash interrupted; a server would delete what is written to them now."""
+    for entry in manager.topics.entries():
+        if entry.is_deleted:
+            _LOG.info("resuming the deletion of topic %s", entry.name)
+            for error in manager.delete_topics((entry.name,)).values():
+                _LOG.error("topic %s is not deleted yet: %s", entry.name, error)
 
 
 def _run_all(steps: Iterable[Callable[[], object]]) -> None:

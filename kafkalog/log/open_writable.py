@@ -13,6 +13,7 @@ from kafkalog.errors import (
     CorruptRecord,
     DirectoryLocked,
     IllegalArgument,
+    IllegalState,
     InvalidRecord,
     NotAPartition,
     PartitionNotFound,
@@ -88,7 +89,8 @@ def open_for_append(
     otherwise override the topic's settings for this open only.
 
     Raises NotAPartition (an invalid name, a file, a directory with other content), PartitionNotFound (neither the data
-    directory nor its parent exists), DirectoryLocked, UnknownConfig, ConfigError, CorruptCheckpoint, StorageError. A
+    directory nor its parent exists), DirectoryLocked, IllegalState (the topic's delete was interrupted), UnknownConfig,
+    ConfigError, CorruptCheckpoint, StorageError. A
     partition that was not closed cleanly is recovered first: `progress` is called with a RecoveryProgress from the
     reading threads, one call at a time. An interrupt ends the recovery; the next opening starts it again. Intact
     batches that recovery removes from the log are saved; with `on_damage` "refuse" the call raises CorruptRecord
@@ -233,6 +235,12 @@ def _open_in(log_dir: LogDir, target: _Target) -> WritableLog:
 def _topic_settings(store: TopicStore, target: _Target) -> Mapping[str, object]:
     """Return the topic's own settings: from the topics file, else from a broker's metadata beside the partition."""
     topic = store.get(target.topic_partition.topic)
+    if topic is not None and topic.is_deleted:
+        raise IllegalState(
+            f"the delete of topic {topic.name} was interrupted, and the next start of a server completes it",
+            path=target.path,
+            hint="`kafkalog topics delete --apply` completes it now; a new topic may have the name then",
+        )
     if topic is not None:
         return topic.settings
     try:

@@ -21,6 +21,7 @@ from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_of
 from kafkalog.manager.job import Job
 from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import DELETE_DIR_SUFFIX
 from kafkalog.util.clock import AgeClock, Clock
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Scheduler, Schedules
@@ -55,7 +56,10 @@ class CheckpointFiles:
         for directory in self._store.online:
             if directory.path == path:
                 try:
-                    record_cleaner_offset(path, log.topic_partition, offset, fs=directory.fs)
+                    record_cleaner_offset(
+                        path, log.topic_partition, offset, fs=directory.fs,
+                        is_still_valid=lambda: not log.name.endswith(DELETE_DIR_SUFFIX),
+                    )  # fmt: skip
                 except OSError as error:
                     note_disk_failure(self._store, path, error)
                     raise

@@ -87,6 +87,7 @@ class Creation(NamedTuple):
         name = future_dir_name(key) if self.is_future else partition_dir_name(key)
         path = os.path.join(directory.path, name)
         holds_segments(path, directory.fs)
+        directory.forget()
         known = topics.get(key.topic)
         settings = self.settings if known is None and self.settings is not None else topics.settings_of(key.topic)
         log = open_partition(

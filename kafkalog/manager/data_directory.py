@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.manager.checkpoints import forget
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
@@ -26,12 +27,13 @@ class DataDirectory:
     marker of its last clean stop (-1: no epoch, None: no marker). `offline_error` is the reason why the directory is
     not in use (None: it is). A failure sets it at once; `take_offline` closes the logs and releases the lock later.
     `problems` has the reasons why partitions are offline while the directory is in use. All maps are replaced, never
-    changed, so that readers may iterate over them. Threads: changed under the manager's lock, read from any.
+    changed, so that readers may iterate over them. `removed` are deleted partitions that checkpoints may still list.
+    Threads: changed under the manager's lock, read from any.
     """
 
     __slots__ = (
         "broker_epoch", "directory_id", "fs", "future_logs", "log_dir", "logs", "offline_error", "path",
-        "problems",
+        "problems", "removed",
     )
 
     def __init__(self, path: str, *, fs: FileSystem = OS) -> None:
@@ -44,6 +46,7 @@ class DataDirectory:
         self.logs: Logs = NO_LOGS
         self.future_logs: Logs = NO_LOGS
         self.problems: Mapping[TopicPartition, KafkalogError] = MappingProxyType({})
+        self.removed: frozenset[TopicPartition] = frozenset()
 
     @property
     def is_online(self) -> bool:
@@ -117,6 +120,15 @@ class DataDirectory:
             self.future_logs = MappingProxyType(logs)
         else:
             self.logs = MappingProxyType(logs)
+
+    def forget(self, keys: Iterable[TopicPartition] = ()) -> None:
+        """Remove the checkpoint entries of deleted partitions, and those that an earlier call could not remove.
+
+        Called before a partition is created, which must not find those of another. CorruptCheckpoint, StorageError.
+        """
+        self.removed |= frozenset(keys)
+        forget(self.path, self.removed, fs=self.fs)
+        self.removed = frozenset()
 
     def contains(self, path: str | None) -> bool:
         """Return True if a path is the directory's or lies in it."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import IllegalState, LogClosed, StorageError, UnknownTopicOrPartition
-from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, lower_offsets
+from kafkalog.manager.checkpoints import lower_cleaner_offsets, lower_offsets
 from kafkalog.manager.cleaning import cleaner_of
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.deletion import DeletionQueue, rename_for_delete
@@ -231,13 +231,13 @@ class LogRemover(DirectorySet):
             try:
                 directory.fs.rename(directory.file(str(key)), target)
                 directory.fs.fsync_dir(directory.path)
-                forget(directory.path, (key,), fs=directory.fs)
             except OSError as error:
                 failure = StorageError.from_os(error, f"rename to {target}", path=directory.file(str(key)))
                 self.handle_error(directory, failure)
                 raise failure from error
             directory.problems = {other: problem for other, problem in directory.problems.items() if other != key}
             self._removals.add(directory, target, self._removal_due_ms())
+            self._forget(directory, (key,))
             return True
         return False
 
@@ -253,21 +253,31 @@ class LogRemover(DirectorySet):
             self.handle_error(directory, unsynced)
             failures |= dict.fromkeys({log.topic_partition.topic for log in logs} - failures.keys(), unsynced)
             return
+        self._forget(directory, [log.topic_partition for log in logs])
+
+    def _forget(self, directory: DataDirectory, keys: Iterable[TopicPartition]) -> None:
+        """Remove the checkpoint entries of deleted partitions; after an error the next delete or creation does it."""
         try:
-            forget(directory.path, [log.topic_partition for log in logs], fs=directory.fs)
+            directory.forget(keys)
         except DIRECTORY_ERRORS as error:
-            self.handle_error(directory, error)
+            self._note_kept(directory, "checkpoints there still list deleted partitions", error)
+
+    def _note_kept(self, directory: DataDirectory, what: str, error: Exception) -> None:
+        """Handle an error in the clean-up after a delete; log it unless the directory goes offline, which is logged."""
+        self.handle_error(directory, error)
+        if directory.is_online:
+            _LOG.warning("%s: %s: %s", directory.path, what, error)
 
     def _finish_delete(self, directory: DataDirectory, log: UnifiedLog) -> None:
         """Finish a delete after the rename: queue the files for removal and forget the partition."""
         key = log.topic_partition
         self._removals.add(directory, log.path, self._removal_due_ms(), log)
+        if key not in directory.logs and key not in directory.future_logs:
+            self._forget(directory, (key,))
         try:
-            if key not in directory.logs and key not in directory.future_logs:
-                forget(directory.path, (key,), fs=directory.fs)
             self._topics.forget_if_gone(directory, key.topic, self.logs)
         except DIRECTORY_ERRORS as error:
-            self.handle_error(directory, error)
+            self._note_kept(directory, f"the topics file there still lists the deleted topic {key.topic}", error)
 
     def _removal_due_ms(self) -> int:
         """Return the monotonic time at which a log that is deleted now may be removed from disk."""

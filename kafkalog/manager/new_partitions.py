@@ -132,6 +132,7 @@ class PartitionMaker:
                 names |= dict.fromkeys(name for name, one in self._wanted.items() if not one.numbers)
             rows = [self._wanted[name] for name in names]
             try:
+                directory.forget()
                 self._topics.ensure_all(
                     directory,
                     [WantedTopic(one.topic, one.end, one.settings, one.topic_id) for one in rows],

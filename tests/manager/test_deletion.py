@@ -2,15 +2,20 @@
 
 import errno
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from kafkalog.errors import LogClosed, StorageError
+from kafkalog.manager.checkpoints import write_log_starts
+from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.manager.topics import TopicStore
 from kafkalog.storage.names import parse_dir
+from kafkalog.storage.partition_metadata import new_topic_id
 from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import LOG_START_FILE
 from kafkalog.util.fileio import OS, FileSystem
 from tests.faults import FaultFS, each_failure
 from tests.manager.managers import MARKER, T0, T1, OpenManager, append, find_only, list_names, read_checkpoint
@@ -152,6 +157,33 @@ def test_what_a_crash_within_a_delete_left_in_the_checkpoints_is_dropped(tmp_pat
     with OpenManager(tmp_path):
         assert read_checkpoint(tmp_path, "recovery-point-offset-checkpoint").keys() == {"t-1"}
         assert read_checkpoint(tmp_path, "replication-offset-checkpoint").keys() == {"t-1"}
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_checkpoint_entries_that_a_full_disk_kept_are_removed_before_the_name_is_used_again(
+    tmp_path: Path, at_once: bool
+) -> None:
+    """Else a crash soon after would restart the new log at the start of the deleted one, above its end."""
+    fs = FaultFS()
+    held = OpenManager(tmp_path, fs=fs)
+    log = held.create_log(T0, 9)
+    log.delete_before(5)
+    write_log_starts(os.fspath(tmp_path), [log])
+    fs.fail("open", path="offset-checkpoint")
+    held.manager.delete_topic("t")
+    fs.heal()
+    assert read_checkpoint(tmp_path, LOG_START_FILE) == {"t-0": 5}
+    if at_once:
+        held.manager.create_partitions([NewPartitions("t", new_topic_id(), [0])])
+    else:
+        held.manager.get_or_create(T0)
+    append(held.manager.logs[T0], 3)
+    assert not read_checkpoint(tmp_path, LOG_START_FILE)
+    held.manager.logs[T0].flush()
+    shutil.copytree(tmp_path, tmp_path.parent / f"{tmp_path.name}-crashed")
+    held.manager.close()
+    with OpenManager(tmp_path.parent / f"{tmp_path.name}-crashed") as after:
+        assert (after.manager.logs[T0].log_start_offset, after.manager.logs[T0].log_end_offset) == (0, 3)
 
 
 def test_a_stray_directory_stays(tmp_path: Path) -> None:

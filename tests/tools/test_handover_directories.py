@@ -1,12 +1,15 @@
 """`handover` to a broker of several data directories, and out of a state in which no broker can start."""
 
+import errno
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import kafkalog
 from kafkalog.config.topic import LogConfig
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, KafkalogError, StorageError
 from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY, ClusterMetadata
 from kafkalog.manager.topics import TopicStore
 from kafkalog.records.control import ControlType
@@ -15,6 +18,7 @@ from kafkalog.server.txns.records import transactions_batch
 from kafkalog.server.txns.states import TransactionState
 from kafkalog.server.txns.transaction import Transaction
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
 from kafkalog.tools.handover.apply import METADATA_LOG
 from kafkalog.tools.handover.directories import HandoverOptions, HandoverReport, handover, undo_handover
 from kafkalog.tools.handover.journal import JOURNAL_FILE, SAVED_BOOTSTRAP, Journal
@@ -23,11 +27,13 @@ from kafkalog.tools.handover.node import read_node
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from tests.broker_directory import T0, batch, format_directory, write_meta_properties, write_metadata_log
-from tests.handover_cases import content, metadata_of, produced, topic, write
+from tests.faults import WRITING_CALLS, FaultFS, each_failure
+from tests.handover_cases import content, existing, metadata_of, produced, topic, write
 
 
 def both(tmp_path: Path, by: str = "4.3") -> list[Path]:
     """Two data directories with a topic in each, formatted: the first is the broker's metadata.log.dir."""
+    tmp_path.mkdir(exist_ok=True)
     directories = [tmp_path / "one", tmp_path / "two"]
     for number, path in enumerate(directories):
         write(path, f"t{number}-0", retention_ms=-1)
@@ -51,6 +57,39 @@ def test_each_file_that_a_broker_could_begin_with_gets_the_topics(tmp_path: Path
         assert set(metadata_of(path).image.topics) == {"t0", "t1"}
     undo_handover(directories)
     assert [content(path) for path in directories] == before
+
+
+def test_undo_reverts_an_interrupted_handover_with_the_one_that_completed_it(tmp_path: Path) -> None:
+    """Every writing call fails in turn; a file that was written twice gets back what it had before the first."""
+    directories = both(tmp_path / "data")
+    before = [content(path) for path in directories]
+    for nth in each_failure():
+        copies = [tmp_path / f"copy{nth}" / path.name for path in directories]
+        shutil.copytree(tmp_path / "data", tmp_path / f"copy{nth}")
+        fs = FaultFS()
+        rule = fs.fail(*WRITING_CALLS, nth=nth, times=1, code=errno.EIO)
+        with suppress(KafkalogError, OSError):
+            handover(copies, apply=True, fs=fs)
+        if not rule.fired:
+            break
+        hand_over(copies)
+        undo_handover(copies)
+        assert [content(path) for path in copies] == before, nth
+
+
+def test_undo_reverts_every_topic_id_of_an_interrupted_handover(tmp_path: Path) -> None:
+    data = existing(tmp_path, topic("t", new_topic_id()))
+    write(data, "t-1")
+    ids = [read_partition_metadata(OS, data / f"t-{number}") for number in (0, 1)]
+    adopt = HandoverOptions(adopt=True)
+    fs = FaultFS()
+    fs.fail("rename", path="t-1/partition.metadata", code=errno.EIO)
+    with pytest.raises(StorageError):
+        handover([data], apply=True, options=adopt, fs=fs)
+    assert [read_partition_metadata(OS, data / f"t-{number}") for number in (0, 1)] != ids
+    assert handover([data], apply=True, options=adopt).ok
+    undo_handover([data])
+    assert [read_partition_metadata(OS, data / f"t-{number}") for number in (0, 1)] == ids
 
 
 def test_a_file_that_was_left_out_before_gets_the_topics_too(tmp_path: Path) -> None:

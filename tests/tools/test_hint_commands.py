@@ -13,9 +13,17 @@ import kafkalog
 from kafkalog.backup import create_backup
 from kafkalog.cli.main import run
 from kafkalog.cursors.store import CursorStore
-from kafkalog.errors import CorruptCheckpoint, CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
+from kafkalog.errors import (
+    CorruptCheckpoint,
+    CorruptRecord,
+    IllegalState,
+    KafkalogError,
+    OffsetOutOfRange,
+    StorageError,
+)
 from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY
 from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.manager.topics import TopicStore
 from kafkalog.storage.recovery.kept import list_kept
 from kafkalog.util.fileio import OS
 from tests import commands as processes
@@ -237,6 +245,17 @@ def records_that_were_kept(shell: Shell, at: Path) -> None:
         assert [record.offset for record in log.records()] == [*range(end + 3, RECORDS)]
 
 
+def interrupted_delete(shell: Shell, at: Path) -> None:
+    shell("topics", "create", "-d", at / "data", "-t", "t")
+    TopicStore(at / "data").mark_deleted(("t",))
+    with pytest.raises(IllegalState) as caught:
+        kafkalog.open(at / "data" / "t-0", "a")
+    assert "topics delete --apply" in named_commands(hint_of(caught))
+    shell("topics", "delete", "--apply", "-d", at / "data", "-t", "t")
+    with kafkalog.open(at / "data" / "t-0", "a") as log:
+        log.append(b"new")
+
+
 def damaged_manifest_of_kept(shell: Shell, at: Path) -> None:
     path = write_cut_log(at)
     kafkalog.open(path, "a").close()
@@ -365,7 +384,7 @@ COMMANDS: dict[str, tuple[Scenario, ...]] = {
     "topics list": (no_topic_named,),
     "topics create --partitions N": (partition_of_missing_topic,),
     "topics alter --partitions N": (partition_of_smaller_topic,),
-    "topics delete --apply": (topic_to_overwrite,),
+    "topics delete --apply": (topic_to_overwrite, interrupted_delete),
     "consume -J": (line_that_is_no_record,),
     "import": (directory_among_files,),
     "report": (plot_without_matplotlib,),

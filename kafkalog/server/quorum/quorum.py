@@ -64,7 +64,7 @@ class Quorum:
         self.forwards: Peers = NoPeers() if forwards is None else forwards
         """Connections for clients' requests, which may wait longer than the set's own."""
         self.nodes = KnownNodes()
-        self.state = QuorumState(0)
+        self.state = self._stored = QuorumState(0)
         self.leads = replicas is None
         self.alive: tuple[int, ...] = (node.node_id,)
         """Nodes that voted for this one when it became the leader: the first in-sync replicas."""
@@ -108,7 +108,7 @@ class Quorum:
         self._file = QuorumFile(directory, fs=store.fs)
         stored = await self._node.run(self._file.read)
         last = first_term(log.state.leader_epoch for log in store.logs.values())
-        self.state = QuorumState(last) if stored is None else stored
+        self.state = self._stored = QuorumState(last) if stored is None else stored
         await self.metadata.start(VersionFile(directory, fs=store.fs), self.state.term)
         self._node.topics.on_change(lambda *_: self.metadata.changed())
         self._node.credentials.file.on_change = self.metadata.changed
@@ -273,6 +273,7 @@ class Quorum:
         await self.cluster.lead()
         await self.metadata.lead(state.term)
         await self._node.run(self._file.write, state)
+        self._stored = state
         await self._node.run(self._begin_epochs, state.term)
         self.state, self.alive, self.leads = state, alive, True
         self._notify_listeners()
@@ -315,18 +316,19 @@ class Quorum:
                 _LOG.warning("no node has led since this node stepped down, and it cannot lead again: %s", error)
 
     async def _adopt(self, state: QuorumState) -> None:
-        """Adopt and store a state in which this node does not lead."""
-        if state == self.state:
-            return
-        if self.leads:
-            _LOG.warning("this node stopped leading: term %d, leader %d", state.term, state.leader)
-            self.later(self.regain(REGAIN_SECONDS))
-            self.metadata.resign()
-        self.state, self.leads, self.leaders_changes = state, False, -1
-        self.copy_grant.end()
-        self._notify_listeners()
-        assert self._file is not None
-        await self._node.run(self._file.write, state)
+        """Adopt and store a state in which this node does not lead; one whose write has failed is written again."""
+        if state != self.state:
+            if self.leads:
+                _LOG.warning("this node stopped leading: term %d, leader %d", state.term, state.leader)
+                self.later(self.regain(REGAIN_SECONDS))
+                self.metadata.resign()
+            self.state, self.leads, self.leaders_changes = state, False, -1
+            self.copy_grant.end()
+            self._notify_listeners()
+        if state != self._stored:
+            assert self._file is not None
+            await self._node.run(self._file.write, state)
+            self._stored = state
 
     def _notify_listeners(self) -> None:
         for callback in self._listeners:

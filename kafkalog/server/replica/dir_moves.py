@@ -193,7 +193,8 @@ class DirMoves(Part):
             _LOG.debug("%s is not swapped yet: %s", key, error)
             is_over = False
         finally:
-            node.replicas.release_writes()
+            if not node.quorum.is_handing_over:  # else they wait for its end, although it began after this move's hold
+                node.replicas.release_writes()
         if not is_over:
             await asyncio.sleep(_RETRY_MS / 1000)
             return False

@@ -28,7 +28,7 @@ from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.purgatory import Later, WaitingRequests
 from kafkalog.server.replica.reading import held_back_by, must_wait, read_partitions
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
-from kafkalog.server.replica.roles import ALL, Role, majority_of
+from kafkalog.server.replica.roles import ALL, Role, majority_of, role_in_set, without_places
 from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
 from kafkalog.server.replica.verification import NOTHING_TO_VERIFY, Verified, transactional_batches, verified
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -153,7 +153,7 @@ class ReplicaManager:
                 raise StorageError(f"the disk of {key} is offline", hint="see the server's log for the disk's error")
             raise UnknownTopicOrPartition(f"there is no partition {key}")
         if before is not None:  # the log was moved to another directory
-            before.log = log
+            before.log, before.followers = log, without_places(before.followers)
             partition = before
         else:
             partition = Partition(
@@ -178,7 +178,7 @@ class ReplicaManager:
 
     def _assign_role(self, partition: Partition, role: Role) -> None:
         """Give one partition the role of the whole set, with a partition epoch above its current one."""
-        role = role._replace(partition_epoch=partition.role.partition_epoch + 1)
+        role = role_in_set(partition.role, role)
         if role.leader == self._node_id:
             partition.become_leader(role)
         else:
@@ -468,7 +468,6 @@ def most_at_once(flush_messages: int, compression_type: str, codec: int) -> int:
 def make(node: Node) -> ReplicaManager:
     """Return the ReplicaManager of a node that has `store` and `topics`; `transactions` may be set later."""
     config = node.config
-
     is_alone = node.quorum.replica_set is None
     workers, owner = node.workers, node.owner
 

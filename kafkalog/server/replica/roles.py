@@ -111,6 +111,23 @@ def may_join(state: FollowerState, high_watermark: int, epoch_start: int | None)
     return reached >= high_watermark and (epoch_start is None or reached >= epoch_start)
 
 
+def without_places(followers: Mapping[int, FollowerState]) -> dict[int, FollowerState]:
+    """Return the followers of a log that a copy with other segments has replaced: with offsets, but no positions."""
+    return {
+        node_id: state._replace(log_end=LogOffsetMetadata(state.log_end.message_offset))
+        for node_id, state in followers.items()
+    }
+
+
+def role_in_set(own: Role, of_set: Role) -> Role:
+    """Return the next role of a partition with the role `own`, from that of all partitions of a replica set.
+
+    The set knows only the ISR with which a leader begins; within its epoch, the partition's own stays.
+    """
+    is_same = (own.leader, own.leader_epoch) == (of_set.leader, of_set.leader_epoch)
+    return of_set._replace(partition_epoch=own.partition_epoch + 1, isr=own.isr if is_same else of_set.isr)
+
+
 def with_isr(role: Role, isr: Iterable[int]) -> Role:
     """Return the role with these in-sync replicas, in the order of `replicas`; a change raises the partition epoch."""
     chosen = frozenset(isr)

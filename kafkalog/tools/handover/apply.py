@@ -66,9 +66,12 @@ def apply_plan(plan: HandoverPlan, now_ms: int, fs: FileSystem) -> None:
         carried,
     )
     bootstrap_files = (metadata, *plan.twins) if bootstrap else ()
+    before = handover_journal.read_interrupted(metadata, fs)
     for one in bootstrap_files:
-        _write_file(saved_path(one), _read_bootstrap(one.bootstrap_path, fs), fs)
-    handover_journal.write(metadata, journal, fs)
+        content = _read_bootstrap(one.bootstrap_path, fs)
+        if before is None or not before.wrote(content):  # else the saved copy is older, and so the one to restore
+            _write_file(saved_path(one), content, fs)
+    handover_journal.write(metadata, journal if before is None else journal.after(before), fs)
     for topic in plan.topics:
         _write_topic_id(topic, fs)
     for one in bootstrap_files:
@@ -78,6 +81,7 @@ def apply_plan(plan: HandoverPlan, now_ms: int, fs: FileSystem) -> None:
         with _metadata_log(metadata, metadata.end_offset, fs) as log:
             for batch in new_batches:
                 log.append_as_follower(batch, metadata.leader_epoch)
+    handover_journal.mark_done(metadata, fs)
 
 
 def _write_topic_id(topic: TopicPlan, fs: FileSystem) -> None:
@@ -181,7 +185,7 @@ def _is_untouched(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -
 
 def _restore_bootstrap(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
     saved = saved_path(metadata)
-    if fs.exists(saved) and digest(_read_bootstrap(metadata.bootstrap_path, fs)) == journal.bootstrap_sha256:
+    if fs.exists(saved) and journal.wrote(_read_bootstrap(metadata.bootstrap_path, fs)):
         _write_file(metadata.bootstrap_path, _read_bootstrap(saved, fs), fs)
 
 

@@ -91,6 +91,8 @@ def handover(
         elif not plan.problems and not plan.is_done:
             apply_plan(plan, clock.milliseconds(), fs)
             _check_done(homes, where, options, plan, fs, clock)
+        elif not plan.problems:  # the one before may have been interrupted at its very end
+            handover_journal.mark_done(plan.metadata, fs)
         return HandoverReport(plan, apply and not plan.problems)
 
 

@@ -29,7 +29,8 @@ class Journal(NamedTuple):
 
     end_before, end_after: ends of the metadata log, both 0 if no controller had written to it; bootstrap_sha256:
     checksum of the bootstrap file as written, "" if it was not; topics: names that were added; carried: the previous
-    topic id of each partition directory, None for none.
+    topic id of each partition directory, None for none; is_done: all of it was written. A handover that continues an
+    interrupted one is recorded as one with it: bootstrap_sha256 then has several checksums, separated by commas.
     """
 
     end_before: int
@@ -37,6 +38,17 @@ class Journal(NamedTuple):
     bootstrap_sha256: str
     topics: tuple[str, ...]
     carried: dict[str, str | None]
+    is_done: bool = False
+
+    def wrote(self, bootstrap: bytes) -> bool:
+        """Return True if this is a bootstrap file that the handover wrote."""
+        return digest(bootstrap) in self.bootstrap_sha256.split(",")
+
+    def after(self, before: Journal) -> Journal:
+        """Return the journal of this handover and the interrupted one `before`, which it continues."""
+        sums = ",".join(filter(None, (before.bootstrap_sha256, self.bootstrap_sha256)))
+        topics = tuple(dict.fromkeys((*before.topics, *self.topics)))
+        return self._replace(bootstrap_sha256=sums, topics=topics, carried={**self.carried, **before.carried})
 
 
 def digest(content: bytes) -> str:
@@ -62,6 +74,28 @@ def write(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
         atomic_write(fs, path, text.encode())
 
 
+def read_interrupted(metadata: ClusterMetadata, fs: FileSystem) -> Journal | None:
+    """Return the newest handover if it was interrupted, and nothing has changed the metadata since; else None."""
+    try:
+        found = read(metadata, fs)
+    except CorruptCheckpoint:  # it cannot be undone, but handing over needs no journal
+        return None
+    is_ours = found is not None and not found.is_done and found.end_before == (
+        0 if metadata.is_fresh else metadata.end_offset
+    )  # fmt: skip
+    return found if is_ours else None
+
+
+def mark_done(metadata: ClusterMetadata, fs: FileSystem) -> None:
+    """Record that all of the newest handover was written, if there is one. StorageError."""
+    try:
+        found = read(metadata, fs)
+    except CorruptCheckpoint:
+        return
+    if found is not None and not found.is_done:
+        write(metadata, found._replace(is_done=True), fs)
+
+
 def read(metadata: ClusterMetadata, fs: FileSystem) -> Journal | None:
     """Read the newest handover; None if there is none. CorruptCheckpoint, StorageError."""
     path = path_of(metadata)
@@ -85,7 +119,7 @@ def _parse(data: Any) -> Journal:
         raise ValueError("its topics are not names")
     if not all(isinstance(one, str) and isinstance(id_, str | None) for one, id_ in carried.items()):
         raise ValueError("its directories are invalid")
-    return Journal(before, after, sha, tuple(topics), dict(carried))
+    return Journal(before, after, sha, tuple(topics), dict(carried), bool(data.get("is_done", True)))
 
 
 def remove(metadata: ClusterMetadata, bootstrap_files: Iterable[ClusterMetadata], fs: FileSystem) -> None:

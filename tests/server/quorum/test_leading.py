@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 import pytest
 
-from kafkalog.errors import ConfigError, CorruptCheckpoint
+from kafkalog.errors import ConfigError, CorruptCheckpoint, StorageError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.node import Node
 from kafkalog.server.quorum import quorum
+from kafkalog.server.quorum.decisions import next_term
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NO_NODE, QUORUM_FILE, QuorumFile, QuorumState
 from kafkalog.server.replica.results import AppendParams, AppendResult
 from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
 from tests.server.looping import in_loop
 from tests.server.nodes import Closed, call, connection_for, node_for
 from tests.server.quorum.sets import T0, Set, fetch, set_of, wait_until
@@ -54,6 +57,26 @@ async def test_nobody_leads_before_somebody_is_promoted(tmp_path: Path) -> None:
         await wait_until(lambda: [nodes.quorum(one).leader for one in (1, 2, 3)] == [2, 2, 2])
         assert len({nodes.quorum(one).state.term for one in (1, 2, 3)}) == 1
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@in_loop
+async def test_a_vote_that_could_not_be_written_is_written_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same request comes again after an error."""
+    async with set_of(tmp_path) as nodes:
+        voter, candidate = nodes.quorum(2), nodes.quorum(1)
+        ballot = candidate.ballot(next_term(candidate.state.term, 1, candidate.own_set))
+        with monkeypatch.context() as full_disk:
+            full_disk.setattr(OS, "rename", lambda *_: refuse())
+            with pytest.raises(StorageError):
+                await voter.vote(ballot)
+        assert (await voter.vote(ballot)).is_granted
+        assert QuorumFile(tmp_path / "2").read() == QuorumState(ballot.term, NO_NODE, 1)
+
+
+def refuse() -> NoReturn:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @in_loop

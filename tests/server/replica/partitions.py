@@ -120,11 +120,11 @@ class Replicas(ReplicaManager):
 
 @asynccontextmanager
 async def replicas_in(
-    path: Path, *, verify: Any = None, fs: FileSystem = OS, **settings: Any
+    path: Path, *, other: Path | None = None, verify: Any = None, fs: FileSystem = OS, **settings: Any
 ) -> AsyncIterator[Replicas]:
-    """A manager of an open store with a topic `t` of two partitions."""
+    """A manager of an open store with a topic `t` of two partitions; `other` is a second data directory."""
     config = BrokerConfig(log_cleaner_enable=False, **settings)
-    store = LogManager.open([str(path)], config, fs=fs)
+    store = LogManager.open([str(path), *([str(other)] if other else [])], config, fs=fs)
     topics, time = Topics(), Time()
 
     async def run(function: Callable[..., Any], *args: Any) -> Any:

@@ -130,3 +130,27 @@ def test_a_move_is_given_up_or_gone_on_with(tmp_path: Path, monkeypatch: pytest.
 
     asyncio.run(asyncio.wait_for(begin(), 60))
     asyncio.run(asyncio.wait_for(go_on(), 60))
+
+
+def test_a_move_leaves_the_appends_to_a_handover_that_has_begun_meanwhile(tmp_path: Path) -> None:
+    """Else the leader would take writes that its successor, which has all by then, does not get."""
+    a, b = tmp_path / "a", tmp_path / "b"
+
+    async def run() -> None:
+        async with node_for(a, b) as node:
+            await node.topics.create("t", 1)
+            await produce(node, 3)
+            target = b if Path(log_of(node).path).parent == a else a
+            node.replicas._appending = 1  # the move waits for it, and holds the others
+            assert await alter(node, (target, "t", [0])) == {("t", 0): 0}
+            while not node.replicas._holds_writes:
+                await asyncio.sleep(0.001)
+            node.quorum.handover._hold()
+            node.replicas._appending = 0
+            while Path(log_of(node).path).parent != target:
+                await asyncio.sleep(0.001)
+            assert node.replicas._holds_writes
+            node.quorum.handover._release()
+            await produce(node, 1)
+
+    asyncio.run(asyncio.wait_for(run(), 60))

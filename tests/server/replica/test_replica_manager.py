@@ -206,6 +206,39 @@ def test_a_partition_that_cannot_begin_an_epoch_harms_no_other(
     run(tmp_path, body, fs=fs)
 
 
+def test_a_log_that_moves_to_another_directory_keeps_its_followers_without_their_positions(tmp_path: Path) -> None:
+    """The copy has other segments, in which the positions would let a consumer read above the high watermark."""
+
+    async def body(replicas: Replicas) -> None:
+        role = Role(NODE, 0, 0, (NODE, 2, 3), (NODE, 2))
+        replicas._set_role = lambda: role
+        partition = replicas.find(T0)
+        for at in range(8):
+            await replicas.produce(T0)
+            if at == 3:
+                partition.log.roll()
+        for node in (2, 3):
+            await fetch_as_follower(replicas, T0, node, 6)
+        assert (partition.high_watermark, partition.role.isr) == (6, (NODE, 2, 3))
+        source = replicas.store.directory_of(partition.log)
+        [target] = [one for one in replicas.store.directories if one is not source]
+        future = replicas.store.get_or_create(T0, is_future=True, directory=target.path)
+        for base in (0, 4):
+            future.append_as_follower(bytearray(partition.log.read(base, 1 << 20).records.read()), 0)
+        replicas.store.replace_with_future(T0)
+        replicas.moved(T0)
+        assert partition.log is future and len(future.segments) == 1
+        [result] = await replicas.read(consumer_params(isolation="high_watermark"), [request_at(T0, 0)])
+        assert offsets_in(result) == [0, 1, 2, 3, 4, 5]
+        assert partition.role.isr == (NODE, 2, 3)
+        for node in (2, 3):
+            await fetch_as_follower(replicas, T0, node, 7)
+        assert partition.high_watermark == 7
+
+    (tmp_path / "a").mkdir()
+    run(tmp_path / "a", body, other=tmp_path / "b")
+
+
 def test_what_is_too_large_says_no_log_start(tmp_path: Path) -> None:
     """FLOW-7."""
     async def body(replicas: Replicas) -> None:
