@@ -204,8 +204,9 @@ def test_outline_that_is_long_or_has_many_partitions_is_none() -> None:
 
 
 def test_outline_tells_sixteen_partitions_apart() -> None:
-    frames = (request_bytes("produce", 9, produced(partition=number)) for number in range(17))
-    outlines = {produce_outline_of(frame, tuple(range(16))) for frame in frames}
+    wanted = (*range(15), 2**31 - 1)
+    frames = (request_bytes("produce", 9, produced(partition=number)) for number in (*wanted, 15))
+    outlines = {produce_outline_of(frame, wanted) for frame in frames}
     assert len(outlines) == 17 and None not in outlines
 
 
