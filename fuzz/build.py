@@ -22,8 +22,8 @@ READERS = (
     "storage/partition_metadata.py", "storage/leader_epoch.py", "util/checkpoint.py", "tools/dump/record_readers.py",
     "tools/dump/control_text.py", "tools/dump/remote_log_text.py", "tools/dump/batch_records.py", "keys/format.py",
     "values/avro_schema.py", "values/avro_columns.py", "values/avro_program.py", "values/avro_default.py",
-    "values/json_schema.py", "values/json_types.py", "where/bounds.py", "where/fields.py", "where/grammar.py",
-    "where/literals.py",
+    "values/json_schema.py", "values/json_types.py", "values/plain.py", "values/internal.py", "where/bounds.py",
+    "where/fields.py", "where/grammar.py", "where/literals.py",
 )  # fmt: skip
 
 

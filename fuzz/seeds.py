@@ -147,7 +147,7 @@ def main() -> None:
         "decompress": frames, "index": side_files, "append": lambda: [*ready(), *batches()], "avro": avro_values,
         "where": expressions, "keys": key_indexes,
     }  # fmt: skip
-    if sys.argv[2].endswith("_values"):
+    if sys.argv[2] == "outline" or sys.argv[2].endswith("_values"):
         makers[sys.argv[2]] = import_module(f"fuzz.{sys.argv[2]}").seeds
     made = makers.get(sys.argv[2], batches)
     folder = Path(sys.argv[1]) / sys.argv[2]

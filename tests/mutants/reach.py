@@ -74,6 +74,43 @@ PACKAGES = {
         ("tests/_core", "tests/records", "tests/cleaner", "tests/tools", "tests/test_append*.py", "tests/storage",
          "tests/golden/test_[a-u]*.py"),
     ),  # fmt: skip
+    "messages": Package(
+        ("kafkalog/_core/messages/*.p[xy][xd]",),
+        ("tests/testing/test_faults.py", "tests/server/wire", "tests/test_fuzz_faces.py"),
+    ),
+    "requests": Package(
+        ("kafkalog/server/requests/*.py",),
+        ("tests/server/apis", "tests/server/net", "tests/server/security", "tests/server/groups/test_group_access.py",
+         "tests/server/test_patterns.py", "tests/server/test_t*.py"),
+    ),
+    "keys": Package(
+        ("kafkalog/keys/*.py",), ("tests/keys", "tests/cli/test_keys_cmd.py", "tests/test_open_dirs_sidecars.py")
+    ),
+    "time_ranges": Package(
+        ("kafkalog/time_ranges/*.py",),
+        ("tests/time_ranges", "tests/cli/test_times_cmd.py", "tests/test_open_dirs_sidecars.py"),
+    ),
+    "where": Package(
+        ("kafkalog/where/*.py",), ("tests/where", "tests/cli/test_consume_where.py", "tests/browse/test_*condition.py")
+    ),
+    "values": Package(
+        ("kafkalog/values/*.py", "kafkalog/values/schemas/*.py"),
+        ("tests/values", "tests/test_decoders.py", "tests/cli/test_decoders_cmd.py", "tests/where/test_typed_scan.py"),
+    ),
+    "queue": Package(
+        ("kafkalog/queue/*.py", "kafkalog/sharing/*.py"),
+        ("tests/queue", "tests/server/share", "tests/examples/test_work_queue.py"),
+    ),
+    "testing": Package(
+        ("kafkalog/testing/*.py", "kafkalog/testing/inside/*.py", "kafkalog/pytest_plugin.py"),
+        ("tests/testing", "tests/server/test_testing.py"),
+    ),
+    "backup": Package(
+        ("kafkalog/backup/*.py", "kafkalog/backup/re*/*.py"),
+        ("tests/backup", "tests/cli/test_backup_cmd.py", "tests/redact/test_redact_backups.py"),
+    ),
+    "lake": Package(("kafkalog/lake/*.py",), ("tests/lake",)),
+    "copy": Package(("kafkalog/copy/*.py",), ("tests/copy", "tests/cli/test_copy_cmd.py")),
 }  # fmt: skip
 
 

@@ -295,3 +295,20 @@ def test_partitions_and_a_topic_for_letters_that_are_added_meanwhile(tmp_path: P
             item.reject()
             letter = next(dirs["dlq.tasks", 0].tail(LONG_S, start=0))
             assert dict(letter.headers)["__dlq.errors.partition"] == b"1"
+
+
+def test_records_of_an_ended_session_are_not_acknowledged_with_later_ones(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a", **SMALL) as dirs:
+        dirs.create_topic("tasks", 1)
+        with dirs["tasks"].queue("workers") as queue:
+            dirs["tasks", 0].append([b"a"])
+            [lost] = queue.acquire()
+            worker: Any = queue._worker
+            for session in worker._member._sessions.values():
+                session.end()  # as after a connection that broke
+            dirs["tasks", 0].append([b"b"])
+            [later] = queue.acquire()
+            with pytest.raises(InvalidRecordState):
+                queue.ack([lost, later])
+            with pytest.raises(InvalidRecordState):
+                later.ack()  # it is acknowledged

@@ -21,6 +21,7 @@ import kafkalog
 from kafkalog.errors import InvalidRecordState, KafkalogError, UnknownTopicOrPartition
 from kafkalog.queue import connect
 from kafkalog.server.client.errors import PeerError
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
 from tests.queue.test_local import LONG_S, values
 from tests.trees import PACKAGE
@@ -37,7 +38,7 @@ sys.stdin.read()
 @pytest.fixture(scope="module")
 def server() -> Iterator[KafkaServer]:
     settings = {"offsets.topic.num.partitions": 1, "share.coordinator.state.topic.num.partitions": 1}
-    topics = {"tasks": 1, "killed": 1, "locked": 1, "kinds": 1, "idle": 1}
+    topics = {"tasks": 1, "killed": 1, "locked": 1, "kinds": 1, "idle": 1, "few": 1, "fenced": 1}
     with kafka_server(topics=topics, settings=settings) as found:
         yield found
 
@@ -144,6 +145,31 @@ def test_without_a_partition_or_a_leader_a_worker_waits(server: KafkaServer) -> 
         found, member._topic = member._topic, member._topic._replace(leaders=(-1,))
         worker._loop.call(member.beat())  # as every few seconds: other partitions may have a leader
         assert member._topic == found
+
+
+def test_worker_sends_no_needless_requests(server: KafkaServer) -> None:
+    put(server, "few", b"a")
+    settings = {"share.heartbeat.interval.ms": 15_000}
+    with server.record() as seen:
+        with connect(server.bootstrap, "few", "workers", settings=settings) as queue:
+            queue.acquire(timeout=LONG_S)[0].ack()
+            assert queue.acquire(timeout=0.5) == []
+        seen.assert_count("ShareAcknowledge", 2)  # the other one ends its session
+        assert seen.count("ShareGroupHeartbeat") < 4  # it joins and leaves, and may have been away for 15 s
+
+
+def test_fenced_worker_joins_again(server: KafkaServer) -> None:
+    with connect(server.bootstrap, "fenced", "workers") as queue:
+        worker: Any = queue._worker
+        for code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+            with server.fault("ShareGroupHeartbeat", error=int(code), times=1), server.record() as seen:
+                worker._loop.call(worker._member.beat())  # as every few seconds
+            seen.assert_count("ShareGroupHeartbeat", 2)
+            put(server, "fenced", b"a")
+            queue.acquire(timeout=LONG_S)[0].ack()
+        with server.record() as seen:
+            worker._loop.call(worker._member.beat())
+        seen.assert_count("ShareGroupHeartbeat", 1)
 
 
 def test_aborted_transactions_hide_no_records(tmp_path: Path) -> None:

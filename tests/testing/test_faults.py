@@ -203,6 +203,13 @@ def test_outline_that_is_long_or_has_many_partitions_is_none() -> None:
     assert produce_outline_of(frame("t"), tuple(range(17))) is None
 
 
+def test_outline_tells_sixteen_partitions_apart() -> None:
+    wanted = (*range(15), 2**31 - 1)
+    frames = (request_bytes("produce", 9, produced(partition=number)) for number in (*wanted, 15))
+    outlines = {produce_outline_of(frame, wanted) for frame in frames}
+    assert len(outlines) == 17 and None not in outlines
+
+
 def test_many_outlines_are_forgotten() -> None:
     passed = PassedProduces(FLEXIBLE_PRODUCE, PRODUCE_BY_ID, ())
     for number in range(1025):
