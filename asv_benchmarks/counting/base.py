@@ -11,7 +11,6 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,34 +114,38 @@ def module_keys(tree: Path) -> dict[str, str]:
     script = _script(tree)
     files = sorted(path for path in core.rglob("*") if path.suffix in (".pyx", ".pxd", ".h"))
     texts = {str(path.relative_to(core)): path.read_bytes() for path in files}
+    named = _names(texts)
     keys = {}
     for extension in script["extensions"]():
         name = _path_of(extension.name)
         how = (script["DIRECTIVES"], script.get("SHARED"), extension.extra_compile_args, SUFFIX)
         held = hashlib.sha256(repr(how).encode())
         is_ours = f"{name}.pyx" in texts  # and not made by Cython alone, out of what is in `how`
-        for file in sorted(_taken_in(f"{name}.pyx", texts)) if is_ours else ():
+        for file in sorted(_taken_in(f"{name}.pyx", named)) if is_ours else ():
             held.update(file.encode() + b"\0" + texts[file])
         keys[name] = held.hexdigest()
     return keys
 
 
-def _taken_in(file: str, texts: dict[str, bytes]) -> set[str]:
+def _taken_in(file: str, named: dict[str, set[str]]) -> set[str]:
     """Return a source and every file of `_core` that it names as a word, recursively: too many rather than too few."""
     found, waiting = set(), [file]
     while waiting:
         one = waiting.pop()
         if one not in found:
             found.add(one)
-            waiting += _named(one, texts)
+            waiting += named[one]
     return found
 
 
-def _named(file: str, texts: dict[str, bytes]) -> Iterator[str]:
-    words = set(re.findall(rb"\w+", texts[file])) | {Path(file).stem.encode()}
-    for other in texts:
-        if not other.endswith(".pyx") and Path(other).stem.encode() in words:
-            yield other
+def _names(texts: dict[str, bytes]) -> dict[str, set[str]]:
+    """Return for each file the headers and declarations that it names, and those that go by its own name."""
+    by_word: dict[bytes, set[str]] = {}
+    for file in texts:
+        if not file.endswith(".pyx"):
+            by_word.setdefault(Path(file).stem.encode(), set()).add(file)
+    words = {file: {*re.findall(rb"\w+", text), Path(file).stem.encode()} for file, text in texts.items()}
+    return {file: set().union(*map(by_word.__getitem__, found & by_word.keys())) for file, found in words.items()}
 
 
 def _path_of(module: str) -> str:
