@@ -11,6 +11,7 @@ from kafkalog._core.bytes.mapping import WritebackErrorProbe
 from kafkalog.errors import StorageError
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.waiting import check_may_wait
 
 if TYPE_CHECKING:
     from kafkalog.storage.file_records import FileRecords
@@ -56,6 +57,7 @@ class ReopenedFile:
         """Return the open file; `mode` is that of FileSystem.open_file. OSError."""
         file = self._file
         if file is None:
+            check_may_wait()
             DESCRIPTORS.make_room()
             self._file = file = self._fs.open_file(self.path, mode)
             DESCRIPTORS.add(self)
@@ -127,6 +129,7 @@ class LazyFile:
         """Return the open file; raise OSError if it cannot be opened, FileNotFoundError if it has lost its name."""
         file = self.file
         if file is None:
+            check_may_wait()
             DESCRIPTORS.make_room()
             self.file = file = self._find()
             self.share()
@@ -255,8 +258,8 @@ class LazyFile:
     # Reading, for slices
 
     def pread(self, size: int, position: int) -> bytes:
-        """Read as `File.pread` does."""
-        return self.opened().pread(size, position)
+        """Read as `File.pread_at_once` does."""
+        return self.opened().pread_at_once(size, position)
 
     def pread_into(self, buffer: Data, position: int) -> int:
         """Read as `File.pread_into` does."""

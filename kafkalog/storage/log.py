@@ -46,7 +46,6 @@ from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.scheduler import Schedules
 
 if TYPE_CHECKING:
-    from kafkalog._core.log.log_fields import LogFields
     from kafkalog.storage.log_state import State
 
 
@@ -269,8 +268,8 @@ class UnifiedLog:
         return self._core.state
 
     @property
-    def fields(self) -> LogFields:
-        """The fields that compiled code reads: state and health."""
+    def fields(self) -> LogCore:
+        """State and health, with the fields that compiled code reads; for reading only."""
         return self._core
 
     @property

@@ -177,7 +177,7 @@ class ReadableRecords:
             clamp(position, 0, end, self.path)
         while end - position >= HEADER_BYTES:
             try:
-                data = (file.file or file.opened()).pread(min(window, end - position), position)
+                data = (file.file or file.opened()).pread_at_once(min(window, end - position), position)
             except OSError as error:
                 raise self._failure(error, "search", position) from error
             walk = find(data, target)

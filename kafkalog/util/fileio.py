@@ -10,15 +10,15 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.util.descriptors import with_room
-from kafkalog.util.system_calls import SYSTEM
+from kafkalog.util.system_calls import CANNOT, READ_IN_MEMORY, SYSTEM
+from kafkalog.util.waiting import THREAD, MustWait
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
     from kafkalog.util.buffers import Data
 
@@ -157,7 +157,7 @@ class File:
         self._fs = fs
         # bound once: saves two attribute lookups on each call of the hot paths
         self._pread: Callable[[int, int, int], bytes] = fs.pread
-        self._preadv: Callable[[int, Sequence[Buffer], int], int] = fs.preadv
+        self._preadv: Callable[..., int] = fs.preadv
         self._pwrite: Callable[[int, Data, int], int] = fs.pwrite
 
     def pread(self, size: int, position: int) -> bytes:
@@ -174,6 +174,26 @@ class File:
             parts.append(data)
             have += len(data)
         return b"".join(parts) if len(parts) > 1 else parts[0]
+
+    def pread_at_once(self, size: int, position: int) -> bytes:
+        """Return the bytes as `pread` does; within `at_once`, raise MustWait unless all of them are in memory.
+
+        If the system or the file system cannot tell, they count as in memory.
+        """
+        if THREAD.may_wait or READ_IN_MEMORY is None:
+            return self.pread(size, position)
+        data = bytearray(size)
+        try:
+            count = self._preadv(self._fd, (data,), position, READ_IN_MEMORY)
+        except BlockingIOError:
+            raise MustWait from None
+        except OSError as error:
+            if error.errno not in CANNOT:
+                raise
+            return self.pread(size, position)
+        if count != size:  # a part is not in memory, or the file was truncated
+            raise MustWait
+        return bytes(data)
 
     def pread_into(self, buffer: Data, position: int) -> int:
         """Read into the writable `buffer` and return the number of bytes; fewer than its length only at the end."""

@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 CANNOT: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
 """Error codes of a call that the system or the file system does not support."""
+READ_IN_MEMORY: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
+"""Flag of `preadv` for a read that takes only what is in memory; None if the system has none."""
 _FICLONE: Final = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _NO_FULL_SYNC: Final = CANNOT | {errno.ENOTTY}
 

@@ -11,7 +11,7 @@ from kafkalog._core.batch.check cimport (
 )
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V1_KEY_AT, V1_TIMESTAMP_AT,
-    V2_BASE_TIMESTAMP_AT, V2_LAST_DELTA_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_ID_AT,
+    V2_BASE_TIMESTAMP_AT, V2_LAST_DELTA_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_ID_AT, V2_RECORDS_AT,
 )
 from kafkalog._core.bytes.buffers cimport Column, column
 from kafkalog._core.bytes.endian cimport load32, load64
@@ -344,7 +344,7 @@ cdef class BatchTable:
 
 cdef int scan_worker(
     BatchTable table, const uint8_t* data, int64_t start, int64_t stop, int64_t base_position, bint check,
-    bint file_mode, int64_t limit,
+    bint file_mode, int64_t limit, bint headers_only,
 ) noexcept nogil:
     cdef int64_t at = start
     cdef int64_t size = 0
@@ -356,7 +356,7 @@ cdef int scan_worker(
             reason = STOP_LIMIT
             break
         reason = peek_batch(data + at, stop - at, file_mode, &size, &magic)
-        if reason == -1 and size > stop - at:
+        if reason == -1 and size > stop - at and not (headers_only and magic >= 2 and stop - at >= V2_RECORDS_AT):
             reason = STOP_PARTIAL
         if reason != -1:
             break
@@ -377,17 +377,20 @@ cdef int scan_worker(
 
 def scan(
     buf, int64_t start=0, int64_t stop=-1, *, bint check_crc=True, bint file_mode=False, int64_t base_position=0,
-    int64_t max_batches=0,
+    int64_t max_batches=0, bint headers_only=False,
 ) -> BatchTable:
     """The table of the whole batches in `buf[start:stop]`.
 
     `file_mode` applies the rules of a segment file (any magic is taken, fewer than 17 bytes end it), otherwise those
     of a buffer in memory (format.md section 5). `base_position` is added to every position, so that they can name
-    bytes of the file the chunk came from. Damage never raises: it is in the table.
+    bytes of the file the chunk came from. Damage never raises: it is in the table. With `headers_only`, and without
+    `check_crc`, a last v2 batch whose header is there counts although `buf` ends within its records.
     """
     cdef Py_buffer view
     cdef BatchTable table = BatchTable.__new__(BatchTable)
     cdef int status
+    if headers_only and check_crc:
+        raise ValueError("a checksum needs the whole batch, not its header")
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
         if stop < 0 or stop > view.len:
@@ -395,11 +398,14 @@ def scan(
         if start < 0 or start > stop:
             raise ValueError(f"start {start} lies outside the {view.len} bytes given")
         if stop - start < SMALL:
-            status = scan_worker(table, <const uint8_t*>view.buf, start, stop, base_position, check_crc, file_mode, max_batches)
+            status = scan_worker(
+                table, <const uint8_t*>view.buf, start, stop, base_position, check_crc, file_mode, max_batches, headers_only
+            )
         else:
             with nogil:
                 status = scan_worker(
-                    table, <const uint8_t*>view.buf, start, stop, base_position, check_crc, file_mode, max_batches
+                    table, <const uint8_t*>view.buf, start, stop, base_position, check_crc, file_mode, max_batches,
+                    headers_only,
                 )
     finally:
         PyBuffer_Release(&view)

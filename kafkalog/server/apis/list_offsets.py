@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import OffsetNotAvailable
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node.pool import read_with
 from kafkalog.server.replica.results import CONSUMER, DEBUGGER
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.partitions import PartitionCall
@@ -52,10 +53,10 @@ async def _offset(
     only_leader = request.replica_id != DEBUGGER
     try:
         partition = node.replicas.find(key)
-        if timestamp >= 0 or timestamp == MAX_TIMESTAMP:  # reads from disk
+        if timestamp >= 0 or timestamp == MAX_TIMESTAMP:  # may read and decompress many batches
             found = await node.run(partition.offset_for_time, timestamp, isolation, epoch, only_leader)
         else:
-            found = partition.offset_for_time(timestamp, isolation, epoch, only_leader)
+            found = await read_with(node.run, partition.offset_for_time, timestamp, isolation, epoch, only_leader)
     except OffsetNotAvailable:
         if version < _FIRST_WITH_NOT_AVAILABLE:
             return {"error_code": int(ErrorCode.LEADER_NOT_AVAILABLE)}

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import ParamSpec, Protocol, TypeVar
 
 from kafkalog.server.status.metrics import QueueCounts
+from kafkalog.util.waiting import MustWait, at_once
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,6 +21,14 @@ class Run(Protocol):
     """Function that runs another one outside of the event loop and returns its result, as `CallPool.run` does."""
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> Awaitable[T]: ...
+
+
+async def read_with(run: Run, function: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
+    """Call a function that only reads: on the loop if all it needs is in memory, else by `run`. Return its result."""
+    try:
+        return at_once(function, *args, **named)
+    except MustWait:
+        return await run(function, *args, **named)
 
 
 class CallPool:

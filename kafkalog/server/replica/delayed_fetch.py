@@ -9,6 +9,7 @@ from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.purgatory import DelayedOperation
 from kafkalog.server.replica.results import FetchParams, FetchPartition
 from kafkalog.types import LogOffsetMetadata, TopicPartition
+from kafkalog.util.waiting import MustWait, at_once
 
 Waiting = tuple[FetchPartition, LogOffsetMetadata]
 """Request for a partition, and the place where its read began; offset -1 means that the place is unknown."""
@@ -59,7 +60,12 @@ class DelayedFetch(DelayedOperation):
         partition = self._find(request.topic_partition)
         partition.check_topic_id(request.topic_id)
         partition.check_epoch(request.current_leader_epoch, self._params.only_leader)
-        end = partition.log.readable_end(self._params.isolation)
+        log, isolation = partition.log, self._params.isolation
+        try:
+            end = at_once(log.readable_end, isolation)
+        except MustWait:  # only a thread can find out how many bytes have come
+            end_offset = log.last_stable_offset if isolation == "committed" else log.high_watermark
+            return None if place.message_offset != end_offset or partition.diverges(request) else 0
         available = 0
         if place.message_offset > end.message_offset:  # the log was truncated
             return None

@@ -20,6 +20,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.log_walk import sound_chunks
 from kafkalog.storage.segment_reader import Chunk, Extent
 from kafkalog.types import FetchDataInfo, Isolation
+from kafkalog.util.waiting import THREAD, MustWait
 
 _LOG: Final = logging.getLogger(__name__)
 MAX_BYTES: Final = 1 << 20
@@ -30,10 +31,6 @@ MAX_RANGES: Final = 16
 MAX_PLACES: Final = 1000
 """Number of damaged places that are remembered, so that each is logged once."""
 _REPORTING: Final = threading.Lock()
-
-
-class MustReadData(Exception):
-    """A check has to read data, which may wait for the disk."""
 
 
 class _Checked(NamedTuple):
@@ -47,26 +44,25 @@ class _Checked(NamedTuple):
 class FetchCheck:
     """Checked reads of one log for fetches. Threads: any."""
 
-    __slots__ = ("_checked", "_last_base", "_last_size", "_places", "log")
+    __slots__ = ("_checked", "_fields", "_last_base", "_last_size", "_places", "log")
 
     def __init__(self, log: UnifiedLog) -> None:
         self.log = log
+        self._fields = log.fields
         active = log.active_segment
         self._last_base, self._last_size = active.base_offset, active.size
         self._checked: WeakKeyDictionary[DataFile, tuple[int, tuple[_Checked, ...]]] = WeakKeyDictionary()
         self._places: set[tuple[str | None, int | None]] = set()
 
-    def read(
-        self, offset: int, max_length: int, isolation: Isolation, min_one_message: bool, *, may_block: bool = True
-    ) -> FetchDataInfo:
+    def read(self, offset: int, max_length: int, isolation: Isolation, min_one_message: bool) -> FetchDataInfo:
         """Return the result of `UnifiedLog.read`, with the data up to the first damage.
 
-        CorruptRecord if `offset` lies in the damage; it is logged, and counted in the log's metrics. MustReadData if
-        `may_block` is False and the check has to read data.
+        CorruptRecord if `offset` lies in the damage; it is logged, and counted in the log's metrics. Within `at_once`,
+        MustWait if the check has to read data.
         """
-        log = self.log
+        log, fields = self.log, self._fields
         while True:
-            truncations, segments = log.truncation_count, log.segments
+            truncations, segments = fields.truncation_count, fields.state.segments
             try:
                 found = log.read(offset, max_length, isolation, min_one_message)
                 if found.first_entry_incomplete or not found.records.size:
@@ -77,18 +73,18 @@ class FetchCheck:
                     if base <= offset or not self._was_opened_with(offset):  # its segment, or one behind it
                         return found
                 data = self._checked_part(offset, found, truncations)
-                if data is None and may_block:
+                if data is None and THREAD.may_wait:
                     data = self._check_part(offset, found, truncations)
             except CorruptRecord as error:
-                if not may_block:
-                    raise MustReadData from error
+                if not THREAD.may_wait:
+                    raise MustWait from error
                 if log.truncation_count_when_idle() == truncations and log.segments is segments:
                     self._report(error)
                     raise
                 continue  # the files changed meanwhile
             if data is None:
-                raise MustReadData
-            if not may_block or log.truncation_count_when_idle() == truncations:
+                raise MustWait
+            if not THREAD.may_wait or log.truncation_count_when_idle() == truncations:
                 found.records = data
                 return found
 

@@ -285,14 +285,13 @@ class Partition:
     # Reading
 
     def read(
-        self, params: FetchParams, request: FetchPartition, max_bytes: int, min_one_message: bool,
-        may_block: bool = True,
-    ) -> FetchResult:  # fmt: skip
+        self, params: FetchParams, request: FetchPartition, max_bytes: int, min_one_message: bool
+    ) -> FetchResult:
         """Return the records from the fetch offset on, at most `max_bytes` (FLOW-12, FLOW-15).
 
         If the reader's last epoch ended elsewhere, return its (epoch, end offset) instead of records (PART-6).
         NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange, CorruptRecord, StorageError;
-        MustReadData as in `FetchCheck.read`. Threads: any.
+        MustWait within `at_once`. Threads: any.
         """
         log, role = self.log, self.role
         if request.current_leader_epoch >= 0 or role.leader != self.node_id:
@@ -311,7 +310,7 @@ class Partition:
             return result
         if self._check.log is not log:  # the log was closed and reopened
             self._check = FetchCheck(log)
-        found = self._check.read(offset, max_bytes, params.isolation, min_one_message, may_block=may_block)
+        found = self._check.read(offset, max_bytes, params.isolation, min_one_message)
         result.place = found.fetch_offset_metadata
         result.records = None if found.first_entry_incomplete else found.records
         if found.aborted_transactions is not None:

@@ -8,12 +8,12 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from kafkalog.server.replica.append_results import code_for_reader
-from kafkalog.server.replica.fetch_check import MustReadData
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.throttle import ReplicationRate, is_throttled
 from kafkalog.server.requests.cooperative_yield import TURNS
 from kafkalog.types import TopicPartition
+from kafkalog.util.waiting import THREAD, MustWait
 
 if TYPE_CHECKING:
     from kafkalog.server.node.pool import Run
@@ -53,10 +53,11 @@ async def read_partitions(
     A partition may return the bytes left of the whole limit, at most its own limit. The first one with records returns
     at least one batch, whatever the limits; those after it return only whole batches that fit. A partition that is held
     back returns none. `before` holds the results of the same read a moment ago, which are reused for unchanged
-    partitions. `run` moves a read that may wait for the disk to the pool.
+    partitions. `run` repeats in the pool a read that would have to wait for the disk or a lock.
     """
     left, min_one_message = params.max_bytes, True
-    results = []
+    results: list[FetchResult] = []
+    result: FetchResult | None
     turns = cycle(TURNS)
     for index, one in enumerate(requests):
         if next(turns):
@@ -71,15 +72,20 @@ async def read_partitions(
             if one.topic_id is not partition.topic_id:
                 partition.check_topic_id(one.topic_id)
             if held_back is not None and held_back(partition, None):
-                result = partition.read(params, one, 0, False)
+                arguments = params, one, 0, False
             else:
                 arguments = params, one, max(0, min(one.max_bytes, left)), min_one_message
-                try:
-                    result = partition.read(*arguments, may_block=False)
-                except MustReadData:
-                    result = await run(partition.read, *arguments)
-                if held_back is not None and result.size:
-                    held_back(partition, result.size)
+            THREAD.may_wait = False  # as `at_once`, without its call
+            try:
+                result = partition.read(*arguments)
+            except MustWait:
+                result = None
+            finally:
+                THREAD.may_wait = True
+            if result is None:
+                result = await run(partition.read, *arguments)
+            if held_back is not None and result.size:
+                held_back(partition, result.size)
         except Exception as error:
             result = FetchResult(code_for_reader(error, one.topic_partition))
         if result.records is not None and result.records.size:

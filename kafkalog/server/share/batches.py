@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog._core.batch.scan import REASON_SIZE, scan
 from kafkalog.server.share.window import AcquiredRows
+from kafkalog.storage.file_slice import HEADER_BYTES, bad_size, claimed_size
+from kafkalog.storage.lazy_file import read_at
+from kafkalog.storage.readable_records import FIRST_WINDOW, LARGEST_WINDOW, SMALL_WINDOW
 
 if TYPE_CHECKING:
     from kafkalog.storage.file_slice import FileSlice
@@ -23,13 +27,19 @@ class LogBatch(NamedTuple):
 
 
 def read_batches(records: FileSlice, begin: int, most_offsets: int) -> list[LogBatch]:
-    """Return the batches with offsets from `begin` on, until they have `most_offsets` of them.
+    """Return the complete batches with offsets from `begin` on, until they have `most_offsets` of them.
 
-    StorageError, CorruptRecord.
+    Only windows with headers are read, not the records of long batches. StorageError, CorruptRecord; MustWait within
+    `at_once`.
     """
     found: list[LogBatch] = []
-    for table in records.tables():
+    position, window = records.position, FIRST_WINDOW
+    while records.end - position >= HEADER_BYTES:
+        data = read_at(records.file, min(window, records.end - position), position)
+        table = scan(data, check_crc=False, file_mode=True, base_position=position, headers_only=True)
         for one in table:
+            if one.position + one.size > records.end:
+                return found
             if one.last_offset < begin:
                 continue
             producer_id = one.producer_id if one.is_transactional else -1
@@ -38,6 +48,16 @@ def read_batches(records: FileSlice, begin: int, most_offsets: int) -> list[LogB
             )
             if one.last_offset - begin >= most_offsets:
                 return found
+        if table.stop_reason == REASON_SIZE:
+            raise bad_size(table.stop_value, records.path, table.stop_position)
+        if table.stop_position > position:
+            is_long = table.stop_position > position + len(data)  # the next one probably is too
+            window = SMALL_WINDOW if is_long else min(window * 4, LARGEST_WINDOW)
+            position = table.stop_position
+            continue
+        window = claimed_size(data)  # a message of an older format has no header that is enough
+        if not len(data) < window <= records.end - position:
+            return found
     return found
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.group_log import group_error_code
+from kafkalog.server.node.pool import read_with
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.settings.groups import group_setting
 from kafkalog.server.share import dead_letters
 from kafkalog.server.share import window as windows
-from kafkalog.server.share.batches import aborted_ranges, read_batches, without
+from kafkalog.server.share.batches import LogBatch, aborted_ranges, read_batches, without
 from kafkalog.server.share.start import EARLIEST, reset_timestamp
 from kafkalog.server.share.state import UNKNOWN_START, Change, ShareKey, ShareState
 from kafkalog.server.share.window import (
@@ -109,7 +110,10 @@ class SharePartition:
             found = await self._node.run(partition.offset_for_time, timestamp, self._isolation)
             if self._log.get(self.key) is not state:  # stored by another call meanwhile
                 continue
-            start = partition.log.readable_end(self._isolation).message_offset if found is None else found.offset
+            if found is None:
+                start = (await read_with(self._node.run, partition.log.readable_end, self._isolation)).message_offset
+            else:
+                start = found.offset
             if timestamp == EARLIEST:
                 return state._replace(start=start)
             self._log.write(self.key, Change(partition.leader_epoch, start, 0, ()))
@@ -137,15 +141,16 @@ class SharePartition:
 
     # Fetching
 
-    @property
-    def has_records(self) -> bool:
-        """True if a fetch may acquire records. Errors as in `ReplicaManager.find`."""
+    async def has_records(self) -> bool:
+        """Return True if a fetch may acquire records. Errors as in `ReplicaManager.find`."""
         if self._window is None:
             return False
         log = self._node.replicas.find(self.place).log
         window = windows.begin_at(self._window, log.log_start_offset)
         at = windows.next_offset(window, self.setting("share.partition.max.record.locks"))
-        return at is not None and at < log.readable_end(self._isolation).message_offset
+        if at is None:
+            return False
+        return at < (await read_with(self._node.run, log.readable_end, self._isolation)).message_offset
 
     async def fetch(
         self, member: str, max_bytes: int, max_records: int, batch_size: int, *, is_exact: bool,
@@ -163,7 +168,7 @@ class SharePartition:
                 is_progress = self._window not in (None, before)
                 if found.error_code or found.rows or not is_progress or self._node.monotonic_ms() >= until_ms:
                     return found
-                await asyncio.sleep(0)  # a read from the log does not suspend: others would wait for all rounds
+                await asyncio.sleep(0)  # a read from memory does not suspend: others would wait for all rounds
 
     async def _fetch(
         self, member: str, max_bytes: int, max_records: int, batch_size: int, is_exact: bool,
@@ -178,6 +183,10 @@ class SharePartition:
         if at is None:
             return Fetched()
         result = await self._read(at, max_bytes)
+        batches: list[LogBatch] = []
+        if result.records is not None and self._window is not None:
+            most_offsets = min(max_records, max_locks) + self._window.size
+            batches = await read_with(self._node.run, read_batches, result.records, at, most_offsets)
         if not is_open() or result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # it left, or the log was cut
             return Fetched()
         if result.error_code or result.records is None or self._window is None:
@@ -185,7 +194,7 @@ class SharePartition:
         deadline_ms = self._node.monotonic_ms() + self.setting("share.record.lock.duration.ms")
         delivery_limit = self.setting("share.delivery.count.limit")
         limits = Limits(max_records, max_locks, deadline_ms, delivery_limit, max(1, batch_size), is_exact)
-        return self._acquire(member, at, result, limits)
+        return self._acquire(member, at, result, batches, limits)
 
     async def _read(self, at: int, max_bytes: int) -> FetchResult:
         size = min(max_bytes, _MOST_BYTES)
@@ -193,9 +202,10 @@ class SharePartition:
         [result] = await self._node.replicas.fetch(params, [FetchPartition(self.place, at, size, self.key.topic_id)])
         return result
 
-    def _acquire(self, member: str, at: int, result: FetchResult, limits: Limits) -> Fetched:
+    def _acquire(
+        self, member: str, at: int, result: FetchResult, batches: Sequence[LogBatch], limits: Limits
+    ) -> Fetched:
         assert self._window is not None and result.records is not None
-        batches = read_batches(result.records, at, limits.max_records + self._window.size)
         pairs = [(one.first, one.last) for one in batches]
         plan = windows.acquire(self._window, member, at, pairs, limits)
         rows = plan.rows

@@ -286,7 +286,7 @@ async def _have_records(partitions: Iterable[SharePartition]) -> bool:
     turns = CooperativeYield()
     for one in partitions:
         try:
-            if one.has_records:
+            if await one.has_records():
                 return True
         except KafkalogError:
             return True

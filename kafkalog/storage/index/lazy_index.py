@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from kafkalog.errors import CorruptIndex, IllegalState, StorageError
 from kafkalog.util.descriptors import INDEXES
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.waiting import check_may_wait
 
 if TYPE_CHECKING:
     from kafkalog.storage.index.abstract_index import AbstractIndex
@@ -58,6 +59,7 @@ class LazyIndex(Generic[T]):
         index = self.index
         if index is not None:
             return index
+        check_may_wait()
         INDEXES.make_room()
         with self._lock:
             index = self.index

@@ -68,7 +68,7 @@ class TransactionIndex(ReopenedFile):
     def _last_offset_of(file: File, count: int) -> int:
         if not count:
             return -1
-        data = file.pread(8, (count - 1) * ENTRY_BYTES + LAST_OFFSET_AT)
+        data = file.pread_at_once(8, (count - 1) * ENTRY_BYTES + LAST_OFFSET_AT)
         return int.from_bytes(data, "big", signed=True) if len(data) == 8 else -1
 
     def append(self, entry: AbortedTxn) -> None:
@@ -116,7 +116,7 @@ class TransactionIndex(ReopenedFile):
         while number < count:
             size = min(count - number, _PIECE_ENTRIES) * ENTRY_BYTES
             try:
-                data = self._opened().pread(size, number * ENTRY_BYTES)
+                data = self._opened().pread_at_once(size, number * ENTRY_BYTES)
             except OSError as error:
                 raise self._failed("read", error) from error
             yield from parse_aborted_txns(data, self.path, number)

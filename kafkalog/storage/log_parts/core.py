@@ -31,6 +31,7 @@ from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Schedules
+from kafkalog.util.waiting import held
 
 if TYPE_CHECKING:
     from kafkalog.storage.log_state import State
@@ -196,7 +197,7 @@ class LogCore(LogFields):
 
     def truncation_count_when_idle(self) -> int:
         """Return `truncation_count` once no truncation is in progress; a read is valid if it did not change."""
-        with self.lock:
+        with held(self.lock):
             return self.truncation_count
 
     def undo_write_locked(self, state: State, first_offset: int, error: BaseException) -> None:

@@ -6,6 +6,7 @@ from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.log_state import high_watermark_incremented, high_watermark_resolved, high_watermark_updated
 from kafkalog.storage.read import locate_or_offset_only
 from kafkalog.types import LogOffsetMetadata
+from kafkalog.util.waiting import held
 
 
 class HighWatermark:
@@ -21,7 +22,7 @@ class HighWatermark:
         core = self._core
         state = core.state
         if state.high_watermark_base < 0:
-            with core.lock:
+            with held(core.lock):
                 state = core.state
                 if state.high_watermark_base < 0:
                     mark = locate_or_offset_only(state, state.high_watermark)

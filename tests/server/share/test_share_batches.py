@@ -1,0 +1,57 @@
+"""The batches that a share fetch finds by their headers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.server.share.batches import read_batches
+from kafkalog.storage.file_slice import FileSlice
+from tests.builder import message_v1
+from tests.counting import Counting
+from tests.raw_batches import batch
+
+SIZES = [1, 1, 3_000, 10, 100_000, 5, 600, 600, 40_000, *[1] * 2_000, 300_000, 2]
+
+
+def slice_of(path: Path, data: bytes, fs: Counting | None = None) -> FileSlice:
+    (path / "f").write_bytes(data)
+    return FileSlice((fs or Counting()).open_file(path / "f", "r"), 0, len(data))
+
+
+def mixed() -> bytes:
+    """Return batches of one record each, at offsets 0, 1, 2, ..."""
+    return b"".join(batch(offset, [bytes(size)]) for offset, size in enumerate(SIZES))
+
+
+def offsets_of(records: FileSlice, begin: int = 0, most: int = 1 << 30) -> list[int]:
+    return [one.first for one in read_batches(records, begin, most)]
+
+
+def test_all_batches_are_found_with_their_places(tmp_path: Path) -> None:
+    records = slice_of(tmp_path, mixed())
+    found = [(one.first, one.last, one.position, one.size) for one in read_batches(records, 0, 1 << 30)]
+    assert found == [(one.base_offset, one.last_offset, one.position, one.size) for one in records.batches()]
+    assert len(found) == len(SIZES)
+
+
+def test_batches_are_found_from_an_offset_on_up_to_a_number_of_offsets(tmp_path: Path) -> None:
+    assert offsets_of(slice_of(tmp_path, mixed()), 4, 3) == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("cut", [1, 61, 100_000, 299_999])
+def test_an_incomplete_batch_is_left_out(tmp_path: Path, cut: int) -> None:
+    assert offsets_of(slice_of(tmp_path, batch(0, [b"v"]) + batch(1, [bytes(300_000)])[:-cut])) == [0]
+
+
+def test_the_records_of_long_batches_are_not_read(tmp_path: Path) -> None:
+    counting = Counting()
+    records = slice_of(tmp_path, b"".join(batch(offset, [bytes(500_000)]) for offset in range(4)), counting)
+    assert offsets_of(records) == [0, 1, 2, 3]
+    assert sum(counting.reads) < 10_000
+
+
+def test_messages_of_an_older_format_are_found(tmp_path: Path) -> None:
+    data = b"".join(message_v1(offset, bytes(size)) for offset, size in enumerate([1, 9_000, 1, 80_000, 2]))
+    assert offsets_of(slice_of(tmp_path, data)) == [0, 1, 2, 3, 4]
