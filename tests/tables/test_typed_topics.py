@@ -8,7 +8,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, IllegalState
-from kafkalog.log.selection import _NothingDecoder
+from kafkalog.log.typeless import NothingDecoder
 
 pa = pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")
@@ -161,7 +161,7 @@ def test_a_directory_of_schemas_has_no_subjects(tmp_path: Path) -> None:
 
 def test_a_value_that_no_type_was_taken_from_is_no_null() -> None:
     """A sample that was empty, by an error or a change of the log, does not turn values into nulls."""
-    decoder = _NothingDecoder()
+    decoder = NothingDecoder()
     assert decoder.decode(pa.array([None, None], pa.binary())).values.null_count == 2
     with pytest.raises(IllegalState, match="no value was read"):
         decoder.decode(pa.array([None, b"{}"], pa.binary()))
