@@ -59,10 +59,9 @@ def open_partition(
     """Open the log of a partition directory in `log_dir`; recover it if it was not closed cleanly.
 
     The directory's clean-shutdown marker is removed first. With `make`, which creates the directory at its path, the
-    partition is new; if that fails, what was created is removed again. `keeps_begun_epochs` is as for
-    `UnifiedLog.open`, for a node of a replica set: the high watermark is the log start until it is set. Errors as
-    there; DirectoryLocked. With `refuses_loss`, batches that recovery would discard are looked for before anything
-    changes.
+    partition is new; if that fails, what was created is removed again. `keeps_begun_epochs` and errors as for
+    `UnifiedLog.open`; DirectoryLocked. With `refuses_loss`, batches that recovery would discard are looked for before
+    anything changes.
     """
     name = os.path.basename(path)
     if refuses_loss and make is None:
@@ -86,7 +85,7 @@ def open_partition(
             progress=progress,
             on_disk_failure=on_disk_failure,
             keeps_begun_epochs=keeps_begun_epochs,
-            high_watermark_follows_end=not keeps_begun_epochs,
+            high_watermark_follows_end=not keeps_begun_epochs,  # in a replica set, the log start until it is set
             refuses_loss=refuses_loss,
         )
         if make is None and found.recovery_point > log.log_end_offset:
