@@ -87,6 +87,7 @@ def open_partition(
             progress=progress,
             on_disk_failure=on_disk_failure,
             keeps_begun_epochs=keeps_begun_epochs,
+            high_watermark_follows_end=not keeps_begun_epochs,  # in a replica set, the log start until it is set
             refuses_loss=refuses_loss,
         )
         if make is None and found.recovery_point > log.log_end_offset:

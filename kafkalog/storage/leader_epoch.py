@@ -137,6 +137,10 @@ class LeaderEpochCache:
         """Remove all epochs."""
         self._keep(())
 
+    def restore(self, entries: tuple[EpochEntry, ...]) -> None:
+        """Return to earlier `entries`, since the batches that began or removed others were not written."""
+        self._keep(entries)
+
     def _keep(self, entries: tuple[EpochEntry, ...]) -> None:
         if entries != self._entries:
             self._entries = entries

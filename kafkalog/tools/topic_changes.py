@@ -66,7 +66,10 @@ def _find_to_delete(dirs: Sequence[str], topic: str, fs: FileSystem) -> tuple[li
     listing = [directory for directory in dirs if TopicStore(directory, fs=fs).get(topic) is not None]
     if not found and not listing:
         find(dirs, topic, fs=fs)  # raises
-    return found, list(dict.fromkeys([*_directories(found), *listing]))
+    homes: dict[str, str] = {}
+    for home in (*_directories(found), *listing):
+        homes.setdefault(os.path.realpath(home), home)  # one lock each, however the paths are spelled
+    return found, list(homes.values())
 
 
 def _mark_deleted(

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.errors import StorageError
 from tests.faults import FaultFS
-from tests.storage.logs import append_batches, log
+from tests.storage.logs import append_batches, log, run
 
 
 def test_an_append_that_is_done_does_not_fail_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -51,3 +51,23 @@ def test_a_close_that_cannot_write_it_was_not_a_good_one(tmp_path: Path) -> None
     with pytest.raises(StorageError, match="leader-epoch-checkpoint"):
         a_log.close()
     assert a_log.closed
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+@pytest.mark.parametrize("first", [3, 30])
+def test_epochs_of_batches_that_could_not_be_written_have_not_begun(tmp_path: Path, rolls: bool, first: int) -> None:
+    """A follower that reports one would count as having everything from before it."""
+    fs = FaultFS()
+    a_log = log(tmp_path, fs=fs, high_watermark_follows_end=False, **({"internal_segment_bytes": 500} if rolls else {}))
+    a_log.append_as_follower(run(0, 3, epoch=1), 1)
+    fs.fail("pwrite", path=".log", code=errno.ENOSPC)
+    batches = run(first, 2, epoch=2) + run(first + 2, 2, epoch=3)
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            a_log.append_as_follower(batches, 3)
+        assert a_log.leader_epochs == ((1, 0),) and a_log.log_end_offset <= first
+        assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n1 0\n"
+    fs.heal()
+    a_log.append_as_follower(batches, 3)
+    assert a_log.leader_epochs == ((1, 0), (2, first), (3, first + 2)) and a_log.state.leader_epoch == 3
+    a_log.close()

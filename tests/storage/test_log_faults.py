@@ -354,3 +354,35 @@ def test_offsets_stay_in_order_after_faults(tmp_path: Path) -> None:
         fs.heal()
     assert len(bases(a_log)) > 10
     check_still_usable(a_log, tmp_path)
+
+
+@pytest.mark.parametrize("refused", [".snapshot", ".log"])
+def test_retention_makes_room_on_a_full_disk_that_takes_no_new_segment(tmp_path: Path, refused: str) -> None:
+    """LOG-43: all segments are due, and the last one stays until there is room for the next."""
+    fs = FaultFS()
+    a_log = log(tmp_path, fs=fs, retention_ms=1000, **SETTINGS)
+    append_batches(a_log, times=17)
+    assert len(a_log.segments) == 4
+    last, end = bases(a_log)[-1], a_log.log_end_offset
+    rule = fs.fail("open", path=refused, code=errno.ENOSPC)
+    assert a_log.delete_old_segments(NOW + 10**6) == 3
+    assert rule.fired and bases(a_log) == [last] and (a_log.log_start_offset, a_log.log_end_offset) == (last, end)
+    with pytest.raises(StorageError, match="No space left"):
+        a_log.delete_old_segments(NOW + 10**6)
+    fs.heal()
+    assert a_log.delete_old_segments(NOW + 10**6) == 1 and bases(a_log) == [end]
+    append_batches(a_log)
+    a_log.close()
+    reopened = log(tmp_path, **SETTINGS)
+    assert (reopened.log_start_offset, reopened.log_end_offset) == (end, end + 1)
+    reopened.close()
+
+
+def test_retention_deletes_nothing_if_the_disk_itself_fails(tmp_path: Path) -> None:
+    fs = FaultFS()
+    a_log = log(tmp_path, fs=fs, retention_ms=1000, **SETTINGS)
+    append_batches(a_log, times=17)
+    fs.fail("open", path=".log", code=errno.EIO)
+    with pytest.raises(StorageError):
+        a_log.delete_old_segments(NOW + 10**6)
+    assert len(a_log.segments) == 4

@@ -124,3 +124,10 @@ def test_a_copy_that_is_being_moved_goes_with_its_topic(tmp_path: Path) -> None:
     shutil.copytree(data / "t-0", data / future_dir_name(TopicPartition("t", 0)))
     delete_topic([str(data)], "t")
     assert not [name for name in list_names(data) if name.startswith("t-")]
+
+
+@pytest.mark.parametrize("spelled", ["{}", "{}/", "{}/../data"])
+def test_a_directory_is_locked_once_however_its_path_is_spelled(tmp_path: Path, spelled: str) -> None:
+    data = topic_of_three(tmp_path / "data")
+    assert len(delete_topic([spelled.format(data), str(data)], "t")) == 3
+    assert TopicStore(data).names() == ["other"] and list_names(data) >= {"other-0"}

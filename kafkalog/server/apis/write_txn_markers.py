@@ -37,7 +37,9 @@ async def _write(node: Node, entry: WritableTxnMarker, turns: CooperativeYield) 
             await turns.row()
             partition = TopicPartition(topic.name, index)
             codes[partition] = write_marker(node, partition, marker)
-    return _result(entry, codes)
+    written = [one for one, code in codes.items() if code == ErrorCode.NONE]
+    settled = ErrorCode(await node.replicas.settled(written))  # a marker may be written again: the client retries all
+    return _result(entry, {**codes, **dict.fromkeys(written, settled)})
 
 
 def _result(entry: WritableTxnMarker, codes: dict[TopicPartition, ErrorCode]) -> dict[str, object]:

@@ -110,9 +110,7 @@ class ClassicGroups:
 
     def end(self, group: ClassicGroup, code: ErrorCode) -> None:
         """Answer the pending requests of a group that is no longer served here, or no longer as a classic one."""
-        for effect in rebalance.disband(group, code, self._node.clock()):
-            if isinstance(effect, Reply):
-                _answer(effect)
+        _answer_all(rebalance.disband(group, code, self._node.clock()))
 
     # Effects
 
@@ -143,15 +141,30 @@ class ClassicGroups:
         return 0
 
     def _settle_later(self, group: ClassicGroup, effect: Write) -> None:
-        """Carry out the effects after a record once it is replicated."""
+        """Carry out the effects after a record once it is replicated.
+
+        A group that has ended meanwhile, or whose coordinator stops, only answers the requests that wait for it.
+        """
         async def settle() -> None:
-            code = await self._table.log.settled(group.id)
+            try:
+                code = await self._table.log.settled(group.id)
+            except asyncio.CancelledError:
+                _answer_all(effect.then(ErrorCode.NOT_COORDINATOR))
+                raise
             if self._table.groups.get(group.id) is group:
                 self.run(group, effect.then(code))
+            else:
+                _answer_all(effect.then(code or ErrorCode.REBALANCE_IN_PROGRESS))
 
         task = asyncio.get_running_loop().create_task(settle())
         self.settling.add(task)
         task.add_done_callback(self.settling.discard)
+
+
+def _answer_all(effects: Iterable[Effect]) -> None:
+    for effect in effects:
+        if isinstance(effect, Reply):
+            _answer(effect)
 
 
 def _answer(reply: Reply) -> None:

@@ -97,10 +97,10 @@ def open_store(
     manager = opened.manager
     try:
         online = [one.path for one in manager.directories if one.is_online]
+        if config["kafkalog.replicas"]:
+            restore_high_watermarks(manager)  # first: a close after an error writes them
         if identity is None:
             identity = _identity(online, config["node.id"], fs, creates_id=not config["kafkalog.replicas"])
-        if config["kafkalog.replicas"]:
-            restore_high_watermarks(manager)
         if not is_read_only:
             manager.schedule_jobs()
     except BaseException:

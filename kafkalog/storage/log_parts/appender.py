@@ -167,10 +167,16 @@ class LogAppender:
         with core.lock:
             state = core.ready_locked()
             check_follower_offsets(table, state.log_end_offset)
-            if begins_epochs or table.last_leader_epoch > state.leader_epoch:
-                self._writer.begin_epochs_locked(table)
-            plan = plan_append(table, 0, core.active.tail, core.rules, now_ms, True, False)
-            self._writer.append_locked(data, table, plan, now_ms, base_for_roll(first_offset, table.last_offset))
+            epochs = core.epochs.entries
+            try:
+                if begins_epochs or table.last_leader_epoch > state.leader_epoch:
+                    self._writer.begin_epochs_locked(table)
+                plan = plan_append(table, 0, core.active.tail, core.rules, now_ms, True, False)
+                self._writer.append_locked(data, table, plan, now_ms, base_for_roll(first_offset, table.last_offset))
+            except BaseException:
+                if core.state.log_end_offset <= table.last_offset:  # not written
+                    core.epochs.restore(epochs)  # the file is written after the lock is released
+                raise
             if begins_epochs:
                 core.state = core.state.replace(leader_epoch=core.epochs.latest_epoch)
         return state

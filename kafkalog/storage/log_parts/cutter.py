@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Final
 
+from kafkalog.errors import StorageError
+from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log_counters import REASONS
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.log_parts.flusher import LogFlusher
@@ -20,6 +23,8 @@ from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
     from kafkalog.storage.log_state import State
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class LogCutter:
@@ -180,7 +185,13 @@ class LogCutter:
         """Remove the oldest segments; the log then starts behind them (LOG-45)."""
         core = self._core
         if len(removed) == len(core.state.segments):
-            self._roller.roll_locked(None)
+            try:
+                self._roller.roll_locked(None)
+            except StorageError as error:
+                if is_disk_failure(error) or len(removed) == 1:
+                    raise
+                # the disk is full: the older ones make room, and the next run deletes the last one
+                _LOG.info("%s: the last segment stays for now: %s", core.name, error)
             removed = tuple(segment for segment in removed if segment is not core.active)
         following = core.state.segments.higher(removed[-1].base_offset) if removed else None
         if following is None:

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from kafkalog.server.node.node import Node
+from kafkalog.server.replica.roles import Role
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.security.authorizer import Authorizer
+from tests.server.groups.test_not_replicated import led_elsewhere
 from tests.server.nodes import call
+from tests.server.replica.partitions import settle
 from tests.server.txns.calls import (
     ALL_OF,
     add_offsets,
@@ -284,5 +287,22 @@ def test_an_end_that_comes_while_offsets_are_taken_leaves_no_transaction_open(
             assert len(codes) == 1, "all or none"
             log = node.replicas.partition("__consumer_offsets", node.groups.partition_for("g")).log
             assert log.last_stable_offset == log.log_end_offset, f"after {turns} turns"
+
+    with_node(tmp_path, work)
+
+
+def test_a_marker_of_an_admin_is_reported_once_it_is_replicated(tmp_path: Path) -> None:
+    async def work(node: Node) -> None:
+        partition = node.replicas.partition("t", 0)
+        both = (node.node_id, node.node_id + 1)
+        partition.become_leader(Role(node.node_id, 1, partition.role.partition_epoch + 1, both, both), 0)
+        topics = [{"name": "t", "partition_indexes": [0, 9]}]
+        marker = {"producer_id": 7, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0}
+        answer = asyncio.ensure_future(call(node, "write_txn_markers", 1, {"markers": [{**marker, "topics": topics}]}))
+        await settle()
+        assert not answer.done()
+        led_elsewhere(node, partition)
+        found = (await answer).markers[0].topics[0].partitions
+        assert {one.partition_index: one.error_code for one in found} == {0: 6, 9: 3}
 
     with_node(tmp_path, work)

@@ -13,12 +13,14 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.commits import NewOffset
 from kafkalog.server.groups.effects import MEMBER_TIMER
 from kafkalog.server.replica.roles import Role
-from tests.server.groups.groups import commit_offset, create_topic, join_group
+from tests.server.groups.groups import READS_T, commit_offset, create_topic, join_group
 from tests.server.groups.test_replicated_records import OTHER, replicated, with_a_follower
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 from tests.server.replica.partitions import settle
 
+NO_PARTITIONS = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
+"""The assignment of a consumer that has none."""
 OFFSETS = [(0, "short"), (1, "longer than allowed")]
 CODES = {0: int(ErrorCode.NOT_COORDINATOR), 1: int(ErrorCode.OFFSET_METADATA_TOO_LARGE)}
 
@@ -129,3 +131,33 @@ async def test_a_node_that_stops_does_not_wait_for_a_record_to_be_replicated(tmp
         [settling] = node.groups.classic.settling
     assert settling.cancelled()
     assert (await synced).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("is_upgraded", [False, True])
+@in_loop
+async def test_a_static_member_that_returns_is_answered_though_its_group_ends_meanwhile(
+    tmp_path: Path, is_upgraded: bool
+) -> None:
+    async with node_for(tmp_path) as node:
+        await create_topic(node)
+        static = {"group_instance_id": "i", "protocols": [{"name": "range", "metadata": READS_T}]}
+        first = await join_group(node, **static)
+        given = [{"member_id": first.member_id, "assignment": NO_PARTITIONS}]
+        who = {"group_id": "g", "member_id": first.member_id, "generation_id": 1, "group_instance_id": "i"}
+        assert (await call(node, "sync_group", 4, {**who, "assignments": given})).error_code == 0
+        partition = with_a_follower(node)
+        again = asyncio.ensure_future(join_group(node, **static))
+        await settle()
+        assert not again.done() and node.groups.groups["g"].instances["i"] != first.member_id
+        if is_upgraded:
+            beating = asyncio.ensure_future(beat(node))
+            await settle()
+            assert node.groups.overview()[0].group_type == "consumer"
+            replicated(node, partition)
+            assert await beating == 0
+            await asyncio.wait([again], timeout=10)
+    await asyncio.wait([again], timeout=10)
+    assert again.done()
+    assert again.result().error_code == (
+        ErrorCode.REBALANCE_IN_PROGRESS if is_upgraded else ErrorCode.NOT_COORDINATOR
+    )

@@ -9,9 +9,12 @@ import pytest
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.manager.log_manager import LogManager
+from kafkalog.server.node import store as node_store
+from kafkalog.server.node.store import NODE_FILE
 from kafkalog.server.replica.high_watermarks import restore_high_watermarks
+from kafkalog.server.settings.config import ServerConfig
 from kafkalog.types import TopicPartition
-from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE
+from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, OffsetCheckpoint
 from tests.faults import FaultFS
 from tests.server.replica.partitions import make_batch
 
@@ -74,3 +77,15 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         with pytest.raises(CorruptCheckpoint):
             restore_high_watermarks(store)
         (tmp_path / HIGH_WATERMARK_FILE).unlink()
+
+
+@pytest.mark.parametrize(("damaged", "mark"), [(NODE_FILE, 3), (HIGH_WATERMARK_FILE, 0)])
+def test_a_start_that_fails_raises_no_high_watermark(tmp_path: Path, damaged: str, mark: int) -> None:
+    """Its close writes them, and the log ends would let consumers read what no other node may have."""
+    stored(tmp_path)
+    (tmp_path / HIGH_WATERMARK_FILE).write_text("0\n4\n" + "".join(f"t {key.partition} 3\n" for key in KEYS))
+    (tmp_path / damaged).write_text("damaged")
+    config = ServerConfig({"node.id": 1, "kafkalog.replicas": "1@host1:9091,2@host2:9092,3@host3:9093"})
+    with pytest.raises(CorruptCheckpoint, match=damaged):
+        node_store.open_store([str(tmp_path)], config)
+    assert OffsetCheckpoint(tmp_path / HIGH_WATERMARK_FILE).read() == dict.fromkeys(KEYS, mark)
