@@ -109,6 +109,8 @@ def command(target: str, format: str, as_json: bool, **given: Unpack[_Given]) ->
             damage, report = error, error.report
     row_options.print_export(report, as_json=as_json)
     common.report_skipped(report.skipped)
+    if report.not_decoded:
+        common.note(f"note: keys and values that do not decode: {report.not_decoded:,}; they are null, for --where too")
     if damage is not None:
         for other in (*report.damaged, *report.undecodable)[1:]:
             print(f"kafkalog: {other}", file=sys.stderr)

@@ -59,7 +59,8 @@ class ExportReport(NamedTuple):
     """Result of one run: `records`, `files` and `bytes` written, and the records that were in the directory before.
 
     `skipped` lists damaged bytes that were left out. `damaged` holds the errors of partitions exported up to damage,
-    `undecodable` those of partitions exported up to a record that does not decode or breaks the format.
+    `undecodable` those of partitions exported up to a record that does not decode or breaks the format. `not_decoded`
+    counts the keys and values that did not decode and are null, also in records that a condition left out for it.
     """
 
     records: int
@@ -69,6 +70,7 @@ class ExportReport(NamedTuple):
     skipped: tuple[Skipped, ...] = ()
     damaged: tuple[CorruptRecord, ...] = ()
     undecodable: tuple[InvalidRecord, ...] = ()
+    not_decoded: int = 0
 
 
 def export_records(
@@ -112,7 +114,7 @@ def export_records(
 
     >>> log.flush()
     >>> export_records("data", "out", "jsonl", topics=["orders"])
-    ExportReport(records=2, files=1, bytes=..., before=0, skipped=(), damaged=(), undecodable=())
+    ExportReport(records=2, files=1, bytes=..., before=0, skipped=(), damaged=(), undecodable=(), not_decoded=0)
     """
     refuse_urls(target)
     fs, paths = located(path_list(dirs), tiered)
@@ -158,6 +160,7 @@ class _ExportRun:
         self.skipped: list[Skipped] = []
         self.damaged: dict[TopicPartition, CorruptRecord] = {}
         self.undecodable: dict[TopicPartition, InvalidRecord] = {}
+        self.not_decoded = 0
         self._skip_list = skipped_of(on_damage, self.skipped if on_damage == "skip" else None)
         for key, path in found:
             try:
@@ -182,6 +185,7 @@ class _ExportRun:
                 self.export(replace(task, range=replace(task.range, stop=error.offset)))
             self.undecodable.setdefault(key, self._with_position(key, error, error.offset))
             return
+        self.not_decoded += sum(task.not_decoded)
         if damage is not None:
             self.damaged[key] = damage
 
@@ -211,6 +215,7 @@ class _ExportRun:
         found = ExportReport(
             sum(one.records for one in self.written), len(files), sum(file.bytes for file in files), before,
             tuple(self.skipped), tuple(self.damaged.values()), tuple(self.undecodable.values()),
+            self.not_decoded,
         )  # fmt: skip
         if self.damaged:
             raise _incomplete_export(found)

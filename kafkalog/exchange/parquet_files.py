@@ -73,6 +73,7 @@ def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[pa.Rec
         scan = scan_of(log, part.start, part.stop, columns, {**options, "where": settings.where, **task.typed})
         for piece in scan:
             yield pa.record_batch(piece)
+        task.not_decoded.append(getattr(scan, "undecodable", 0))
 
 
 class _OpenFile:

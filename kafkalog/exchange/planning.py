@@ -49,6 +49,8 @@ class ExportTask:
     fs: FileSystem | None = None
     typed: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of a scan that decodes; empty for one of bytes."""
+    not_decoded: list[int] = field(default_factory=list, compare=False)
+    """The keys and values that were read as nulls because they do not decode, added by each reading."""
 
     def open_log(self) -> Log:
         """Open the partition in the file system `fs`; None is that of its path."""

@@ -58,6 +58,7 @@ def typed_lines(log: Log, task: ExportTask, options: Mapping[str, Any]) -> Itera
         offsets = batch.column("offset")
         text = b"".join(_line(row, typed, pieces, log.path) for row in _rows(batch))
         yield Lines(offsets[0].as_py(), offsets[-1].as_py(), batch.num_rows, _writer(text))
+    task.not_decoded.append(scan.undecodable)
 
 
 def _writer(text: bytes) -> Callable[[BinaryIO], object]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kafkalog.errors import IllegalArgument, InvalidRecord, MissingPackage
+from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError, MissingPackage
 from kafkalog.log.scan import SCHEMA_OPTIONS
 from kafkalog.log.typeless import NoJsonDecoder, NothingDecoder
 from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.where import Bounds, Expression, Field, parse, parse_field
 from kafkalog.where.bounds import EVERY
-from kafkalog.where.fields import COLUMN_OF
+from kafkalog.where.fields import COLUMN_OF, UnknownField
 from kafkalog.where.keys import keys_of
 from kafkalog.where.nodes import Step
 
@@ -278,11 +278,27 @@ def selection_of(
     outputs = _columns(columns) if project is None else _projected(project)
     _check_arrow()
     decoders = _decoders(outputs, expression, given, sample, topic, lenient == "null")
-    selection = Selection(outputs, expression, decoders, lenient == "null")
-    for one in outputs:
-        if one.field is not None:
-            _check_path(one.field, decoders)
+    try:
+        selection = Selection(outputs, expression, decoders, lenient == "null")
+        for one in outputs:
+            if one.field is not None:
+                _check_path(one.field, decoders)
+    except UnknownField as error:
+        subject = given.get("subject") or (None if topic is None else f"{topic}-{error.root}")
+        _add_schema_hint(error, decoders.get(error.root), subject)
+        raise
     return selection
+
+
+def _add_schema_hint(error: UnknownField, decoder: ColumnDecoder | None, subject: str | None) -> None:
+    """Add the latest schema that has the unknown field to the hint, if there is one."""
+    find = getattr(decoder, "schemas_with", None)
+    try:
+        number = None if find is None else next(find(error.names, subject), None)
+    except KafkalogError:  # a registry that is down, or a schema that cannot be read: no hint
+        return
+    if number is not None:
+        error.hint = f"{error.hint}; schema {number} has it: give schema={number} (--schema {number})"
 
 
 def select_matching(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from kafkalog.values.avro_schema import AvroType
 from kafkalog.values.avro_writers import WriterPrograms
 from kafkalog.values.decoding import MOST_BYTES, MOST_ITEMS, Decoded, ValueDecoder, arrow_type, decoded, value_column
 from kafkalog.values.schemas.given import source_given, stored_schema
-from kafkalog.values.schemas.source import AVRO, SchemaSource, UnknownSchema
+from kafkalog.values.schemas.source import AVRO, SchemaSource, UnknownSchema, schemas_of
 from kafkalog.values.wanted import Fields, wanted_fields, wanted_paths
 
 if TYPE_CHECKING:
@@ -141,6 +141,17 @@ class AvroDecoder(ValueDecoder):
             number, written = self._alone
             made._writers.put(number, avro_program(written, made._reader, made._column))
         return made
+
+    def schemas_with(self, names: Sequence[str], subject: str | None) -> Iterator[int]:
+        """Yield the ids of a subject's schemas that have a field: see `ValueDecoder.schemas_with`."""
+        wanted = wanted_paths([names])
+        for schema in schemas_of(self._source, subject):
+            try:
+                if schema.kind == AVRO and schema.id is not None:
+                    with_fields(stored_avro(schema, self._source), wanted)
+                    yield schema.id
+            except IllegalArgument:
+                continue
 
     # Columns
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.arrow.input import BadArrow
@@ -83,6 +83,13 @@ class ValueDecoder(ABC):
         'struct<note: string>'
         """
         return self
+
+    def schemas_with(self, names: Sequence[str], subject: str | None) -> Iterator[int]:
+        """Yield the ids of a subject's schemas that have a field, the latest first, where they are found in a place.
+
+        Errors are those of the place.
+        """
+        return iter(())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.values.builder import Builder
@@ -24,20 +23,11 @@ from kafkalog.values.decoding import (
 )
 from kafkalog.values.json_sample import SAMPLE_ROWS, sample_type
 from kafkalog.values.json_schema import parse_schema, schema_type
-from kafkalog.values.json_types import (
-    JSON,
-    JsonType,
-    check_levels,
-    given_types,
-    json_columns,
-    only_fields,
-    schema_of,
-    select,
-)
+from kafkalog.values.json_types import JSON, JsonType, check_levels, given_types, json_columns, schema_of, select
 from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
 from kafkalog.values.schemas.source import JSON as JSON_SCHEMA
 from kafkalog.values.schemas.source import SchemaSource, referenced
-from kafkalog.values.wanted import Fields, wanted_fields, wanted_paths
+from kafkalog.values.wanted import Fields, wanted_fields
 
 if TYPE_CHECKING:
     import pyarrow
@@ -115,16 +105,6 @@ class JsonDecoder(ValueDecoder):
         except ValueError as error:
             raise IllegalArgument(f"the columns of these values cannot be made: {error}") from None
         self._type = type
-
-    def only(self, paths: Iterable[Sequence[str]]) -> JsonDecoder:
-        """Return a decoder of these fields alone: see `ValueDecoder.only`. The other fields are checked to be JSON."""
-        if self._type is None:
-            return self
-        made = copy(self)
-        made._lock = threading.Lock()
-        made._arrow_type = None
-        made._settle_as(only_fields(self._type, wanted_paths(paths)))
-        return made
 
     @property
     def arrow_type(self) -> pyarrow.DataType:

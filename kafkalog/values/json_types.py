@@ -90,25 +90,6 @@ def select(type: JsonType, wanted: Wanted, *, strict: bool, path: str = "") -> J
     return JsonType("struct", tuple(chosen))
 
 
-def only_fields(type: JsonType, wanted: Wanted) -> JsonType:
-    """Return the type with the wanted fields of its objects, which it has; maps and JSON text stay whole.
-
-    >>> only_fields(JsonType("struct", (("a", JsonType("int64")), ("b", JSON))), {"b": None}).children
-    (('b', JsonType(kind='json', children=())),)
-    """
-    if type.kind == "list":
-        name, item = type.children[0]
-        return JsonType("list", ((name, only_fields(item, wanted)),))
-    if type.kind != "struct":
-        return type
-    chosen = []
-    for name, below in type.children:
-        if name in wanted:
-            want = wanted[name]
-            chosen.append((name, only_fields(below, want) if isinstance(want, dict) else below))
-    return JsonType("struct", tuple(chosen))
-
-
 def given_types(wanted: Wanted) -> JsonType | None:
     """Return the type that the words of the wanted fields give; None if a field has no word."""
     fields = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +29,7 @@ from kafkalog.values.protobuf_schemas import (
     indexes_of,
 )
 from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
-from kafkalog.values.schemas.source import PROTOBUF, Schema, SchemaSource, UnknownSchema, referenced
+from kafkalog.values.schemas.source import PROTOBUF, Schema, SchemaSource, UnknownSchema, referenced, schemas_of
 from kafkalog.values.wanted import Fields, wanted_fields, wanted_paths
 
 if TYPE_CHECKING:
@@ -170,6 +170,18 @@ class ProtobufDecoder(ValueDecoder):
         except IllegalArgument:
             return self
         return made
+
+    def schemas_with(self, names: Sequence[str], subject: str | None) -> Iterator[int]:
+        """Yield the ids of a subject's schemas that have a field: see `ValueDecoder.schemas_with`."""
+        descriptor, _ = self._settled_by
+        name = self._message if descriptor is None else descriptor.full_name
+        for schema in schemas_of(self._source, subject):
+            try:
+                if schema.kind == PROTOBUF and schema.id is not None:
+                    message_columns(self._stored_files(schema).message(name), wanted_paths([names]), self._unit)
+                    yield schema.id
+            except IllegalArgument:
+                continue
 
     @property
     def arrow_type(self) -> pyarrow.DataType:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.where.fields import COLUMN_OF, unknown_name
+from kafkalog.where.fields import COLUMN_OF, UnknownField, unknown_name
 from kafkalog.where.kinds import FIXED, Kind, kind_of, storage_type
 from kafkalog.where.lists import Elements, element_of, is_list
 from kafkalog.where.nodes import Field, Step
@@ -26,6 +26,7 @@ def field_type(field: Field, key: pa.DataType, value: pa.DataType) -> pa.DataTyp
         return _TYPES[fixed]
     found = storage_type(key if field.root == "key" else value)
     done = field.root
+    passed: list[str] = []
     for name in field.path[1:]:
         if isinstance(name, Step):
             if pa.types.is_null(found):
@@ -39,8 +40,9 @@ def field_type(field: Field, key: pa.DataType, value: pa.DataType) -> pa.DataTyp
             names = [found.field(n).name for n in range(found.num_fields)]
             if name not in names:
                 what = f"{done} has no field {name!r}" if names else f"{done} has no fields"
-                raise unknown_name(name, names, what, field.position, "its fields are")
+                raise _unknown_field(field, name, names, what, (*passed, name))
             found = found.field(names.index(name)).type
+            passed.append(name)
         elif pa.types.is_map(found) and kind_of(storage_type(found.key_type)) is Kind.TEXT:
             found = found.item_type
         elif pa.types.is_null(found):
@@ -53,6 +55,15 @@ def field_type(field: Field, key: pa.DataType, value: pa.DataType) -> pa.DataTyp
         found = storage_type(found)
         done = f"{done}.{name}"
     return found if kind_of(found) in _AS_THEY_ARE else _plain_type(found)
+
+
+def _unknown_field(
+    field: Field, name: str, known: list[str], what: str, names: tuple[str, ...]
+) -> UnknownField:
+    near = unknown_name(name, known, what, field.position, "its fields are")
+    error = UnknownField(near.message, hint=near.hint)
+    error.root, error.names = field.root, names
+    return error
 
 
 def record_path(path: tuple[str, ...], type: pa.DataType) -> tuple[str, ...]:

@@ -43,6 +43,16 @@ def checked_field(path: tuple[str, ...], position: int) -> Field:
     return Field((root, *rest), position)
 
 
+class UnknownField(IllegalArgument):
+    """A path names a field that the type of its record does not have.
+
+    `root` is "key" or "value", and `names` lead from there to the field.
+    """
+
+    root: str = ""
+    names: tuple[str, ...] = ()
+
+
 def unknown_name(name: str, known: Iterable[str], what: str, position: int, listed: str) -> IllegalArgument:
     """Return the error for a name that is not known: with its position and the nearest known one."""
     from difflib import get_close_matches

@@ -141,14 +141,6 @@ def test_the_members_of_a_oneof_and_nested_messages() -> None:
     assert nested.only([("name",)]).decode(pa.array([field.SerializeToString()[:-1]])).failed == 1
 
 
-def test_json_by_a_schema() -> None:
-    schema = {"properties": {"a": {"type": "integer"}, "b": {"properties": {"c": {"type": "string"}, "d": {}}}}}
-    decoder = values.decoder("json", schema=schema)
-    check(decoder, [b'{"a": 1, "b": {"c": "x", "d": [1]}}', b"null", b'{"b": null}'], [("b", "c")])
-    found = decoder.only([("b", "c")]).decode(pa.array([b'{"a": "?"}', b'{"a": ?}']))
-    assert [one is None for one in found.errors.to_pylist()] == [True, False]
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[kafkalog.Log]:
     broken = fastavro_row(ROW).replace(b"\x02n", b"\x02\xff")  # the note is not UTF-8

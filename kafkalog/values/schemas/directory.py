@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
@@ -36,6 +37,18 @@ class SchemaDirectory:
         if key not in self._known:
             self._known[key] = self._read(number, (suffix,) if suffix else tuple(SUFFIXES))
         return self._known[key]
+
+    def schemas_of(self, subject: str | None) -> Iterator[Schema]:
+        """Yield all schemas, that with the largest id first."""
+        try:
+            stems = {os.path.splitext(name)[0] for name in self._fs.names(self.path)}
+        except OSError as error:
+            raise StorageError.from_os(error, "list the schemas", path=self.path) from error
+        for number in sorted((int(one) for one in stems if one.isascii() and one.isdecimal()), reverse=True):
+            try:
+                yield self.by_id(number)
+            except UnknownSchema:
+                continue
 
     def _read(self, number: int, suffixes: tuple[str, ...]) -> Schema:
         for suffix in suffixes:

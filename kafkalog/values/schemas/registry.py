@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import threading
+from collections.abc import Iterator
 from http.client import HTTPException
 from typing import Final, NoReturn
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -82,6 +83,18 @@ class SchemaRegistry:
             return kept
         self._known[path] = found
         return found
+
+    def schemas_of(self, subject: str | None) -> Iterator[Schema]:
+        """Yield the schemas of a subject, the latest version first."""
+        if subject is None:
+            return
+        data = self._get(f"/subjects/{quote(subject, safe='')}/versions", f"the versions of {subject}")
+        try:
+            versions = sorted(map(int, json.loads(data)), reverse=True)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise RegistryUnavailable(f"{self.url} answered with something that is no list: {error}") from None
+        for version in versions:
+            yield self.by_version(subject, version)
 
     def _found(self, path: str, words: str, number: int | None = None) -> Schema:
         found = self._kept(path, number)

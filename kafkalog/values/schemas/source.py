@@ -10,6 +10,8 @@ MAX_SCHEMA_BYTES: Final = 64 << 20
 MOST_REFERENCES: Final = 1000
 LOOK_AGAIN_MS: Final = 30_000
 """Time after which an id that was unknown is looked up again: its schema may be registered later."""
+MOST_VERSIONS: Final = 20
+"""Schemas of a subject that are looked into for a field that the one in use does not have."""
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 
 
@@ -62,6 +64,15 @@ class SchemaSource(Protocol):
     def by_version(self, subject: str, version: int | None = None) -> Schema:
         """Return a version of a subject, the latest for None; UnknownSchema where there is none."""
         ...
+
+
+def schemas_of(source: object, subject: str | None) -> list[Schema]:
+    """Return the schemas of a subject, the latest first, at most MOST_VERSIONS; none if the place does not list them.
+
+    A directory has no subjects: these are all of its schemas.
+    """
+    listed = getattr(source, "schemas_of", None)
+    return [] if listed is None else [*listed(subject)][:MOST_VERSIONS]
 
 
 def schema_from_json(found: Any, place: str, number: int | None = None) -> Schema:

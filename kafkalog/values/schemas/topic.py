@@ -54,6 +54,14 @@ class SchemaTopic:
             raise UnknownSchema(f"{words} is missing: it is not in {self.path}")
         return self._ids[known[version]]
 
+    def schemas_of(self, subject: str | None) -> list[Schema]:
+        """Return the schemas of a subject, the latest version first; all of them for one that is not known."""
+        self.refresh()
+        known = self._versions.get(subject or "")
+        if known is None:
+            return [self._ids[number] for number in sorted(self._ids, reverse=True)]
+        return [self._ids[known[one]] for one in sorted(known, reverse=True) if (subject, one) not in self._deleted]
+
     def refresh(self) -> None:
         """Read the records that were appended since the last read."""
         with self._lock, LogView(self.path) as log:
