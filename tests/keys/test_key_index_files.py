@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
+from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, StorageError
 from kafkalog.keys import background, manage
 from kafkalog.sidecars import background as sidecar_background
 from kafkalog.storage.readonly.view import LogView
+from tests.builder import seal
 from tests.faults import FaultFS, each_failure
 from tests.open_logs import open_log
 
@@ -139,14 +140,15 @@ def test_an_index_is_not_trusted_to_find_damaged_records(path: Path) -> None:
             list(log.history(KEYS[1]))
 
 
-def test_a_damaged_segment_gets_no_index(path: Path) -> None:
+@pytest.mark.parametrize("has_right_checksum", [False, True])
+def test_a_damaged_segment_gets_no_index(path: Path, has_right_checksum: bool) -> None:
     file = path / f"{0:020}.log"
     data = bytearray(file.read_bytes())
-    data[-3] ^= 1
-    file.write_bytes(data)
+    data[-1 if has_right_checksum else -3] ^= 1  # the last byte is the number of headers
+    file.write_bytes(seal(bytes(data)) if has_right_checksum else data)
     store = path.parent.parent / "store"
     with kafkalog.open(path) as log:
-        with pytest.raises(CorruptRecord):
+        with pytest.raises(InvalidRecord if has_right_checksum else CorruptRecord, match=r"0{20}\.log"):
             log.build_key_index(store=store)
         assert [info.state for info in log.key_index(store=store)] == ["missing", "ok"]
 

@@ -246,11 +246,12 @@ def test_a_file_is_not_synced_again_after_a_failed_sync(tmp_path: Path) -> None:
     records.close_handlers()
 
 
-def test_a_sync_without_a_descriptor_may_be_repeated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOENT])
+def test_a_sync_without_a_descriptor_may_be_repeated(tmp_path: Path, code: int) -> None:
     fs = FaultFS()
     records = FileRecords.open(tmp_path / "x.log", fs=fs)
     records.append(b"data")
-    fs.fail("fdatasync", code=errno.EMFILE, times=1)
+    fs.fail("fdatasync", code=code, times=1)
     with pytest.raises(StorageError):
         records.flush()
     records.flush()
