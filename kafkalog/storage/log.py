@@ -403,6 +403,11 @@ class UnifiedLog:
         found = self._core.epochs.end_offset_for(epoch, self._core.state.log_end_offset)
         return None if found.start_offset < 0 else (found.epoch, found.start_offset)
 
+    def append_waits(self, leader_epoch: int) -> bool:
+        """Return True if an append of this epoch would wait: for the log's lock, or for the sync of a new epoch."""
+        core = self._core
+        return core.lock.locked() or leader_epoch > core.state.leader_epoch
+
     def maybe_start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool = False
     ) -> VerificationGuard | None:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from kafkalog.util.waiting import THREAD
+
 _guards: Final[list[Any]] = []
 _steps: Final[deque[Callable[[], object]]] = deque()
 _finalizer_lock: Final = threading.Lock()  # held only by threads that this package starts
@@ -53,10 +55,10 @@ def run_finalizer(step: Callable[[], object]) -> None:
     """Run the finalizer `step`, in another thread if this one might deadlock.
 
     That is a thread inside a guard or `finalize_off_thread`, or one of this package: these hold locks of logs, and
-    closing waits for them. The other thread runs steps one after the other: objects dropped together may depend on each
-    other.
+    closing waits for them. Within `at_once` a thread may not wait at all. The other thread runs steps one after the
+    other: objects dropped together may depend on each other.
     """
-    is_ours = _nesting.depth > 0 or threading.current_thread().name.startswith(THREADS)
+    is_ours = _nesting.depth > 0 or not THREAD.may_wait or threading.current_thread().name.startswith(THREADS)
     if is_ours or any(lock._is_owned() for lock in _guards):
         _steps.append(step)
         try:

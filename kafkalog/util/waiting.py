@@ -36,11 +36,11 @@ THREAD: Final = _Thread()
 
 def at_once(function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
     """Call a function that only reads. Raise MustWait, with nothing changed, if it would have to wait."""
-    THREAD.may_wait = False
+    before, THREAD.may_wait = THREAD.may_wait, False
     try:
         return function(*args, **named)
     finally:
-        THREAD.may_wait = True
+        THREAD.may_wait = before
 
 
 def check_may_wait() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.guards import run_finalizer
 from kafkalog.util.system_calls import READ_IN_MEMORY
 from kafkalog.util.waiting import THREAD, MustWait, at_once, check_may_wait, held
 
@@ -82,6 +83,29 @@ def test_other_threads_may_wait_meanwhile() -> None:
         thread.join()
 
     at_once(ask)
+    assert modes == [True]
+
+
+def test_calls_within_calls_may_not_wait_either() -> None:
+    def nested() -> None:
+        at_once(lambda: None)
+        check_may_wait()
+
+    with pytest.raises(MustWait):
+        at_once(nested)
+
+
+def test_a_finalizer_may_wait() -> None:
+    """A garbage collection within `at_once` may drop an unclosed log, whose closing opens files."""
+    modes: list[bool] = []
+    is_done = threading.Event()
+
+    def close() -> None:
+        modes.append(THREAD.may_wait)
+        is_done.set()
+
+    at_once(run_finalizer, close)
+    assert is_done.wait(60)
     assert modes == [True]
 
 

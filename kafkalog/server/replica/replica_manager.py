@@ -231,7 +231,7 @@ class ReplicaManager:
 
     def append_at_once(self, key: tuple[str, int], data: Data, table: BatchTable, acks: int) -> AppendResult | None:
         """Append a client's batch on the loop and return the result, or return None with nothing done. It takes small,
-        non-transactional batches that stay unchanged, without other replicas; `append_scanned` takes all."""
+        non-transactional batches that stay unchanged, without other replicas or a wait; `append_scanned` takes all."""
         partition = self._partitions.get(key)  # type: ignore[call-overload]  # equal to its TopicPartition
         if partition is None or self._holds_writes or acks not in ACKS:
             return None
@@ -239,6 +239,8 @@ class ReplicaManager:
         config = log.config
         most_bytes = most_at_once(config.flush_messages, config.compression_type, table.codec)
         if partition.followers or role.leader != self._node_id or table.valid_bytes > most_bytes:
+            return None
+        if log.append_waits(role.leader_epoch):
             return None
         try:
             info = log.append_ready(data, leader_epoch=role.leader_epoch, table=table)
@@ -337,8 +339,9 @@ class ReplicaManager:
         guard: VerificationGuard | None,
     ) -> LogAppendInfo:  # fmt: skip
         append = partial(partition.append, data, params.required_acks, origin=params.origin, table=table, guard=guard)
-        config = partition.log.config
-        if table.valid_bytes <= most_at_once(config.flush_messages, config.compression_type, table.codec):
+        log = partition.log
+        most_bytes = most_at_once(log.config.flush_messages, log.config.compression_type, table.codec)
+        if table.valid_bytes <= most_bytes and not log.append_waits(partition.leader_epoch):
             info = append()
             self.appended_to(partition)
             return info
@@ -356,7 +359,6 @@ class ReplicaManager:
             return info
 
         self._appending += 1
-
         # a disconnected client does not undo a write in progress, and readers still get notified
         return await asyncio.shield(asyncio.ensure_future(in_pool()))
 
@@ -467,9 +469,8 @@ def most_at_once(flush_messages: int, compression_type: str, codec: int) -> int:
 
 def make(node: Node) -> ReplicaManager:
     """Return the ReplicaManager of a node that has `store` and `topics`; `transactions` may be set later."""
-    config = node.config
+    config, workers, owner = node.config, node.workers, node.owner
     is_alone = node.quorum.replica_set is None
-    workers, owner = node.workers, node.owner
 
     def is_elsewhere(key: TopicPartition) -> bool:
         if owner is not None:

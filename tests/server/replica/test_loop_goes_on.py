@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog._core.batch.scan import scan
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
 from tests.builder import R, batch
-from tests.gates import SyncGate
+from tests.gates import PATIENCE_S, SyncGate
 from tests.server.replica.partitions import T0, error_codes, make_batch, replicas_in
 
 SAFE = TopicPartition("safe", 0)
@@ -59,13 +60,42 @@ def test_no_append_syncs_a_file_on_the_loop(tmp_path: Path, settings: dict[str, 
     async def main() -> None:
         async with replicas_in(tmp_path, fs=syncing) as replicas:
             replicas.add_topic("safe", 1, **settings)
-            assert error_codes(await replicas.produce(SAFE)) == [0]  # with the first one an epoch begins
             syncing.threads.clear()
+            assert error_codes(await replicas.produce(SAFE)) == [0]  # with the first one an epoch begins
+            assert syncing.threads, "the file of epochs is synced"
             for _ in range(4):
                 data = batch([R(bytes(400_000), timestamp=5_000)])
                 assert error_codes(await replicas.produce(SAFE, data=data)) == [0]
             assert threading.get_ident() not in syncing.threads
-            assert bool(syncing.threads) == ("flush_messages" in settings)
+
+    asyncio.run(main())
+
+
+def test_others_are_served_while_an_append_waits_for_the_lock_of_its_log(tmp_path: Path) -> None:
+    """A clean, a roll or a truncation renames files under it."""
+
+    async def main() -> None:
+        async with replicas_in(tmp_path) as replicas:
+            replicas.add_topic("safe", 1)
+            assert error_codes(await replicas.produce(SAFE)) == [0]
+            is_held, may_end, ends = threading.Event(), threading.Event(), []
+
+            def hold() -> None:
+                with replicas.find(SAFE).log.fields.lock:
+                    is_held.set()
+                    ends.append(may_end.wait(PATIENCE_S))
+
+            holder = asyncio.create_task(asyncio.to_thread(hold))
+            await asyncio.to_thread(is_held.wait)
+            data = make_batch()
+            assert replicas.append_at_once(SAFE, data, scan(data), 1) is None
+            writer = asyncio.create_task(replicas.produce(SAFE))
+            assert error_codes(await replicas.produce(T0)) == [0]
+            assert not writer.done()
+            may_end.set()
+            await holder
+            assert ends == [True], "the loop waited for the lock"
+            assert error_codes(await writer) == [0]
 
     asyncio.run(main())
 
