@@ -5,7 +5,8 @@ import datetime as dt
 import pytest
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.util.times import to_ms
+from kafkalog.inspect.values import moment
+from kafkalog.util.times import datetime_text, time_text, to_ms
 
 NOON = 1_795_176_000_000
 
@@ -38,3 +39,12 @@ def test_other_types(time: object) -> None:
     with pytest.raises(TypeError, match="milliseconds"):
         to_ms(time)  # type: ignore[arg-type]
 
+
+def test_times_have_one_form_in_all_outputs() -> None:
+    """Commands print a time by these alone."""
+    assert [time_text(ms) for ms in (0, 1_700_000_000_003, -1)] == [
+        "1970-01-01T00:00:00Z", "2023-11-14T22:13:20.003Z", "1969-12-31T23:59:59.999Z",
+    ]  # fmt: skip
+    assert moment(1_700_000_000_003) == datetime_text(dt.datetime(2023, 11, 14, 22, 13, 20, 3000, tzinfo=dt.UTC))
+    assert datetime_text(dt.datetime(2023, 11, 14, 22, 13, 20, 3)) == "2023-11-14T22:13:20.000003"
+    assert to_ms(time_text(1_700_000_000_003)) == 1_700_000_000_003

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Never, ParamSpec, TypedDi
 
 from kafkalog._core.batch.record import Record
 from kafkalog.aio.cursor import AsyncCursor, waited
+from kafkalog.aio.opening import open_in_thread
 from kafkalog.errors import IllegalState, LogClosed
 from kafkalog.log.log import Log
 from kafkalog.log.open import open as open_log
@@ -115,22 +116,7 @@ async def open(path: str | bytes | os.PathLike[str], mode: Literal["r", "a"] = "
     >>> asyncio.run(main()).first_offset
     0
     """
-    opener = ThreadPoolExecutor(1, thread_name_prefix="kafkalog-aio-open")
-    opening = opener.submit(open_log, path, mode, **options)
-    opener.shutdown(wait=False)
-    try:
-        return AsyncLog(await asyncio.wrap_future(opening))
-    except asyncio.CancelledError:
-        opening.add_done_callback(_close)
-        raise
-    finally:
-        del opening  # else it, its error and this frame keep each other alive
-
-
-def _close(opening: Future[Log]) -> None:
-    """Close the log of a cancelled call, if it was opened."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+    return AsyncLog(await open_in_thread(partial(open_log, path, mode, **options)))
 
 
 def wrap(log: Log) -> AsyncLog:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from kafkalog.aio.opening import open_in_thread
 from kafkalog.queue import opening
 from kafkalog.queue.item import Item
 from kafkalog.queue.queue import MAX_RECORDS, WorkQueue, end_finish, leases_of
@@ -38,22 +38,7 @@ async def connect(bootstrap: str, topic: str, name: str, **options: Any) -> Asyn
 
 async def open_with(call: Callable[[], WorkQueue]) -> AsyncWorkQueue:
     """Open a queue in a thread, which joins the group; close it again if this call is cancelled."""
-    opener = ThreadPoolExecutor(1, thread_name_prefix="kafkalog-aio-queue")
-    opened = opener.submit(call)
-    opener.shutdown(wait=False)
-    try:
-        return AsyncWorkQueue(await asyncio.wrap_future(opened))
-    except asyncio.CancelledError:
-        opened.add_done_callback(_close)
-        raise
-    finally:
-        del opened  # else it, its error and this frame keep each other alive
-
-
-def _close(opened: Future[WorkQueue]) -> None:
-    """Close the queue of a cancelled call, if it was opened."""
-    if not opened.cancelled() and opened.exception() is None:
-        opened.result().close()
+    return AsyncWorkQueue(await open_in_thread(call))
 
 
 def wrap(queue: WorkQueue) -> AsyncWorkQueue:

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.batch.scan import BatchHeader, scan
 from kafkalog.records.format import MAGIC_V2, codec_name
-from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import next_sound
 from kafkalog.storage.file_slice import HEADER_BYTES, LARGEST_OFFSET, LOG_OVERHEAD, claimed_size
+from kafkalog.storage.free_space import only_zeros
 from kafkalog.storage.readonly.segment import ViewSegment
 from kafkalog.storage.readonly.view import LogView
 

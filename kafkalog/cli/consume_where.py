@@ -12,6 +12,7 @@ import click
 
 from kafkalog.cli import common
 from kafkalog.cli.decoder_options import keywords_for
+from kafkalog.util.times import datetime_text
 
 if TYPE_CHECKING:
     from kafkalog.cli.decoder_options import DecoderGiven
@@ -152,7 +153,9 @@ def _as_json(value: Any) -> Any:
         return {str(name): _as_json(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_as_json(one) for one in value]
-    if isinstance(value, (datetime, date)):
+    if isinstance(value, datetime):
+        return datetime_text(value)
+    if isinstance(value, date):
         return value.isoformat()
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 

@@ -15,6 +15,7 @@ import click
 
 from kafkalog.cli import common
 from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
+from kafkalog.util.times import datetime_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -286,8 +287,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, datetime):
-        digits = "auto" if value.microsecond % 1000 else "milliseconds" if value.microsecond else "seconds"
-        return value.isoformat(timespec=digits).replace("+00:00", "Z")
+        return datetime_text(value)
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if isinstance(value, dict):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from kafkalog.inspect.width import escape_bytes, escape_text
 from kafkalog.util.text import human_size
+from kafkalog.util.times import time_text
 
 Kind = Literal["text", "name", "count", "number", "size", "time", "duration", "ratio", "rate", "share", "bar", "key"]
 """Content of a column: `time` and `duration` are ms, `size` bytes, `share` and `bar` 0 to 1, `key` bytes or None.
@@ -30,8 +30,7 @@ def moment(ms: int | None) -> str:
         return NOTHING
     if ms > LAST_MS:
         return f"{ms:,} ms"
-    when = datetime.fromtimestamp(ms // 1000, UTC)
-    return f"{when:%Y-%m-%dT%H:%M:%S}" + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
+    return time_text(ms)
 
 
 def duration(ms: float | None) -> str:

@@ -10,8 +10,8 @@ from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import CorruptRecord, KafkalogError, StorageError
 from kafkalog.records.compression import decompress
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK, CONTROL_BIT, codec_name
-from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.file_slice import FileSlice
+from kafkalog.storage.free_space import only_zeros
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 

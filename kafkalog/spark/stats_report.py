@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from kafkalog.inspect.values import moment
 from kafkalog.spark.header_survey import HOUR_MS, NO_HOUR, Counts, Group, sums
 from kafkalog.util.text import plural
 
@@ -100,13 +101,13 @@ class StatsReport:
         return (
             topic, f"{counts.records:,}", f"{counts.bytes:,}", _rate(counts.records_a_second),
             _rate(counts.bytes_a_second), _ratio(counts), "+".join(self.codecs(topic)),
-            "-" if keys is None else f"~{keys.distinct:,}", _time(counts.first_ms), _time(counts.last_ms),
+            "-" if keys is None else f"~{keys.distinct:,}", moment(counts.first_ms), moment(counts.last_ms),
         )  # fmt: skip
 
 
 def _hour_cells(topic: str, hour: int, counts: Counts) -> tuple[str, ...]:
     return (
-        topic, _time(hour), f"{counts.records:,}", f"{counts.bytes:,}", _rate(_hourly(counts.records)),
+        topic, moment(hour), f"{counts.records:,}", f"{counts.bytes:,}", _rate(_hourly(counts.records)),
         _rate(_hourly(counts.bytes)), _ratio(counts),
     )  # fmt: skip
 
@@ -130,9 +131,6 @@ def _utc(ms: int) -> datetime | None:
     return None if ms < 0 else datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def _time(ms: int) -> str:
-    when = _utc(ms)
-    return "-" if when is None else f"{when:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _rate(value: float | None) -> str:

@@ -92,15 +92,5 @@ def checksum_holds(file: DataFile, position: int, size: int) -> bool:
     return crc == int.from_bytes(data[stored_at : stored_at + 4], "big")
 
 
-def only_zeros(file: DataFile, position: int, end: int) -> bool:
-    """Return True if every byte from `position` to `end` is zero; holes of the file are not read."""
-    while (position := file.next_data(position)) < end:
-        data = read_at(file, min(WINDOW_BYTES, end - position), position)
-        if not data or data.count(0) != len(data):
-            return not data
-        position += len(data)
-    return True
-
-
 def _size(data: bytes, at: int) -> int:
     return int.from_bytes(data[at + 8 : at + 12], "big") + 12

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.batch.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
 from kafkalog.errors import CorruptRecord
-from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import bad_row, damage_at, next_sound, sound_rows
 from kafkalog.storage.file_slice import LARGEST_OFFSET, LOG_OVERHEAD, FileSlice, claimed_size, is_worth_reading
+from kafkalog.storage.free_space import only_zeros
 from kafkalog.storage.index.segment_index import OffsetKind
 from kafkalog.storage.lazy_file import read_at
 

@@ -47,13 +47,21 @@ def text_ms(text: str) -> int:
 def time_text(ms: int) -> str:
     """Return a time in ms since 1970 as ISO-8601 text in UTC, which `to_ms` reads; beyond the year 9999 as digits.
 
-    >>> time_text(1_700_000_000_000)
-    '2023-11-14T22:13:20.000Z'
+    All outputs write times in this form, with milliseconds unless 0.
+
+    >>> time_text(1_700_000_000_000), time_text(1_700_000_000_003)
+    ('2023-11-14T22:13:20Z', '2023-11-14T22:13:20.003Z')
     """
     try:
-        return (EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return datetime_text(EPOCH + timedelta(milliseconds=ms))
     except OverflowError:
         return str(ms)
+
+
+def datetime_text(when: datetime) -> str:
+    """Return a datetime in the form of `time_text`, in its own zone, if it has one, and with microseconds unless 0."""
+    digits = "microseconds" if when.microsecond % 1000 else "milliseconds" if when.microsecond else "seconds"
+    return when.isoformat(timespec=digits).replace("+00:00", "Z")
 
 
 def record_ms(time: datetime | int) -> int:

@@ -249,7 +249,7 @@ def test_a_target_that_is_not_empty(where: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "by", "said"),
     [
-        ("2100-01-01T00:00Z", "append", "no backup was made at or after 2100-01-01T00:00:00.000Z"),
+        ("2100-01-01T00:00Z", "append", "no backup was made at or after 2100-01-01T00:00:00Z"),
         (999, "append", "no record is as old as 1970-01-01T00:00:00.999Z"),
         (999, "time", "no record is as old as 1970-01-01T00:00:00.999Z"),
         ("yesterday", "append", "is not a time"),

@@ -223,7 +223,7 @@ def _owner_text(content: bytes) -> str:
     """Return the owner of a lease as an error names it; the content of the object is not trusted.
 
     >>> _owner_text(b'{"doing": "a backup", "host": "db-1", "pid": 7, "since_ms": 0}')
-    'a backup by process 7 on db-1, which began at 1970-01-01T00:00:00.000Z,'
+    'a backup by process 7 on db-1, which began at 1970-01-01T00:00:00Z,'
     >>> _owner_text(b"")
     'another run'
     """

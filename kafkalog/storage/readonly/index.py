@@ -136,12 +136,3 @@ class TimeIndexView(TimeKind, IndexView[TimestampOffset]):
     def last_entry(self) -> TimestampOffset:
         """The last entry; (-1, base offset) if there is none."""
         return self.lookup(2**63 - 1)
-
-
-def is_untrimmed(index: OffsetIndexView, end: int) -> bool:
-    """Return True if the index has free space, and no entry names a batch at or after byte `end` of its segment.
-
-    Zeros after `end` are then free space too: a trimmed index, or an entry for a batch there, would contradict that.
-    """
-    count = index.entries
-    return index.has_room and (not count or index.entry(count - 1).position < end)

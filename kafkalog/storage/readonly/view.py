@@ -21,14 +21,13 @@ from kafkalog.errors import (
     LogClosed,
     StorageError,
 )
-from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import MisplacedBatch, damage_at, lost_end
+from kafkalog.storage.free_space import is_untrimmed, only_zeros
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_counters import LOGS, LogCounters
 from kafkalog.storage.lookup import bounded, first_at
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.read import out_of_range
-from kafkalog.storage.readonly.index import is_untrimmed
 from kafkalog.storage.readonly.listing import partition_of
 from kafkalog.storage.readonly.read import cut_at, extent_of, largest_timestamp, read_state
 from kafkalog.storage.readonly.segment import ViewSegment
@@ -210,8 +209,9 @@ class LogView:
     @staticmethod
     def _is_untrimmed(state: ViewState) -> bool:
         """Return True if the index and the bytes show what follows the log end as space that the owner reserved."""
-        active = state.active
-        if not is_untrimmed(active.offset_index, state.end_position):
+        active, index = state.active, state.active.offset_index
+        last_indexed = index.entry(index.entries - 1).position if index.entries else 0
+        if not is_untrimmed(index.has_room, last_indexed, state.end_position):
             return False
         return state.end.problem is None or only_zeros(active.file, state.end_position, state.length)
 

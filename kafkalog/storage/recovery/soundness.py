@@ -6,9 +6,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, StorageError
-from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import MisplacedBatch, bad_row
 from kafkalog.storage.file_slice import LARGEST_OFFSET
+from kafkalog.storage.free_space import only_zeros
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.util.fileio import FileSystem
 

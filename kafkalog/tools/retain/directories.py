@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from kafkalog.tools.directories import Path
@@ -17,6 +16,7 @@ from kafkalog.tools.offline_survey import Kept, OfflineSurvey
 from kafkalog.tools.retain.partition import DueSegment, delete_due, look
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.times import time_text
 
 RETENTION: Final = frozenset({"retention.bytes", "retention.ms"})
 
@@ -67,15 +67,8 @@ class RetainReport:
 
 def _reason_text(one: DueSegment) -> str:
     if one.reason == "time":
-        return f"older than retention.ms: its newest record is from {_time_text(one.largest_timestamp)}"
+        return f"older than retention.ms: its newest record is from {time_text(one.largest_timestamp)}"
     return {"size": "more than retention.bytes", "log start": "below the log start"}[one.reason]
-
-
-def _time_text(timestamp_ms: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"
 
 
 def retain(

@@ -28,8 +28,22 @@ class Severity(StrEnum):
     """The system refused to read it: its state is unknown."""
 
 
+KINDS: Final = frozenset(
+    {
+        "crc", "size", "torn", "magic", "header", "order", "range",
+        "tail-torn", "tail-crc", "tail-size", "tail-zeros", "link", "overlap", "gap", "cut-short", "no-segments",
+        "epoch", "epoch-late", "record", "record-time",
+        "index-entry", "index-order", "index-size", "index-behind", "index-missing", "index-odd", "index-room",
+        "txn-entry", "txn-missing", "txn-size", "txn-version", "snapshot", "snapshot-entry", "snapshot-ahead",
+        "checkpoint", "meta-properties", "log-end", "topic-id", "unreadable",
+        "unclean", "in-transit", "orphan", "changed", "foreign", "partition-missing",
+    }
+)  # fmt: skip
+"""Kinds of findings that a check reports; docs/verify.md explains each. "more" stands for those past the limit."""
+
+
 class Finding(NamedTuple):
-    """One finding: `kind` is its name for programs; fields that do not apply are None.
+    """One finding: `kind`, one of KINDS, is its name for programs; fields that do not apply are None.
 
     A place in a segment has its `position` and `size` in bytes, `offset` as the lowest that it may have held, and the
     offsets of the sound batches around it: the last one before, which is None where the log begins, and the next one
@@ -216,6 +230,7 @@ class Findings:
         next_sound_offset: int | None = None,
     ) -> None:
         """Add one finding."""
+        assert kind in KINDS, kind
         count = self._counts.get(severity, 0) + 1
         self._counts[severity] = count
         if count <= MAX_FINDINGS_A_FILE:

@@ -20,7 +20,8 @@ from kafkalog._core.log.segment_check import (
     BatchCheck,
 )
 from kafkalog.errors import StorageError
-from kafkalog.storage.batch_search import NOWHERE, Budget, Found, find_batch, is_batch, only_zeros
+from kafkalog.storage.batch_search import NOWHERE, Budget, Found, find_batch, is_batch
+from kafkalog.storage.free_space import is_untrimmed, only_zeros
 from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.tools.verify.chain import Placed, outside_chain, placed_batches
 from kafkalog.tools.verify.report import Findings, Severity
@@ -320,7 +321,7 @@ class SegmentPass:
             what += f"; the segment ends with these {size} bytes, and another segment follows"
         elif self._is_live and zeros:
             severity, hint = None, None  # room that the owner reserved
-        elif self._is_clean and zeros and self._has_room and self._last_indexed < max(position, 1):
+        elif self._is_clean and zeros and is_untrimmed(self._has_room, self._last_indexed, position):
             severity, hint = Severity.NOTE, None
             what = f"{size} bytes of reserved space follow the last batch, which no close cut off; {_TRIM}"
         elif self._is_live:
