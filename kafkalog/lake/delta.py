@@ -38,6 +38,8 @@ _BOUNDED: Final = frozenset(("partition", "offset", "timestamp"))
 """Columns whose least and largest values are kept of each file."""
 STATISTICS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 """Property with the columns that have statistics: for all others, readers expect none."""
+_FORGETS: Final = "delta.setTransactionRetentionDuration"
+"""Property with the time after which readers pass over the version that an application wrote last."""
 
 
 class DeltaLakeTable:
@@ -147,7 +149,16 @@ class DeltaLakeTable:
         return None
 
     def positions(self, partitions: Sequence[int]) -> Positions | None:
-        """Return the versions that the applications of the partitions wrote last."""
+        """Return the versions that the applications of the partitions wrote last.
+
+        IllegalState for a table that forgets them: the sync would write all records again.
+        """
+        forgotten_after = self.properties.get(_FORGETS)
+        if forgotten_after is not None:
+            raise IllegalState(
+                f"the table forgets after an {forgotten_after} which records it has ({_FORGETS})", path=self.name,
+                hint=f"remove that property: ALTER TABLE ... UNSET TBLPROPERTIES ('{_FORGETS}')",
+            )  # fmt: skip
         offsets, checksums = {}, {}
         with store_errors("read the table's positions", self.name):
             for number in partitions:
