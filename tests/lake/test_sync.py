@@ -375,19 +375,6 @@ def test_a_topic_that_is_made_again_while_it_is_followed(tmp_path: Path, lake: L
     assert lake.places() == [(0, n) for n in range(10)]
 
 
-def test_a_delta_table_that_forgets_its_positions_is_refused(tmp_path: Path) -> None:
-    """A sync after that time would find no positions, and write all records a second time."""
-    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "delta")
-    write(data, {0: 10})
-    sync_topic(data, "orders", lake.target)
-    name = "delta.setTransactionRetentionDuration"
-    lake.loaded().alter.set_table_properties({name: "interval 0 seconds"}, raise_if_not_exists=False)
-    write(data, {0: 5}, first=10)
-    with pytest.raises(IllegalState, match=f"forgets after an interval 0 seconds which records it has .{name}"):
-        sync_topic(data, "orders", lake.target)
-    assert lake.places() == [(0, n) for n in range(10)]
-
-
 def test_damage_ends_a_sync_with_nothing_of_it_in_the_table(tmp_path: Path, lake: Lake) -> None:
     data = tmp_path / "data"
     write(data, {0: 10})
