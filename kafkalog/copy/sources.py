@@ -220,7 +220,7 @@ class TieredSource(LogFiles):
         if len(urls) > 1:
             raise IllegalArgument(
                 f"the store has segments of {len(urls)} topics that are named {topic}: {urls[0]} and {urls[1]}",
-                path=self.name, hint="name the directory of one, or copy the topic from its data directory, --tiered",
+                path=self.name, hint="name the directory of one of them",
             )  # fmt: skip
         numbers = sorted(key.partition for key in self._places if key.topic == topic)
         if not numbers:
