@@ -13,7 +13,7 @@ from kafkalog.copy.facts import SourcePartition, SourceTopic, Survey
 from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.dirs.open import open_dirs
 from kafkalog.dirs.readonly import DirsView
-from kafkalog.errors import StorageError, UnknownTopicOrPartition
+from kafkalog.errors import IllegalArgument, StorageError, UnknownTopicOrPartition
 from kafkalog.reading.chunks import batch_chunks, visible_chunks
 from kafkalog.reading.source import refreshed
 from kafkalog.records.format import CONTROL_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
@@ -25,6 +25,7 @@ from kafkalog.storage.remote import is_url, locate
 from kafkalog.storage.segment_reader import Chunk
 from kafkalog.tiered.open import place_view
 from kafkalog.tiered.place import tiered_place
+from kafkalog.tiered.segment_bytes import TieredPartition
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from kafkalog.util.remote_files import RemoteFileSystem, RemoteStatus
@@ -193,9 +194,12 @@ class TieredSource(LogFiles):
     `tiered` describes the store (docs/tiered.md).
     """
 
-    def __init__(self, name: str, places: Mapping[TopicPartition, str], tiered: str | None = None) -> None:
+    def __init__(self, name: str, places: Mapping[TieredPartition, str], tiered: str | None = None) -> None:
         self.name = name
-        self._places = places
+        self._places = {TopicPartition(one.topic, one.partition): url for one, url in places.items()}
+        self._urls: dict[str, dict[str, str]] = {}  # a URL of each topic id, by topic
+        for one, url in places.items():
+            self._urls.setdefault(one.topic, {}).setdefault(one.topic_id, url)
         self._tiered = tiered
         self._views: dict[TopicPartition, LogView] = {}
 
@@ -208,7 +212,16 @@ class TieredSource(LogFiles):
         return self._views[key]
 
     def settings_of(self, topic: str) -> tuple[str | None, Mapping[str, str] | None, Sequence[int]]:
-        """Return no id and no settings, and the partition numbers."""
+        """Return no id and no settings, and the partition numbers.
+
+        IllegalArgument if the store has segments of several topics of this name: one was deleted and created again.
+        """
+        urls = sorted(self._urls.get(topic, {}).values())
+        if len(urls) > 1:
+            raise IllegalArgument(
+                f"the store has segments of {len(urls)} topics that are named {topic}: {urls[0]} and {urls[1]}",
+                path=self.name, hint="name the directory of one of them",
+            )  # fmt: skip
         numbers = sorted(key.partition for key in self._places if key.topic == topic)
         if not numbers:
             raise UnknownTopicOrPartition(f"there is no topic {topic}", path=self.name)
@@ -255,16 +268,16 @@ def is_backup(place: str) -> bool:
     return not is_url(place) and any(os.path.exists(os.path.join(place, name)) for name in (MARKER, MANIFEST))
 
 
-def find_tiered(place: str) -> dict[TopicPartition, str]:
+def find_tiered(place: str) -> dict[TieredPartition, str]:
     """Return the URLs of the partitions with tiered segments at or below a URL or a local directory."""
     if not is_url(place) and not any(_is_tiered_name(os.path.abspath(place), name) for name in _local_names(place)):
         return {}
     fs, path = locate(place if is_url(place) else f"file://{os.path.abspath(place)}")
-    found: dict[TopicPartition, str] = {}
+    found: dict[TieredPartition, str] = {}
     for one in (path, *_below(fs, path)):
         parsed = tiered_place(one)
         if parsed is not None and any(name.endswith(LOG_SUFFIX) for name in _names_in(fs, one)):
-            found[TopicPartition(parsed.partition.topic, parsed.partition.partition)] = fs.url_of(one)
+            found[parsed.partition] = fs.url_of(one)
     return found
 
 

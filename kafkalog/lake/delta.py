@@ -38,6 +38,11 @@ _BOUNDED: Final = frozenset(("partition", "offset", "timestamp"))
 """Columns whose least and largest values are kept of each file."""
 STATISTICS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 """Property with the columns that have statistics: for all others, readers expect none."""
+_FORGETS: Final = "delta.setTransactionRetentionDuration"
+"""Property with the time after which readers pass over the version that an application wrote last."""
+_CONSTRAINTS: Final = "delta.constraints."
+_COLUMN_RULES: Final = ("delta.generationExpression", "delta.identity.", "delta.invariants")
+_APPEND_ONLY: Final = "delta.appendOnly"
 
 
 class DeltaLakeTable:
@@ -147,7 +152,12 @@ class DeltaLakeTable:
         return None
 
     def positions(self, partitions: Sequence[int]) -> Positions | None:
-        """Return the versions that the applications of the partitions wrote last."""
+        """Return the versions that the applications of the partitions wrote last.
+
+        IllegalState for a table that forgets them, whose sync would write all records again, and for one with rules for
+        rows, which a sync does not apply.
+        """
+        self._check_rules()
         offsets, checksums = {}, {}
         with store_errors("read the table's positions", self.name):
             for number in partitions:
@@ -159,6 +169,22 @@ class DeltaLakeTable:
                         checksums[number] = checksum
             halves = [self._table.transaction_version(f"{self._app}:topic-id:{half}") for half in _HALVES]
         return Positions(None if None in halves else _id_text(halves), offsets, checksums) if offsets else None
+
+    def _check_rules(self) -> None:
+        forgotten_after = self.properties.get(_FORGETS)
+        if forgotten_after is not None:
+            raise IllegalState(
+                f"the table forgets after an {forgotten_after} which records it has ({_FORGETS})", path=self.name,
+                hint=f"remove that property: ALTER TABLE ... UNSET TBLPROPERTIES ('{_FORGETS}')",
+            )  # fmt: skip
+        rules = [name for name in self.properties if name.startswith(_CONSTRAINTS)]
+        fields = self._table.schema().fields
+        rules += [f"{key} of {one.name}" for one in fields for key in one.metadata if key.startswith(_COLUMN_RULES)]
+        if rules:
+            raise IllegalState(
+                f"the table has rules for its rows, which a sync does not apply: {', '.join(sorted(rules)[:5])}",
+                path=self.name, hint="sync into a table without them, and write from there",
+            )  # fmt: skip
 
     def evolve(
         self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
@@ -272,6 +298,11 @@ class DeltaLakeTable:
         from deltalake.transaction import AddAction
 
         now, is_new = SYSTEM_CLOCK.milliseconds(), positions is not None
+        if removed and is_new and self.properties.get(_APPEND_ONLY) == "true":
+            raise IllegalState(
+                f"the table only takes new rows ({_APPEND_ONLY}), and an upsert replaces some", path=self.name,
+                hint="remove that property, or sync without upsert",
+            )  # fmt: skip
         listed = [name for name in (self.properties.get(STATISTICS_COLUMNS) or "").split(",") if name]
         bounded = frozenset(listed) if {*listed} <= {*_bounded(self._file_schema)} else frozenset[str]()
         actions: list[Any] = [

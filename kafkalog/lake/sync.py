@@ -225,7 +225,7 @@ class _Sync:
         self._source = source
         self._skipped = [] if skipped is None and settings.on_damage == "skip" else skipped
         self._logs: dict[int, Log] = {log.partition: log for log in dirs.logs(topic)}
-        known = dirs.topics.get(topic)
+        known = dirs.topics.get(topic)  # in each pass: the topic may have been created again since the last one
         if known is None:  # deleted since
             raise unknown_topic(topic, [*dirs])
         self._topic_id = known.topic_id

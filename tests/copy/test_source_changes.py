@@ -1,5 +1,6 @@
 """Sources that change between runs and during one: partitions are added, records deleted; brokers fail for a moment."""
 
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -8,11 +9,11 @@ import pytest
 import kafkalog
 from kafkalog.copy import copy_topics, follow_topics
 from kafkalog.copy.cluster_partition import PartitionCopy
-from kafkalog.errors import IllegalState, TopicExists
+from kafkalog.errors import IllegalArgument, IllegalState, TopicExists
 from kafkalog.testing import kafka_server
 from tests.builder import R, batch
 from tests.copy.test_failures import fill
-from tests.copy.topics import SERVER, cluster_on, records_in
+from tests.copy.topics import SERVER, TIERED_ID, cluster_on, records_in
 
 
 class Killed(Exception):
@@ -237,6 +238,26 @@ def test_a_source_that_was_truncated_to_before_a_gap(tmp_path: Path, regrown: li
     with pytest.raises(IllegalState, match="t-0 has another batch at offset 0 than the source"):
         copy_topics(str(data), str(copied), apply=True)
     assert [one.offset for one in records_in(copied / "t-0")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("numbers", [(0, 0), (0, 1)])
+def test_a_store_with_segments_of_two_topics_of_one_name(tmp_path: Path, numbers: tuple[int, int]) -> None:
+    """The deletion of the older topic's segments is not finished: its records are no part of the newer one."""
+    store, ids = tmp_path / "store", (TIERED_ID, TIERED_ID[::-1])
+    for number, topic_id, value in zip(numbers, ids, (b"old", b"new"), strict=True):
+        with kafkalog.open(tmp_path / f"{value.decode()}-0", "a") as log:
+            log.append([value])
+        place = store / f"t-{number}-{topic_id}"
+        place.mkdir(parents=True)
+        for file in (tmp_path / f"{value.decode()}-0").glob("0*.*"):
+            shutil.copy(file, place / f"{file.stem}-{TIERED_ID}{file.suffix}")
+    with pytest.raises(IllegalArgument, match="segments of 2 topics that are named t") as caught:
+        copy_topics(str(store), str(tmp_path / "copied"), ["t"], apply=True)
+    assert all(topic_id in str(caught.value) for topic_id in ids)
+    assert not (tmp_path / "copied" / "t-0").exists()
+    one = store / f"t-{numbers[1]}-{ids[1]}"
+    copy_topics(str(one), str(tmp_path / "copied"), ["t"], apply=True)
+    assert [record.value for record in records_in(tmp_path / "copied" / f"t-{numbers[1]}")] == [b"new"]
 
 
 def test_a_source_that_was_compacted_since(tmp_path: Path) -> None:

@@ -359,6 +359,22 @@ def test_another_topic_of_the_same_name(tmp_path: Path, lake: Lake) -> None:
     assert lake.places() == [(0, n) for n in range(10)]
 
 
+def test_a_topic_that_is_made_again_while_it_is_followed(tmp_path: Path, lake: Lake) -> None:
+    """Each pass looks the topic's id up: the new topic has the records that the table ends with, and others before."""
+    data = tmp_path / "data"
+    write(data, {0: 10})
+    following = follow_topic(data, "orders", lake.target, commit_every_s=0.01)
+    assert next(following).records == 10
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.delete_topic("orders")
+    write(data, {0: 9}, first=1)
+    write(data, {0: 1}, first=9)
+    write(data, {0: 5}, first=10)
+    with pytest.raises(InconsistentTopicId, match="the table is that of the topic with id"):
+        next(following)
+    assert lake.places() == [(0, n) for n in range(10)]
+
+
 def test_damage_ends_a_sync_with_nothing_of_it_in_the_table(tmp_path: Path, lake: Lake) -> None:
     data = tmp_path / "data"
     write(data, {0: 10})

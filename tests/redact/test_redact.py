@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     CorruptRecord,
     DirectoryLocked,
@@ -17,9 +20,11 @@ from kafkalog.errors import (
     InvalidRecord,
     UnknownTopicOrPartition,
 )
+from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.redact.directories import redact
 from kafkalog.redact.wanted import parse_offsets
+from kafkalog.storage.log import UnifiedLog
 from tests.faults import FaultFS
 from tests.redact.model import Made, read_all, redacted, write
 
@@ -173,6 +178,32 @@ def test_a_clean_removes_the_key_after_its_redaction(tmp_path: Path) -> None:
         assert {one.key for one in log} == {b"k%d" % n for n in range(8) if n != 3}
         assert log.append([(b"k3", b"after")]).first_offset == 40
     assert kafkalog.verify(tmp_path, deep=True).ok
+
+
+@pytest.mark.parametrize("has_snapshot", [True, False])
+def test_a_producer_goes_on_after_its_batches_were_emptied(tmp_path: Path, has_snapshot: bool) -> None:
+    """All records of its compressed batches are redacted; after a restart a repeated batch is still recognised."""
+    partition = tmp_path / "data" / "t-0"
+    partition.mkdir(parents=True)
+
+    def batch_at(sequence: int) -> bytearray:
+        builder = RecordsBuilder(
+            0, compression=CompressionType.ZSTD, producer_id=7, producer_epoch=0, base_sequence=sequence
+        )
+        for _ in range(3):
+            builder.append(int(time.time() * 1000), b"a", b"secret")
+        return builder.build()
+
+    with closing(UnifiedLog.open(str(partition), LogConfig.from_stored({}))) as log:
+        for sequence in (0, 3):
+            log.append_as_leader(batch_at(sequence))
+    report = redact(tmp_path / "data", "t", keys=[b"a"], change="empty", erase_key=True, apply=True)
+    assert report.records == 6 and b"secret" not in b"".join(tree(partition).values())
+    for snapshot in partition.glob("*.snapshot") if not has_snapshot else ():
+        snapshot.unlink()
+    with closing(UnifiedLog.open(str(partition), LogConfig.from_stored({}), had_clean_shutdown=has_snapshot)) as log:
+        assert log.append_as_leader(batch_at(3)).first_offset == 3 and log.log_end_offset == 6
+        assert log.append_as_leader(batch_at(6)).first_offset == 6
 
 
 def test_by_condition(tmp_path: Path) -> None:
