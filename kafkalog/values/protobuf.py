@@ -178,7 +178,8 @@ class ProtobufDecoder(ValueDecoder):
         for schema in schemas_of(self._source, subject):
             try:
                 if schema.kind == PROTOBUF and schema.id is not None:
-                    message_columns(self._stored_files(schema).message(name), wanted_paths([names]), self._unit)
+                    found = _stored_files(schema, self._source).message(name)
+                    message_columns(found, wanted_paths([names]), self._unit)
                     yield schema.id
             except IllegalArgument:
                 continue

@@ -392,21 +392,17 @@ def scan(
     if headers_only and check_crc:
         raise ValueError("a checksum needs the whole batch, not its header")
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+    cdef const uint8_t* data = <const uint8_t*>view.buf
     try:
         if stop < 0 or stop > view.len:
             stop = view.len
         if start < 0 or start > stop:
             raise ValueError(f"start {start} lies outside the {view.len} bytes given")
         if stop - start < SMALL:
-            status = scan_worker(
-                table, <const uint8_t*>view.buf, start, stop, base_position, check_crc, file_mode, max_batches, headers_only
-            )
+            status = scan_worker(table, data, start, stop, base_position, check_crc, file_mode, max_batches, headers_only)
         else:
             with nogil:
-                status = scan_worker(
-                    table, <const uint8_t*>view.buf, start, stop, base_position, check_crc, file_mode, max_batches,
-                    headers_only,
-                )
+                status = scan_worker(table, data, start, stop, base_position, check_crc, file_mode, max_batches, headers_only)
     finally:
         PyBuffer_Release(&view)
     if status < 0:
@@ -433,13 +429,9 @@ cdef class HeaderWalk:
 cdef int walk_headers(
     HeaderWalk out, const uint8_t* data, int64_t start, int64_t length, int64_t target, bint by_time
 ) noexcept nogil:
-    cdef int64_t at = start
-    cdef int64_t size = 0
-    cdef int64_t last
-    cdef int64_t seen
+    cdef int64_t at = start, size = 0, last, seen, need
     cdef int magic = 0
     cdef int reason
-    cdef int64_t need
     while True:
         if at >= length:
             reason = STOP_END
