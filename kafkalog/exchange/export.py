@@ -108,9 +108,8 @@ def export_records(
     has the damage of each partition. So it is for records that do not decode: UndecodableExport, an InvalidRecord.
 
     Each part is written completely or not at all. Raises IllegalArgument for a target that holds something else, or an
-    export if `resume` is false; UnknownTopicOrPartition; IllegalState and InconsistentTopicId for a log other than the
-    exported one; OffsetOutOfRange for records deleted before their export; CorruptRecord; InvalidRecord; StorageError;
-    DirectoryLocked; MissingPackage.
+    export without `resume`; UnknownTopicOrPartition; IllegalState and InconsistentTopicId for another log than before;
+    OffsetOutOfRange for deleted records; CorruptRecord; InvalidRecord; StorageError; DirectoryLocked; MissingPackage.
 
     >>> log.flush()
     >>> export_records("data", "out", "jsonl", topics=["orders"])
@@ -127,14 +126,13 @@ def export_records(
         raise IllegalArgument("the directory already has an export", path=target, hint="continue it with --resume")
     with ExitStack() as stack:
         limits, run = bounds or Bounds(), _ExportRun(found, fs, on_damage, stack)
-        found, views = [one for one in found if one.topic_partition in run.views], run.views
+        found = [one for one in found if one.topic_partition in run.views]
         given |= {"isolation": isolation, "on_damage": on_damage}
         decoders = partial(topic_decoders, found, fs, settings, given)
         fresh = None if is_export(os.fspath(target)) else decoders({}, {})  # before anything is made
         directory = stack.enter_context(ExportDirectory(os.fspath(target), settings))
         before = sum(one.records for one in directory.ranges)
-        ids = {key: read_partition_metadata(fs, path) for key, path in found}
-        parts = _plan(dict(found), ids, views, directory, limits, file_bytes, isolation)
+        parts = _plan(dict(found), fs, run.views, directory, limits, file_bytes, isolation)
         typed = decoders(directory.types, directory.exported) if fresh is None or directory.types else fresh
         directory.add_types({topic: settled for topic, (_, settled) in typed.items()})
         for part, log_bytes, topic_id in parts:
@@ -318,7 +316,7 @@ def _partitions(
 
 def _plan(
     found: Mapping[TopicPartition, str],
-    ids: Mapping[TopicPartition, str | None],
+    fs: FileSystem,
     views: Mapping[TopicPartition, LogView],
     directory: ExportDirectory,
     bounds: Bounds,
@@ -328,6 +326,7 @@ def _plan(
     """Return the parts still to be exported, of about a file each, with their bytes of log and the topic's id."""
     level: Isolation = isolation_of(isolation)
     ends = {key: end_of(view, level) for key, view in views.items()}
+    ids = {key: read_partition_metadata(fs, path) for key, path in found.items()}
     check_same(directory, ids, lambda key: views[key].log_end_offset, found)
     if bounds == Bounds():
         check_loss(directory, lambda key: views[key].log_start_offset, found, found, None)
