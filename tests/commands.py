@@ -4,10 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
+from tests.command_server import IS_POSSIBLE, CommandServer
+
 ROOT = Path(__file__).parent.parent
-LINE = [sys.executable, "-m", "kafkalog.cli.main"]
+MODULE = "kafkalog.cli.main"
+LINE = [sys.executable, "-m", MODULE]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -20,9 +24,26 @@ def kafkalog(
     *arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **env: str
 ) -> "subprocess.CompletedProcess[bytes]":
     """The finished command; its outputs as bytes."""
-    return subprocess.run(
-        [*LINE, *map(str, arguments)], input=stdin, capture_output=True, cwd=cwd, env=environment(**env), timeout=120
-    )
+    return run([MODULE, *map(str, arguments)], stdin=stdin, cwd=cwd, timeout_s=120, **env)
+
+
+def run(
+    program: list[str], *, stdin: bytes = b"", cwd: Path | None = None, timeout_s: int, **env: str
+) -> "subprocess.CompletedProcess[bytes]":
+    """Return a finished program, which is a module or a file with its arguments; its outputs as bytes."""
+    environ = environment(**env)
+    if IS_POSSIBLE:
+        done = server().run(program, stdin, os.path.abspath(cwd or "."), environ, timeout_s)
+        if done is not None:
+            return done
+    line = [sys.executable, *([] if program[0].endswith(".py") else ["-m"]), *program]
+    return subprocess.run(line, input=stdin, capture_output=True, cwd=cwd, env=environ, timeout=timeout_s)
+
+
+@cache
+def server() -> CommandServer:
+    """Return what runs the commands of this process."""
+    return CommandServer(environment())
 
 
 def ok(*arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **env: str) -> bytes:

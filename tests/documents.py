@@ -1,22 +1,26 @@
 """Documents as tests run them: their blocks, in order, in one fresh directory.
 
-In a ```console block the lines after `$ ` are run by bash and must end with status 0; lines that follow are the
-expected output, where `...` stands for anything. A ```python block with `>>>` is a doctest, any other one is
-executed. A comment `<!-- not run: reason -->` before a block leaves it out.
+In a ```console block the lines after `$ ` are run by bash, or as bash would, and must end with status 0; lines that
+follow are the expected output, where `...` stands for anything. A ```python block with `>>>` is a doctest, any other
+one is executed. A comment `<!-- not run: reason -->` before a block leaves it out.
 """
 
 import doctest
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import kafkalog
+from tests.command_server import IS_POSSIBLE, CommandServer
+from tests.commands import MODULE
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -69,24 +73,48 @@ def steps_of(block: Block) -> list[Step]:
 def run_console(
     block: Block, where: str, directory: Path, run: Callable[[str, Path], str | None] = lambda *_: None
 ) -> None:
+    environment = console_environment()
+    for step in steps_of(block):
+        output = run(step.command, directory)
+        if output is None:
+            status, output, errors = run_command(step.command, directory, environment)
+            assert status == 0, f"{where}: $ {step.command}\n{output}{errors}"
+        if step.expected:
+            matches = doctest.OutputChecker().check_output(step.expected + "\n", output, OPTIONS)
+            assert matches, f"{where}: $ {step.command}\nsaid: {output}\nexpected: {step.expected}"
+
+
+def console_environment() -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     # the program may be that of another tree
     tree = f"{Path(kafkalog.__file__).parent.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
     plugin = "-p kafkalog.pytest_plugin"  # what pytest finds by itself where this tree is the one that is installed
     ours = {"PATH": path, "PYTHONPATH": tree, "NO_COLOR": "1", "COLUMNS": "200", "TZ": "UTC", "PYTEST_ADDOPTS": plugin}
-    environment = {**os.environ, **ours}
-    for step in steps_of(block):
-        output = run(step.command, directory)
-        if output is None:
-            done = subprocess.run(
-                ["bash", "-o", "pipefail", "-c", step.command],
-                cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            )  # fmt: skip
-            assert done.returncode == 0, f"{where}: $ {step.command}\n{done.stdout}{done.stderr}"
-            output = done.stdout
-        if step.expected:
-            matches = doctest.OutputChecker().check_output(step.expected + "\n", output, OPTIONS)
-            assert matches, f"{where}: $ {step.command}\nsaid: {output}\nexpected: {step.expected}"
+    return {**os.environ, **ours}
+
+
+def run_command(command: str, directory: Path, environment: dict[str, str]) -> tuple[int, str, str]:
+    """Return the status and both outputs of a command, by bash unless it is a plain call of `kafkalog`."""
+    words, done = words_of(command), None
+    if words and words[0] == "kafkalog" and IS_POSSIBLE:
+        done = command_server().run([MODULE, *words[1:]], b"", str(directory), environment, timeout_s=600)
+    if done is None:
+        line = ["bash", "-o", "pipefail", "-c", command]
+        done = subprocess.run(line, cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@cache
+def command_server() -> CommandServer:
+    """Return what runs the plain calls in documents."""
+    return CommandServer(console_environment())
+
+
+def words_of(command: str) -> list[str] | None:
+    """Return the words of a command; None if it has something in it that a shell has to interpret."""
+    joined = command.replace("\\\n", " ")
+    unquoted = re.sub(r"""'[^']*'|"[^"$`\\]*["]""", "", joined)
+    return None if re.search(r"[^\w @%+=:,./-]", unquoted) else shlex.split(joined)
 
 
 def run_python(block: Block, where: str, names: dict[str, Any]) -> None:

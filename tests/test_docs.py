@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import EXAMPLES, ROOT, blocks_of, run_console, run_document, run_python
+from tests.documents import EXAMPLES, ROOT, blocks_of, run_console, run_document, run_python, words_of
 
 DOCUMENTS = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", EXAMPLES / "README.md", *sorted((ROOT / "docs").rglob("*.md"))
@@ -39,9 +39,26 @@ def test_a_wrong_example_is_found(tmp_path: Path) -> None:
     for block in (wrong, failing):
         with pytest.raises(AssertionError, match="here"):
             run_console(block, "here", tmp_path)
+    for wrong_call in ("kafkalog --version\nkafkalog 0", "kafkalog consum", "kafkalog --version | false"):
+        (call,) = blocks_of(f"```console\n$ {wrong_call}\n```\n")
+        with pytest.raises(AssertionError, match="here"):
+            run_console(call, "here", tmp_path)
     (doctested,) = blocks_of("```python\n>>> 1 + 1\n3\n```\n")
     with pytest.raises(AssertionError, match="Expected"):
         run_python(doctested, "here", {})
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("kafkalog ls -d data", ["kafkalog", "ls", "-d", "data"]),
+        ("kafkalog ls 'a b' \\\n -q", ["kafkalog", "ls", "a b", "-q"]),
+        ("""kafkalog sql "where a = 'x' and b > 1" """, ["kafkalog", "sql", "where a = 'x' and b > 1"]),
+    ]
+    + [(f"kafkalog ls {one}", None) for one in ("$a", "*", "a; b", "a > b", '"$a"', "a\nls", "a | b", "~", "{a,b}")],
+)  # fmt: skip
+def test_a_shell_runs_what_needs_one(command: str, words: list[str] | None) -> None:
+    assert words_of(command) == words
 
 
 def test_a_block_is_left_out_only_with_a_reason() -> None:

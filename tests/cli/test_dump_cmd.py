@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog import __version__ as kafkalog_version
-from tests import reference_text
+from tests import commands, reference_text
 from tests.builder import R, batch
 from tests.commands import ROOT
 
@@ -18,12 +18,9 @@ MADE = batch(ROWS)
 
 
 def kafkalog(*arguments: str | Path, **env: str | Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "kafkalog.cli.main", "dump", *map(str, arguments)]
-    path = os.pathsep.join([str(env.get("PYTHONPATH", ROOT)), str(ROOT)])
-    surroundings = os.environ | {"PYTHONPATH": path}
-    return subprocess.run(
-        line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=surroundings
-    )
+    path = os.pathsep.join([str(env["PYTHONPATH"]), str(ROOT)]) if env else str(ROOT)
+    done = commands.kafkalog("dump", *arguments, PYTHONPATH=path)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import commands
 from tests.commands import environment
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -17,10 +18,8 @@ def line(name: str, *arguments: str | Path) -> list[str]:
 
 def run(name: str, *arguments: str | Path, cwd: Path | None = None, **env: str) -> "subprocess.CompletedProcess[str]":
     """The finished program."""
-    return subprocess.run(
-        line(name, *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd,
-        env=environment(**env), timeout=300,
-    )  # fmt: skip
+    done = commands.run([str(EXAMPLES / name), *map(str, arguments)], cwd=cwd, timeout_s=300, **env)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def said(name: str, *arguments: str | Path, cwd: Path | None = None, **env: str) -> list[str]:

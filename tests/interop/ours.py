@@ -12,6 +12,7 @@ from typing import Any
 
 import kafkalog
 from kafkalog.storage.readonly.view import LogView
+from tests.commands import ok
 from tests.interop.reference import RecordTuple
 
 DEEP = ("--deep-iteration", "--print-data-log")
@@ -22,14 +23,13 @@ COMPARED = (".log", ".index", ".timeindex")
 
 def command(*arguments: str, out: Path | None = None) -> bytes:
     """Standard output of a `kafkalog` command, empty if it goes to `out`; its failure fails the test."""
-    line = [sys.executable, "-m", "kafkalog.cli.main", *arguments]
     if out is None:
-        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    else:
-        with out.open("wb") as sink:
-            done = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.PIPE, check=False)
+        return ok(*arguments)
+    line = [sys.executable, "-m", "kafkalog.cli.main", *arguments]
+    with out.open("wb") as sink:
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 0, f"{' '.join(line)}: {done.stderr.decode(errors='replace')}"
-    return done.stdout or b""
+    return b""
 
 
 def produce_demo(data: Path, topic: str, lines: int, segment_bytes: int) -> tuple[Path, str]:

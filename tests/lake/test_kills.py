@@ -1,13 +1,11 @@
 """Syncs that are killed, at every step of a commit and at random moments: each record is there once, in order."""
 
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tests.commands import ROOT, environment
+from tests import commands
 from tests.lake.killed import PARTITIONS
 from tests.lake.tables import FORMATS, Lake, logged, query
 
@@ -20,11 +18,8 @@ from tests.lake.tables import FORMATS, Lake, logged, query
 @pytest.mark.parametrize("format", FORMATS)
 def test_killed_syncs_write_each_record_once(tmp_path: Path, format: str, how: str, kind: str) -> None:
     data, lake = tmp_path / "data", Lake(tmp_path / "lake", format)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.lake.killed", str(data), lake.target, how, kind],
-        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = commands.run(["tests.lake.killed", str(data), lake.target, how, kind], cwd=commands.ROOT, timeout_s=600)
+    assert done.returncode == 0, done.stderr.decode()
     assert int(done.stdout) >= 10
     records = {number: logged(data / f"orders-{number}") for number in range(PARTITIONS)}
     if kind == "upsert":

@@ -1,6 +1,7 @@
 """Columns of JSON Schemas beside jsonschema: what it calls valid decodes to its own values, by any schema."""
 
 import json
+from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +13,7 @@ from kafkalog.values.json_columns import JsonDecoder
 from kafkalog.values.json_schema import schema_type
 from tests.values.test_json import ANY, NAMES, TEXT, loaded, shown
 
-jsonschema = pytest.importorskip("jsonschema")
-
+pytestmark = pytest.mark.skipif(find_spec("jsonschema") is None, reason="jsonschema is not installed")
 INT64 = st.integers(-(2**63), 2**63 - 1)
 SIMPLE = {
     "boolean": st.booleans(), "integer": INT64, "number": st.floats(allow_nan=False, allow_infinity=False) | INT64,
@@ -71,6 +71,8 @@ def cases(draw: Any, depth: int = 3) -> Case:
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_what_jsonschema_calls_valid_decodes_to_its_values(data: st.DataObject) -> None:
+    import jsonschema  # takes more than a second: only the process that runs this test imports it
+
     case = data.draw(cases())
     schema = {"$defs": {"it": case.schema}, "$ref": "#/$defs/it"} if data.draw(st.booleans()) else case.schema
     checker = jsonschema.Draft202012Validator(schema)
