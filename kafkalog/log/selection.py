@@ -292,7 +292,7 @@ def selection_of(
 
 def _add_schema_hint(error: UnknownField, decoder: ColumnDecoder | None, subject: str | None) -> None:
     """Add the latest schema that has the unknown field to the hint, if there is one."""
-    find = getattr(decoder, "schemas_with", None)
+    find = getattr(decoder, "_schemas_with", None)
     try:
         number = None if find is None else next(find(error.names, subject), None)
     except KafkalogError:  # a registry that is down, or a schema that cannot be read: no hint

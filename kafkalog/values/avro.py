@@ -125,7 +125,12 @@ class AvroDecoder(ValueDecoder):
             return f"schema {number}: {error.message}"
 
     def only(self, paths: Iterable[Sequence[str]]) -> AvroDecoder:
-        """Return a decoder of these fields alone: see `ValueDecoder.only`."""
+        """Return a decoder of these fields alone: see `ValueDecoder.only`.
+
+        >>> fields = [{"name": "id", "type": "long"}, {"name": "note", "type": "string"}]
+        >>> AvroDecoder({"type": "record", "name": "Order", "fields": fields}).only([("id",)]).arrow_type
+        StructType(struct<id: int64>)
+        """
         if self._whole is None:
             return self
         made = copy(self)
@@ -142,8 +147,8 @@ class AvroDecoder(ValueDecoder):
             made._writers.put(number, avro_program(written, made._reader, made._column))
         return made
 
-    def schemas_with(self, names: Sequence[str], subject: str | None) -> Iterator[int]:
-        """Yield the ids of a subject's schemas that have a field: see `ValueDecoder.schemas_with`."""
+    def _schemas_with(self, names: Sequence[str], subject: str | None) -> Iterator[int]:
+        """Yield the ids of a subject's schemas that have a field: see `ValueDecoder._schemas_with`."""
         wanted = wanted_paths([names])
         for schema in schemas_of(self._source, subject):
             try:

@@ -84,7 +84,7 @@ class ValueDecoder(ABC):
         """
         return self
 
-    def schemas_with(self, names: Sequence[str], subject: str | None) -> Iterator[int]:
+    def _schemas_with(self, names: Sequence[str], subject: str | None) -> Iterator[int]:
         """Yield the ids of a subject's schemas that have a field, the latest first, where they are found in a place.
 
         Errors are those of the place.

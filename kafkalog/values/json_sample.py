@@ -108,7 +108,7 @@ def _kind(value: Any) -> str:
 
 
 def sample_type(values: Iterable[bytes | str | None], only_null: JsonType | None = None) -> JsonType | None:
-    """Return the type of a sample of values; None if it has no JSON, `only_null` if that is null everywhere.
+    """Return the type of a sample of values; None if it has no JSON, `only_null` if each of them is null.
 
     Whole numbers and others make `double`; values of several kinds, null alone, and objects without fields stay JSON
     text. What is no JSON is left out: decoding reports it.
@@ -118,7 +118,7 @@ def sample_type(values: Iterable[bytes | str | None], only_null: JsonType | None
 children=(('item', JsonType(kind='bool', children=())),)))))
     """
     seen = _Seen([MOST_PLACES])
-    rows, size, is_json = 0, 0, False
+    rows, size, is_json = 0, 0, True
     for value in values:
         if value is None:
             continue
@@ -129,9 +129,8 @@ children=(('item', JsonType(kind='bool', children=())),)))))
         try:
             seen.add(json.loads(data[HEADER_BYTES:] if data[:1] == b"\x00" else data, parse_constant=_refuse))
         except (ValueError, RecursionError):
-            continue
-        is_json = True
-    return seen.type() if seen.kinds else only_null if is_json else None
+            is_json = False
+    return seen.type() if seen.kinds else only_null if rows and is_json else None
 
 
 def _refuse(word: str) -> None:

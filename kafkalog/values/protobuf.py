@@ -157,7 +157,12 @@ class ProtobufDecoder(ValueDecoder):
             return None
 
     def only(self, paths: Iterable[Sequence[str]]) -> ProtobufDecoder:
-        """Return a decoder of these fields alone: see `ValueDecoder.only`."""
+        """Return a decoder of these fields alone: see `ValueDecoder.only`.
+
+        >>> from google.protobuf import type_pb2
+        >>> ProtobufDecoder(type_pb2.Option).only([("name",)]).arrow_type
+        StructType(struct<name: string>)
+        """
         descriptor, indexes = self._settled_by
         if descriptor is None:
             return self
@@ -171,8 +176,8 @@ class ProtobufDecoder(ValueDecoder):
             return self
         return made
 
-    def schemas_with(self, names: Sequence[str], subject: str | None) -> Iterator[int]:
-        """Yield the ids of a subject's schemas that have a field: see `ValueDecoder.schemas_with`."""
+    def _schemas_with(self, names: Sequence[str], subject: str | None) -> Iterator[int]:
+        """Yield the ids of a subject's schemas that have a field: see `ValueDecoder._schemas_with`."""
         descriptor, _ = self._settled_by
         name = self._message if descriptor is None else descriptor.full_name
         for schema in schemas_of(self._source, subject):
