@@ -15,6 +15,8 @@ from kafkalog.copy.backup_target import BackupTarget
 from kafkalog.errors import CorruptRecord, DirectoryLocked, IllegalArgument, IllegalState
 from kafkalog.server.groups.stored import commit_all, committed_offsets
 from kafkalog.testing import kafka_server
+from kafkalog.util.file_lock import open_locked
+from kafkalog.util.fileio import OS
 from tests.copy.test_runs_again import append, rows
 from tests.copy.topics import SERVER, records_in
 from tests.elsewhere import in_a_thread
@@ -150,7 +152,12 @@ def test_a_copy_that_ends_between_plan_and_lock_is_noticed(tmp_path: Path, monke
     def prepare(target: BackupTarget) -> None:
         monkeypatch.setattr(BackupTarget, "_prepare", real)
         in_a_thread(lambda: copy_topics(str(data), f"backup:{backups}", apply=True))
-        real(target)
+        try:
+            real(target)
+        finally:
+            lock = open_locked(OS, str(backups / "kafkalog.copying"), "create")
+            assert lock is not None, "one that did not prepare keeps no lock"
+            lock.close()
 
     monkeypatch.setattr(BackupTarget, "_prepare", prepare)
     with pytest.raises(IllegalState, match="another copy into these backups ended"):
