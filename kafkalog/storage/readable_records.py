@@ -178,9 +178,10 @@ class ReadableRecords:
             clamp(position, 0, end, self.path)
         while end - position >= HEADER_BYTES:
             try:
-                opened = file.file or file.opened()
-                read = opened.pread_at_once if AT_ONCE else opened.pread
-                data = read(min(window, end - position), position)
+                if AT_ONCE:
+                    data = (file.file or file.opened()).pread_at_once(min(window, end - position), position)
+                else:
+                    data = (file.file or file.opened()).pread(min(window, end - position), position)
             except OSError as error:
                 raise self._failure(error, "search", position) from error
             walk = find(data, target)
