@@ -11,7 +11,7 @@ from kafkalog._core.bytes.mapping import WritebackErrorProbe
 from kafkalog.errors import StorageError
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
-from kafkalog.util.waiting import check_may_wait
+from kafkalog.util.waiting import AT_ONCE, check_may_wait
 
 if TYPE_CHECKING:
     from kafkalog.storage.file_records import FileRecords
@@ -259,7 +259,8 @@ class LazyFile:
 
     def pread(self, size: int, position: int) -> bytes:
         """Read as `File.pread_at_once` does."""
-        return self.opened().pread_at_once(size, position)
+        file = self.opened()
+        return file.pread_at_once(size, position) if AT_ONCE else file.pread(size, position)
 
     def pread_into(self, buffer: Data, position: int) -> int:
         """Read as `File.pread_into` does."""

@@ -25,6 +25,7 @@ from kafkalog.storage.file_slice import HEADER_BYTES, HINT, FileSlice, bad_size,
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.fileio import File
+from kafkalog.util.waiting import AT_ONCE
 
 if TYPE_CHECKING:
     from kafkalog.util.buffers import Data
@@ -177,7 +178,10 @@ class ReadableRecords:
             clamp(position, 0, end, self.path)
         while end - position >= HEADER_BYTES:
             try:
-                data = (file.file or file.opened()).pread_at_once(min(window, end - position), position)
+                if AT_ONCE:
+                    data = (file.file or file.opened()).pread_at_once(min(window, end - position), position)
+                else:
+                    data = (file.file or file.opened()).pread(min(window, end - position), position)
             except OSError as error:
                 raise self._failure(error, "search", position) from error
             walk = find(data, target)

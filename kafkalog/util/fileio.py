@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.util.descriptors import with_room
 from kafkalog.util.system_calls import CANNOT, READ_IN_MEMORY, SYSTEM
-from kafkalog.util.waiting import THREAD, MustWait
+from kafkalog.util.waiting import AT_ONCE, MustWait, may_wait
 
 if TYPE_CHECKING:
 
@@ -180,7 +180,7 @@ class File:
 
         If the system or the file system cannot tell, they count as in memory.
         """
-        if THREAD.may_wait or READ_IN_MEMORY is None:
+        if not AT_ONCE or may_wait() or READ_IN_MEMORY is None:
             return self.pread(size, position)
         data = bytearray(size)
         try:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from kafkalog.util.waiting import THREAD
+from kafkalog.util.waiting import may_wait
 
 _guards: Final[list[Any]] = []
 _steps: Final[deque[Callable[[], object]]] = deque()
@@ -58,7 +58,7 @@ def run_finalizer(step: Callable[[], object]) -> None:
     closing waits for them. Within `at_once` a thread may not wait at all. The other thread runs steps one after the
     other: objects dropped together may depend on each other.
     """
-    is_ours = _nesting.depth > 0 or not THREAD.may_wait or threading.current_thread().name.startswith(THREADS)
+    is_ours = _nesting.depth > 0 or not may_wait() or threading.current_thread().name.startswith(THREADS)
     if is_ours or any(lock._is_owned() for lock in _guards):
         _steps.append(step)
         try:

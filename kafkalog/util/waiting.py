@@ -6,23 +6,22 @@ file calls, then raise MustWait; the caller repeats the whole call in a thread t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Final, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+AT_ONCE: Final[set[int]] = set()
+"""Ids of the threads within `at_once`; a hot path adds its own, and discards it before the next `await`.
+
+It is no thread-local variable, because a read of the library, where it is always empty, then pays next to nothing.
+"""
 
 
 class MustWait(Exception):
     """A call within `at_once` needs data that may not be in memory, or a lock that another thread holds."""
-
-
-class _Thread(threading.local):
-    """Mode of the current thread."""
-
-    may_wait = True
 
 
 class _Lock(Protocol):
@@ -30,29 +29,33 @@ class _Lock(Protocol):
     def release(self) -> None: ...
 
 
-THREAD: Final = _Thread()
-"""`may_wait` is False within `at_once`. A hot path sets it itself: no `await` may come before it is True again."""
-
-
 def at_once(function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
     """Call a function that only reads. Raise MustWait, with nothing changed, if it would have to wait."""
-    before, THREAD.may_wait = THREAD.may_wait, False
+    thread = get_ident()
+    if thread in AT_ONCE:
+        return function(*args, **named)
+    AT_ONCE.add(thread)
     try:
         return function(*args, **named)
     finally:
-        THREAD.may_wait = before
+        AT_ONCE.discard(thread)
+
+
+def may_wait() -> bool:
+    """Return False within `at_once`."""
+    return get_ident() not in AT_ONCE
 
 
 def check_may_wait() -> None:
     """Raise MustWait within `at_once`: the caller is about to open a file."""
-    if not THREAD.may_wait:
+    if get_ident() in AT_ONCE:
         raise MustWait
 
 
 @contextmanager
 def held(lock: _Lock) -> Iterator[None]:
     """Hold `lock` during the block; within `at_once` raise MustWait if another thread holds it."""
-    if not lock.acquire(THREAD.may_wait):
+    if not lock.acquire(may_wait()):
         raise MustWait
     try:
         yield

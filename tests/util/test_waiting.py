@@ -14,7 +14,7 @@ import pytest
 from kafkalog.util.fileio import File, FileSystem
 from kafkalog.util.guards import run_finalizer
 from kafkalog.util.system_calls import READ_IN_MEMORY
-from kafkalog.util.waiting import THREAD, MustWait, at_once, check_may_wait, held
+from kafkalog.util.waiting import MustWait, at_once, check_may_wait, held, may_wait
 
 Answer = Callable[[int, Any, int], int]
 
@@ -78,7 +78,7 @@ def test_other_threads_may_wait_meanwhile() -> None:
     modes: list[bool] = []
 
     def ask() -> None:
-        thread = threading.Thread(target=lambda: modes.append(THREAD.may_wait))
+        thread = threading.Thread(target=lambda: modes.append(may_wait()))
         thread.start()
         thread.join()
 
@@ -101,7 +101,7 @@ def test_a_finalizer_may_wait() -> None:
     is_done = threading.Event()
 
     def close() -> None:
-        modes.append(THREAD.may_wait)
+        modes.append(may_wait())
         is_done.set()
 
     at_once(run_finalizer, close)

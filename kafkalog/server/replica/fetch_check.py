@@ -20,7 +20,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.log_walk import sound_chunks
 from kafkalog.storage.segment_reader import Chunk, Extent
 from kafkalog.types import FetchDataInfo, Isolation
-from kafkalog.util.waiting import THREAD, MustWait
+from kafkalog.util.waiting import MustWait, may_wait
 
 _LOG: Final = logging.getLogger(__name__)
 MAX_BYTES: Final = 1 << 20
@@ -73,10 +73,10 @@ class FetchCheck:
                     if base <= offset or not self._was_opened_with(offset):  # its segment, or one behind it
                         return found
                 data = self._checked_part(offset, found, truncations)
-                if data is None and THREAD.may_wait:
+                if data is None and may_wait():
                     data = self._check_part(offset, found, truncations)
             except CorruptRecord as error:
-                if not THREAD.may_wait:
+                if not may_wait():
                     raise MustWait from error
                 if log.truncation_count_when_idle() == truncations and log.segments is segments:
                     self._report(error)
@@ -84,7 +84,7 @@ class FetchCheck:
                 continue  # the files changed meanwhile
             if data is None:
                 raise MustWait
-            if not THREAD.may_wait or log.truncation_count_when_idle() == truncations:
+            if not may_wait() or log.truncation_count_when_idle() == truncations:
                 found.records = data
                 return found
 

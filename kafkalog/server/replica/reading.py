@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from kafkalog.server.replica.append_results import code_for_reader
@@ -13,7 +14,7 @@ from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchRe
 from kafkalog.server.replica.throttle import ReplicationRate, is_throttled
 from kafkalog.server.requests.cooperative_yield import TURNS
 from kafkalog.types import TopicPartition
-from kafkalog.util.waiting import THREAD, MustWait
+from kafkalog.util.waiting import AT_ONCE, MustWait
 
 if TYPE_CHECKING:
     from kafkalog.server.node.pool import Run
@@ -58,7 +59,7 @@ async def read_partitions(
     left, min_one_message = params.max_bytes, True
     results: list[FetchResult] = []
     result: FetchResult | None
-    turns = cycle(TURNS)
+    turns, thread = cycle(TURNS), get_ident()
     for index, one in enumerate(requests):
         if next(turns):
             await asyncio.sleep(0)
@@ -75,13 +76,13 @@ async def read_partitions(
                 arguments = params, one, 0, False
             else:
                 arguments = params, one, max(0, min(one.max_bytes, left)), min_one_message
-            THREAD.may_wait = False  # as `at_once`, without its call
+            AT_ONCE.add(thread)  # as `at_once`, without its call
             try:
                 result = partition.read(*arguments)
             except MustWait:
                 result = None
             finally:
-                THREAD.may_wait = True
+                AT_ONCE.discard(thread)
             if result is None:
                 result = await run(partition.read, *arguments)
             if held_back is not None and result.size:

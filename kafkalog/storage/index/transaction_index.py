@@ -22,6 +22,7 @@ from kafkalog.storage.index.aborted_txns import (
 )
 from kafkalog.storage.lazy_file import ReopenedFile
 from kafkalog.util.fileio import OS, File, FileSystem
+from kafkalog.util.waiting import AT_ONCE
 
 _PIECE_ENTRIES: Final = 4096
 
@@ -68,7 +69,8 @@ class TransactionIndex(ReopenedFile):
     def _last_offset_of(file: File, count: int) -> int:
         if not count:
             return -1
-        data = file.pread_at_once(8, (count - 1) * ENTRY_BYTES + LAST_OFFSET_AT)
+        position = (count - 1) * ENTRY_BYTES + LAST_OFFSET_AT
+        data = file.pread_at_once(8, position) if AT_ONCE else file.pread(8, position)
         return int.from_bytes(data, "big", signed=True) if len(data) == 8 else -1
 
     def append(self, entry: AbortedTxn) -> None:
