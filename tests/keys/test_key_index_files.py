@@ -150,7 +150,16 @@ def test_a_damaged_segment_gets_no_index(path: Path, has_right_checksum: bool) -
     with kafkalog.open(path) as log:
         with pytest.raises(InvalidRecord if has_right_checksum else CorruptRecord, match=r"0{20}\.log"):
             log.build_key_index(store=store)
-        assert [info.state for info in log.key_index(store=store)] == ["missing", "ok"]
+        missing, built = log.key_index(store=store)
+        assert (missing.state, missing.records, missing.size, built.state) == ("missing", 0, 0, "ok")
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_indexes_that_fit_are_built_again_on_request(path: Path, rebuild: bool) -> None:
+    os.utime(index_file(path), (0, 0))
+    with kafkalog.open(path, "a") as log:
+        assert [info.state for info in log.build_key_index(rebuild=rebuild)] == ["ok", "ok"]
+    assert (index_file(path).stat().st_mtime > 0) == rebuild
 
 
 def test_a_reader_needs_a_place_of_its_own(path: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Queries with an upper bound of time: no row is lost whatever the log is or was, and what they read."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -16,12 +17,14 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
 from kafkalog.sidecars import identity
+from kafkalog.sidecars.identity import Segment
 from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.time_ranges.background import TimeRangesBuilder
+from kafkalog.time_ranges.manage import build_ranges, list_ranges
 from kafkalog.time_ranges.place import TimeRangesPlace
 from kafkalog.time_ranges.ranges import TimeRanges
-from kafkalog.time_ranges.segment_times import unpacked
+from kafkalog.time_ranges.segment_times import SegmentTimes, unpacked
 from kafkalog.util.events import HOOKS
 from kafkalog.util.fileio import OS
 from tests.fuzz_cases import KINDS
@@ -136,6 +139,7 @@ def fill(path: Path, times: tuple[int, ...]) -> None:
             if number < len(times) - 1:
                 log.roll()
         list(log.records(where=f"time < {T}"))
+    notes(path, 3 * (len(times) - 1)).unlink(missing_ok=True)  # on a busy machine the active segment counts as settled
     assert len([*path.glob("*.timeranges")]) == len(times) - 1
 
 
@@ -150,6 +154,38 @@ def rows(path: Path, moments: Iterable[int] = range(12)) -> list[list[int]]:
 
 def notes(path: Path, base_offset: int = 0) -> Path:
     return path / f"{base_offset:020}.timeranges"
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_notes_that_fit_are_written_again_on_request(settled: None, path: Path, rebuild: bool) -> None:
+    os.utime(notes(path), (0, 0))
+    with kafkalog.open(path) as log:
+        built = build_ranges(log._source, TimeRangesPlace(log._source.path, None, OS), rebuild=rebuild)
+    assert {one.state for one in built} == {"ok"}
+    assert (notes(path).stat().st_mtime > 0) == rebuild
+
+
+def test_notes_are_listed_with_their_states(path: Path) -> None:
+    notes(path, 0).unlink()
+    notes(path, 3).write_bytes(b"KLTIMERG")
+    with kafkalog.open(path) as log:
+        found = list_ranges(log._source, TimeRangesPlace(log._source.path, None, OS))
+    files = [notes(path, base) for base in (0, 3, 6)]
+    assert [one.path for one in found] == [str(file) for file in files]
+    assert [one[:4] for one in found] == [
+        (0, "missing", 0, 0), (3, "damaged", 0, 0), (6, "ok", 1, files[2].stat().st_size),
+    ]  # fmt: skip
+
+
+def test_a_build_names_the_file_that_cannot_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(segment: Segment, bound: int) -> SegmentTimes:
+        raise OSError(errno.EIO, "no")
+
+    notes(path, 3).unlink()
+    monkeypatch.setattr("kafkalog.time_ranges.ranges.read_times", unreadable)
+    with kafkalog.open(path) as log, pytest.raises(StorageError, match="note the times of the segment") as caught:
+        build_ranges(log._source, TimeRangesPlace(log._source.path, None, OS))
+    assert (caught.value.errno, caught.value.path) == (errno.EIO, str(path / f"{3:020}.log"))
 
 
 def test_each_flipped_byte_and_each_cut_is_noticed(path: Path) -> None:
