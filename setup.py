@@ -65,6 +65,7 @@ DIRECTIVES = {
     "cdivision": True,
     "embedsignature": True,
     "auto_pickle": False,           # what may travel says so itself; the rest holds pointers
+    "freethreading_compatible": True,   # what protects what threads share: docs/threads.md
     "linetrace": DEBUG,
 }
 
