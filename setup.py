@@ -66,9 +66,11 @@ DIRECTIVES = {
     "cdivision": True,
     "embedsignature": True,
     "auto_pickle": False,           # what may travel says so itself; the rest holds pointers
-    "freethreading_compatible": True,   # what protects what threads share: docs/threads.md
     "linetrace": DEBUG,
 }
+
+# As Cython's directive of this name, which would leave out `shared`; docs/threads.md says what protects shared state
+NEEDS_NO_GIL = ("CYTHON_FREETHREADING_COMPATIBLE", "1")
 
 
 def extensions() -> list[Extension]:
@@ -83,6 +85,7 @@ def extensions() -> list[Extension]:
             [source],
             include_dirs=["kafkalog/_core/bytes", "kafkalog/_core/log"],
             depends=[f"kafkalog/_core/{header}" for header in HEADERS.get(name.removeprefix(f"{CORE}."), ())],
+            define_macros=[NEEDS_NO_GIL],
             extra_compile_args=[*flags, "-Wno-unused-function"],
         )
         for name, source in names.items()
