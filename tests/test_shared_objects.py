@@ -89,7 +89,11 @@ def test_threads_read_the_same_records() -> None:
     for _ in range(20):
         records = list(decode(data, scan(data)))
         seen: list[list[Any]] = []
-        together(*[lambda found=records: seen.append([(r.key, r.value, r.headers) for r in found])] * THREADS)
+
+        def read(found: list[kafkalog.Record] = records, into: list[list[Any]] = seen) -> None:
+            into.append([(record.key, record.value, record.headers) for record in found])
+
+        together(*[read] * THREADS)
         assert all(one == seen[0] for one in seen) and seen[0][7][0] == b"k7"
 
 
@@ -117,10 +121,9 @@ def test_each_record_of_a_shared_iterator_is_given_once() -> None:
 
 
 def test_columns_become_contiguous_while_others_read_them() -> None:
-    data = chunk(30)
+    data, wanted = chunk(30), list(range(600))
     for _ in range(20):
         columns = gathered(pieces_of(data, topic=b"t", most_rows=7), ALL)
-        wanted = list(range(600))
 
         def numbers(shared: Columns = columns) -> None:
             assert list(memoryview(shared.fixed(4))) == wanted
@@ -215,9 +218,11 @@ def test_one_mapping_of_the_latest_records(tmp_path: Path, in_memory: bool) -> N
     with keyed_log(tmp_path) as log:
         latest = log.latest(in_memory=in_memory)
         rounds = Rounds(log, 25)
-        together(
-            rounds.write, *[rounds.read(latest.__getitem__)] * 3, rounds.until_done(lambda: len(latest) == KEYS or 1 / 0)
-        )
+
+        def count() -> None:
+            assert len(latest) == KEYS
+
+        together(rounds.write, *[rounds.read(latest.__getitem__)] * 3, rounds.until_done(count))
         assert {value_of(record) for record in latest.values()} == {24}
 
 
