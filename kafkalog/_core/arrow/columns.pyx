@@ -268,8 +268,8 @@ cdef Piece* copied(Piece* piece) except NULL:
     cdef int slot
     if out == NULL:
         raise MemoryError("no memory for the columns")
-    out[0] = piece[0]
-    out.refs = 1
+    # all but its first field, the references, which other threads count meanwhile
+    memcpy(<char*>out + sizeof(int64_t), <const char*>piece + sizeof(int64_t), sizeof(Piece) - sizeof(int64_t))
     for slot in range(SLOTS):
         hold_memory(out.slots[slot])
     return out
