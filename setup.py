@@ -32,15 +32,15 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
         "protobuf_rows",
     ),
     "keys": (
-        "key_walk", "key_builder", "key_map", "key_finder", "key_index", "key_reader", "given_keys", "key_picker",
-        "key_records", "key_columns",
+        "key_walk", "key_builder", "key_map", "key_finder", "key_pages", "key_index", "key_reader", "given_keys",
+        "key_picker", "key_records", "key_columns",
     ),
 }  # fmt: skip
 USES_CRC = {
     "arrow.encoder", "batch.agree", "batch.encode", "batch.legacy", "batch.pick", "batch.ready_batch",
     "batch.repack", "batch.rewrite", "batch.scan", "batch.sections", "batch.stamp", "batch.unpack", "batch.walk",
     "bytes.crc", "clean.clean_rules", "clean.cleaned_txns", "clean.last_records", "clean.redact_rows",
-    "clean.rewrite_kept", "keys.key_index", "log.admit", "log.append_engine", "log.assign", "log.plan",
+    "clean.rewrite_kept", "keys.key_pages", "log.admit", "log.append_engine", "log.assign", "log.plan",
     "log.producer_checks", "log.producer_state", "log.recovery", "log.segment_check", "log.staged", "log.trace",
     "log.txns", "messages.writer", "text.ingest", "text.render", "text.template",
 }  # fmt: skip
@@ -55,7 +55,8 @@ HEADERS = dict.fromkeys(USES_CRC, ("bytes/kcrc.h", "bytes/kcpu.h")) | dict.fromk
 )
 for _name in ("log.append_engine", "log.index_append", "log.log_fields"):
     HEADERS[_name] = (*HEADERS.get(_name, ()), "log/kslot.h")
-HEADERS["bytes.spare"] = ("bytes/kmutex.h",)
+for _name in ("batch.sections", "bytes.spare", "keys.key_index", "keys.key_pages", "keys.key_reader"):
+    HEADERS[_name] = (*HEADERS.get(_name, ()), "bytes/kmutex.h")
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {
     "language_level": 3,
@@ -67,6 +68,9 @@ DIRECTIVES = {
     "auto_pickle": False,           # what may travel says so itself; the rest holds pointers
     "linetrace": DEBUG,
 }
+
+# As Cython's directive of this name, which would leave out `shared`; docs/threads.md says what protects shared state
+NEEDS_NO_GIL = ("CYTHON_FREETHREADING_COMPATIBLE", "1")
 
 
 def extensions() -> list[Extension]:
@@ -81,6 +85,7 @@ def extensions() -> list[Extension]:
             [source],
             include_dirs=["kafkalog/_core/bytes", "kafkalog/_core/log"],
             depends=[f"kafkalog/_core/{header}" for header in HEADERS.get(name.removeprefix(f"{CORE}."), ())],
+            define_macros=[NEEDS_NO_GIL],
             extra_compile_args=[*flags, "-Wno-unused-function"],
         )
         for name, source in names.items()

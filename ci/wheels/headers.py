@@ -12,9 +12,7 @@ from .targets import Target
 
 VERSION = re.compile(r'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
 ASK_INCLUDE = "import sysconfig; print(sysconfig.get_path('include'))"
-FREE_THREADED = (
-    "no registry has a free-threaded interpreter: its modules could be compiled but not tested, so they are not made"
-)
+FREE_THREADED = re.compile(r"^#define\s+Py_GIL_DISABLED\s+1", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +25,13 @@ class Headers:
 
 
 def find_headers(target: Target, cache: Path, log: Path) -> Headers:
-    """Return the headers of the target's Python from the first source that has them; `Failed` if none has them."""
-    if target.python.endswith("t"):
-        raise Failed(FREE_THREADED)
+    """Return the headers of the target's Python from the first source that has them; `Failed` if none has them.
+
+    No registry has those of a free-threaded Python: ci/free_threaded.sh builds one.
+    """
     reasons = []
-    for origin, source in (("Debian", debian.include_dirs), ("Maven", maven.include_dirs), ("this machine", local)):
+    sources = [("Debian", debian.include_dirs), ("Maven", maven.include_dirs), ("this machine", local)]
+    for origin, source in sources[-1:] if target.python.endswith("t") else sources:
         try:
             return checked(source(target, cache, log), target, origin)
         except Failed as failed:
@@ -45,8 +45,12 @@ def checked(folders: tuple[Path, ...], target: Target, origin: str) -> Headers:
     if not level.is_file() or not (folders[0] / "Python.h").is_file():
         raise Failed(f"no headers in {folders[0]}")
     found = VERSION.search(level.read_text(encoding="utf-8"))
-    if found is None or not found[1].startswith(f"{target.python}."):
+    if found is None or not found[1].startswith(f"{target.python.rstrip('t')}."):
         raise Failed(f"{folders[0]} has the headers of {found[1] if found else 'an unknown version'}")
+    settings = folders[0] / "pyconfig.h"
+    is_free_threaded = settings.is_file() and FREE_THREADED.search(settings.read_text(encoding="utf-8")) is not None
+    if is_free_threaded != target.python.endswith("t"):
+        raise Failed(f"{folders[0]} has the headers of a Python {'without' if is_free_threaded else 'with'} the GIL")
     return Headers(folders, found[1].rstrip("+"), origin)
 
 

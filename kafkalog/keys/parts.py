@@ -78,7 +78,7 @@ class Parts:
         """Look for the indexes again: some were built or dropped."""
         self._segments = None
         self._closed = {}
-        self.place_of_reader.reader = None
+        self._drop_reader()
 
     def current(self, skipped: list[Skipped] | None = None) -> list[Part]:
         """Return the parts of the log as it is; with `skipped` damage at the log's end is recorded there.
@@ -94,7 +94,7 @@ class Parts:
             self._distrust_reader()
             end.follow(segments, skipped)
         if end.parts is not self._end_parts:
-            self.place_of_reader.reader = None
+            self._drop_reader()
             self._parts = [*(part for _, _, part in self._closed.values()), *end.parts]
             self._end_parts = end.parts
         if skipped is not None:
@@ -138,9 +138,14 @@ class Parts:
         if self.place_of_reader.reader is not None:
             self.place_of_reader.reader.state = None
 
+    def _drop_reader(self) -> None:
+        """Make another reader when the parts are right again; threads that are still in this one get no answer."""
+        self._distrust_reader()
+        self.place_of_reader.reader = None
+
     def _follow_segments(self, segments: LogSegments[Any]) -> None:
         """Open the indexes of the closed segments that are new or were changed."""
-        self.place_of_reader.reader = None
+        self._drop_reader()
         truncations = truncation_count(self._source)
         known, self._closed = self._closed, {}
         if truncations != self._closed_truncations:
@@ -190,7 +195,7 @@ class Parts:
 
     def distrust(self) -> None:
         """Read the log's end again: a record there is not the one that the map has."""
-        self.place_of_reader.reader = None
+        self._drop_reader()
         self._end.begin()
 
     def _limit_memory(self) -> None:
@@ -204,7 +209,7 @@ class Parts:
     def drop_index(self, part: Part) -> None:
         """Search a part from here on: its index is damaged."""
         part.drop_index()
-        self.place_of_reader.reader = None  # it would read the damaged page again for each key
+        self._drop_reader()  # it would read the damaged page again for each key
 
     def search(
         self, part: Part, hashes: bytes, start: int, stop: int, every: bool, skipped: list[Skipped] | None

@@ -24,6 +24,7 @@ from kafkalog._core.batch.record import Record, RecordIterator
 from kafkalog._core.batch.scan import BatchTable, find_offset, scan
 from kafkalog._core.batch.walk import BatchWalk
 from kafkalog._core.bytes.buffers import Column, Held
+from kafkalog._core.keys.key_pages import KeyPages
 from kafkalog._core.keys.key_picker import KeyPicker
 from kafkalog._core.keys.key_walk import KeyWalk
 from kafkalog._core.log.admit import check_rows, first_to_change
@@ -95,7 +96,7 @@ def test_an_object_that_was_never_initialised_is_harmless(kind: type) -> None:
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_classes_are_final_and_travel_only_as_values(kind: type) -> None:
     # what others are made from: nothing can be final and that
-    if kind not in (Entries, BatchWalk, KeyPicker, KeyWalk, LogFields):
+    if kind not in (Entries, BatchWalk, KeyPages, KeyPicker, KeyWalk, LogFields):
         with pytest.raises(TypeError):
             type("Sub", (kind,), {})
     if kind in VALUES:

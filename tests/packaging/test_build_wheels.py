@@ -87,9 +87,16 @@ def test_headers_come_from_the_first_source_that_has_them(tmp_path, monkeypatch)
     assert "Debian: it is not there;" in str(failed.value) and "has the headers of 3.13.0;" in str(failed.value)
 
 
-def test_a_free_threaded_wheel_is_not_made_untested(tmp_path):
-    with pytest.raises(Failed, match="could be compiled but not tested"):
-        headers.find_headers(Target("3.14t", "manylinux", "x86_64"), tmp_path, tmp_path / "log")
+def test_headers_of_a_free_threaded_python_are_those_of_this_machine(tmp_path, monkeypatch):
+    target = Target("3.14t", "manylinux", "x86_64")
+    folders = include(tmp_path / "a", "3.14.7")
+    monkeypatch.setattr(headers, "local", lambda *_: folders)
+    with pytest.raises(Failed, match="of a Python with the GIL"):
+        headers.find_headers(target, tmp_path, tmp_path / "log")
+    (folders[0] / "pyconfig.h").write_text("#define Py_GIL_DISABLED 1\n", encoding="utf-8")
+    assert headers.find_headers(target, tmp_path, tmp_path / "log").origin == "this machine"
+    with pytest.raises(Failed, match="of a Python without the GIL"):
+        headers.checked(folders, Target("3.14", "manylinux", "x86_64"), "this machine")
 
 
 def test_a_failed_command_is_told_with_what_it_said(tmp_path):

@@ -150,7 +150,7 @@ def array_of(Columns columns not None, int64_t first, int64_t last, requested=No
     """
     cdef Shape shape
     cdef ArrowArray* array
-    cdef bint made
+    cdef bint fits, made
     cdef Piece* piece
     if columns.count > 1:
         raise ValueError(f"{columns.count} record batches are no array: take them one by one, or as a stream")
@@ -165,12 +165,13 @@ def array_of(Columns columns not None, int64_t first, int64_t last, requested=No
     if array == NULL:
         raise MemoryError
     capsule = PyCapsule_New(array, "arrow_array", free_array)
-    if not times_fit(&shape, columns.pieces[0], first, last - first):
-        raise ValueError(UNFIT.decode())
-    piece = hold_piece(columns.pieces[0])
+    piece = columns.hold(0)
     with nogil:
-        made = make_array(array, &shape, piece, first, last - first)
+        fits = times_fit(&shape, piece, first, last - first)
+        made = fits and make_array(array, &shape, piece, first, last - first)
         drop_piece(piece)
+    if not fits:
+        raise ValueError(UNFIT.decode())
     if not made:
         raise MemoryError
     return schema, capsule
@@ -253,7 +254,7 @@ def stream_of(Columns columns not None, int64_t first, int64_t last, requested=N
     f.first = first
     f.last = last
     for i in range(columns.count):
-        f.pieces[i] = hold_piece(columns.pieces[i])
+        f.pieces[i] = columns.hold(i)
     stream.private_data = f
     stream.get_schema = finished_schema
     stream.get_next = finished_next
@@ -278,6 +279,8 @@ cdef int reading_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
 cdef int read_next(Reading* r, ArrowArray* out) noexcept with gil:
     """One record batch; at the end none. What the iterator raises becomes the stream's error."""
     cdef Columns columns
+    cdef Piece* piece
+    cdef bint fits, made
     free(r.error)
     r.error = NULL
     try:
@@ -285,9 +288,13 @@ cdef int read_next(Reading* r, ArrowArray* out) noexcept with gil:
             if r.current != NULL:
                 columns = <Columns>r.current
                 if r.next < columns.count:
-                    if not times_fit(&r.shape, columns.pieces[r.next], 0, columns.pieces[r.next].rows):
+                    piece = columns.hold(r.next)
+                    fits = times_fit(&r.shape, piece, 0, piece.rows)
+                    made = fits and make_array(out, &r.shape, piece, 0, piece.rows)
+                    drop_piece(piece)
+                    if not fits:
                         raise ValueError(UNFIT.decode())
-                    if not make_array(out, &r.shape, columns.pieces[r.next], 0, columns.pieces[r.next].rows):
+                    if not made:
                         raise MemoryError("no memory for the columns")
                     r.next += 1
                     return 0

@@ -12,4 +12,5 @@ cdef class Columns:
     cdef readonly bytes kinds
 
     cdef int adopt(self, Piece* piece) except -1
+    cdef Piece* hold(self, Py_ssize_t i) noexcept
     cdef Py_ssize_t piece_of(self, int64_t row) noexcept nogil

@@ -51,6 +51,11 @@ cdef class Columns:
         drop_piece(piece)
         raise MemoryError("no memory for the columns")
 
+    @cython.critical_section
+    cdef Piece* hold(self, Py_ssize_t i) noexcept:
+        """Return piece `i`, which is there, for `drop_piece` later: `fixed` may put another in its place."""
+        return hold_piece(self.pieces[i])
+
     cdef Py_ssize_t piece_of(self, int64_t row) noexcept nogil:
         """The piece that holds a row that is there."""
         cdef Py_ssize_t low = 0
@@ -73,6 +78,7 @@ cdef class Columns:
         return tuple([self.starts[i + 1] for i in range(self.count)])
 
     @property
+    @cython.critical_section
     def absent(self) -> int:
         """Rows that are null as a whole; the values of `fixed` are -1 there, those of `values` None."""
         cdef Py_ssize_t i
@@ -82,6 +88,7 @@ cdef class Columns:
         return absent
 
     @property
+    @cython.critical_section
     def nbytes(self) -> int:
         """Bytes of memory behind the columns; what pieces share is counted once."""
         cdef Py_ssize_t i
@@ -98,7 +105,7 @@ cdef class Columns:
         cdef Columns out = Columns.__new__(Columns, self.kinds)
         if not 0 <= i < self.count:
             raise IndexError(f"piece {i} of {self.count}")
-        out.adopt(hold_piece(self.pieces[i]))
+        out.adopt(self.hold(i))
         return out
 
     def chosen(self, bytes kinds not None) -> Columns:
@@ -108,9 +115,10 @@ cdef class Columns:
         if len(set(kinds)) != len(kinds) or not set(kinds) <= set(self.kinds):
             raise ValueError(f"{kinds!r} are not columns of these, each once")
         for i in range(self.count):
-            out.adopt(hold_piece(self.pieces[i]))
+            out.adopt(self.hold(i))
         return out
 
+    @cython.critical_section
     def fixed(self, int kind) -> Column:
         """A column with one value a row as a contiguous read-only buffer of int64 or int32; ValueError for another kind.
 
@@ -130,6 +138,7 @@ cdef class Columns:
             width_of(slot), c"q" if width_of(slot) == 8 else c"i",
         )
 
+    @cython.critical_section
     def values(self, int kind, int64_t start, int64_t stop) -> list:
         """The values of rows `start` up to `stop` as Python objects: bytes or None, text, numbers, headers as in Record."""
         cdef Py_ssize_t at
@@ -209,7 +218,8 @@ cdef object value_at(Piece* piece, int kind, int64_t row):
 cdef int join_fixed(Columns out) except -1:
     """Copies the columns with one value a row into one memory each, which all pieces then share.
 
-    Pieces that somebody else holds stay as they are: `out` gets others in their places. Under the GIL all along.
+    Pieces that somebody else holds stay as they are: `out` gets others in their places. No other thread may look at its
+    pieces meanwhile.
     """
     cdef int slot
     cdef int64_t at
@@ -258,8 +268,8 @@ cdef Piece* copied(Piece* piece) except NULL:
     cdef int slot
     if out == NULL:
         raise MemoryError("no memory for the columns")
-    out[0] = piece[0]
-    out.refs = 1
+    # all but its first field, the references, which other threads count meanwhile
+    memcpy(<char*>out + sizeof(int64_t), <const char*>piece + sizeof(int64_t), sizeof(Piece) - sizeof(int64_t))
     for slot in range(SLOTS):
         hold_memory(out.slots[slot])
     return out
@@ -274,5 +284,5 @@ def gathered(parts, bytes kinds not None) -> Columns:
         if part.kinds != kinds:
             raise ValueError(f"{part!r} has not the columns {kinds!r}")
         for i in range(part.count):
-            out.adopt(hold_piece(part.pieces[i]))
+            out.adopt(part.hold(i))
     return out

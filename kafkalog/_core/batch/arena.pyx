@@ -85,6 +85,7 @@ cdef class Arena:
         self.table.count += 1
         return row
 
+    @cython.critical_section
     cpdef Py_ssize_t copy_plain(self, Py_ssize_t i, Py_ssize_t last) except -1:
         """Copies the rows from `i` on that need no decompression, and returns the first that does, or `last`.
 
@@ -108,6 +109,7 @@ cdef class Arena:
             i += 1
         return last
 
+    @cython.critical_section
     def fill(self, Unpacker unpacker not None, Py_ssize_t last, *, Py_ssize_t enough, int64_t limit_bytes) -> int:
         """Makes rows plain up to `last`, or until there are `enough` bytes. 0, or why the row after `rows` cannot be.
 
@@ -161,6 +163,7 @@ cdef class Arena:
         self.payload_position = self.payload - p
         return OK
 
+    @cython.critical_section
     def begin(self, Py_ssize_t i) -> memoryview | None:
         """The compressed bytes of row `i`, whose decompressed ones go into `store` next.
 
@@ -173,6 +176,7 @@ cdef class Arena:
         at = self.payload - self.data
         return self.source[at:at + self.payload_size]
 
+    @cython.critical_section
     cpdef int end(self) except -1:
         """Ends the row that was begun and returns 0, or why its inner messages are unsound; it is then cancelled."""
         cdef Py_ssize_t start = self.row_start
@@ -210,12 +214,14 @@ cdef class Arena:
         self.row_start = -1
         return self.status
 
+    @cython.critical_section
     cpdef object cancel(self):
         """Forgets the batch that was begun, with what was written for it."""
         if self.row_start >= 0:
             self.store.cut(self.row_start)
             self.row_start = -1
 
+    @cython.critical_section
     def finish(self) -> Block:
         """The buffer, for `decode` with `table`; the arena takes no more."""
         cdef Block out

@@ -3,7 +3,7 @@ cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.list cimport PyList_CheckExact, PyList_GET_SIZE
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8String
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -18,6 +18,17 @@ from kafkalog._core.batch.layout cimport (
 from kafkalog._core.batch.ready_batch cimport ReadyBatch, built_batch
 from kafkalog._core.batch.record cimport Record
 from kafkalog._core.bytes.wrap cimport subtracted
+
+cdef extern from *:
+    """
+    /* an item of a list, and a reference to it: other threads may change the list */
+    #ifdef Py_GIL_DISABLED
+    #define kl_list_item PyList_GetItemRef
+    #else
+    #define kl_list_item(list, i) Py_NewRef(PyList_GET_ITEM(list, i))
+    #endif
+    """
+    object list_item "kl_list_item" (object list, Py_ssize_t i)
 
 cdef enum:
     MOST = 0x7FFFFFFF               # a size field holds no more
@@ -332,6 +343,7 @@ cdef class BatchBuilder:
         self._begin()
         return out
 
+    @cython.critical_section
     cpdef ReadyBatch build_ready(self):
         """The batch as `build` makes it, for an append that has not to look into it again; None without a record."""
         cdef HeaderFields h
@@ -425,7 +437,7 @@ cdef BatchBuilder builder_of(object records, int64_t timestamp):
             b.first_capacity = 0        # exactly what the record needs
         i = 0
         while i < n and i < PyList_GET_SIZE(records):
-            item = <object>PyList_GET_ITEM(records, i)      # a reference of our own: the list may change under us
+            item = list_item(records, i)    # a reference of our own: the list may change under us
             if not put_item(b, item, timestamp, i):
                 raise too_long(i)
             i += 1

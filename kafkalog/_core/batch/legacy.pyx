@@ -62,6 +62,7 @@ cdef class MessageSet:
         self.capacity = <Py_ssize_t>want
         return 0
 
+    @cython.critical_section
     def append(self, int64_t offset, int64_t timestamp, key, value, *, int attributes=0) -> None:
         """Adds one message; key and value are buffers or None."""
         cdef Py_buffer k
@@ -86,6 +87,7 @@ cdef class MessageSet:
             if k.len >= 0:
                 PyBuffer_Release(&k)
 
+    @cython.critical_section
     def build(self) -> bytearray:
         """The messages back to back."""
         cdef object out = self.out

@@ -5,16 +5,6 @@ from libc.stdint cimport int64_t
 from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
 from kafkalog._core.batch.record cimport Record, record_of
 
-cdef object _datetime = None
-
-
-cdef object datetime_module():
-    global _datetime
-    if _datetime is None:
-        import datetime
-        _datetime = datetime
-    return _datetime
-
 
 cdef object plain(object data, str what):
     """`data` as bytes or None; TypeError for text, with the fix."""
@@ -93,7 +83,7 @@ cdef class Record:
         """The timestamp as an aware datetime in UTC, None where there is no timestamp or datetime cannot hold it."""
         if self.timestamp < 0:
             return None
-        dt = datetime_module()
+        import datetime as dt           # here, as most programs never ask for it
         try:
             return dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(milliseconds=self.timestamp)
         except OverflowError:
@@ -186,6 +176,7 @@ cdef class RecordIterator:
     def __iter__(self):
         return self
 
+    @cython.critical_section
     def __next__(self) -> Record:
         cdef int64_t offset
         while True:

@@ -79,6 +79,7 @@ cdef class Packer:
         self.view = memoryview(batches).cast("B")
         self.store = Store(capacity)
 
+    @cython.critical_section
     def next(self) -> memoryview | None:
         """The records of the next batch, or None at the end; ValueError for what is no whole batch of format v2."""
         cdef const uint8_t* p
@@ -97,6 +98,7 @@ cdef class Packer:
         self.end = self.at + <Py_ssize_t>size
         return self.view[self.at + V2_RECORDS_AT:self.end]
 
+    @cython.critical_section
     def seal(self, int codec) -> int:
         """The size of the batch, now that its records are in the store, compressed with `codec` (0 to 7)."""
         cdef Py_ssize_t size = self.store.size - self.start
@@ -107,6 +109,7 @@ cdef class Packer:
         seal(self.store.data + self.start, size, codec)
         return size
 
+    @cython.critical_section
     def keep(self) -> int:
         """The size of the batch as it was, which is taken in place of the packed one."""
         cdef Py_ssize_t size = self.end - self.at
@@ -116,6 +119,7 @@ cdef class Packer:
         self.store.put(self.held.data + self.at, size)
         return size
 
+    @cython.critical_section
     def take(self) -> Block:
         """The batches that were packed; the store is empty then."""
         cdef Block block = self.store.take()

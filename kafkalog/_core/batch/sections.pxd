@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport Fields
+from kafkalog._core.bytes.mutex cimport Mutex
 
 
 cdef struct Section:
@@ -23,13 +24,15 @@ cdef struct Slab:                   # memory for sections, which follow
 
 
 cdef class SectionTable:
+    cdef Mutex guard                # for what follows, but not for looking up a batch
     cdef Sections** batches
     cdef Slab* slab                 # the one that is being filled
     cdef int64_t room
-    cdef readonly int64_t held_bytes
+    cdef int64_t held_bytes
 
     cdef Sections* known(self, int64_t number) noexcept nogil
     cdef void learn(self, int64_t number, const uint8_t* batch, const BatchRow* row) noexcept nogil
+    cdef void keep(self, int64_t number, const uint8_t* batch, const BatchRow* row) noexcept nogil
     cdef void clear(self) noexcept nogil
     cdef void* room_for(self, size_t size) noexcept nogil
 

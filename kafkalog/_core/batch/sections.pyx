@@ -16,6 +16,11 @@ from kafkalog._core.batch.layout cimport CODEC_MASK, OK, V2_ATTRIBUTES_AT, V2_RE
 from kafkalog._core.bytes.crc cimport kl_crc32c
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.bytes.large_pages cimport KL_LARGE_PAGE, kl_make_large, kl_new_area
+from kafkalog._core.bytes.mutex cimport lock_mutex, unlock_mutex
+
+cdef extern from "kmutex.h" nogil:
+    Sections* load_sections "kl_load" (Sections** place)
+    void publish_sections "kl_publish" (Sections** place, Sections* made)
 
 cdef enum:
     SECTION_BYTES = 512             # of a section, at least: the kernel's call alone takes as long as copying 4 KiB
@@ -70,7 +75,10 @@ cdef const uint8_t* record_in_section(
 
 @cython.final
 cdef class SectionTable:
-    """Sections of up to `room` batches, by a number that the caller gives each. Threads: safe under the GIL."""
+    """Sections of up to `room` batches, by a number that the caller gives each.
+
+    Threads: any, but for `clear`, while which no other thread may use them or look one up.
+    """
 
     def __cinit__(self, int64_t room):
         self.room = room
@@ -84,7 +92,7 @@ cdef class SectionTable:
         free(self.batches)
 
     cdef Sections* known(self, int64_t number) noexcept nogil:
-        return self.batches[number] if 0 <= number < self.room else NULL
+        return load_sections(&self.batches[number]) if 0 <= number < self.room else NULL
 
     cdef void clear(self) noexcept nogil:
         cdef Slab* before
@@ -113,6 +121,12 @@ cdef class SectionTable:
 
         Without memory, or for offsets that do not rise, nothing is kept: the batch is read whole each time.
         """
+        lock_mutex(&self.guard)
+        self.keep(number, batch, row)
+        unlock_mutex(&self.guard)
+
+    cdef void keep(self, int64_t number, const uint8_t* batch, const BatchRow* row) noexcept nogil:
+        """`learn`, with `guard` held."""
         cdef int64_t most = row.size // SECTION_BYTES + 2
         cdef size_t size = bytes_of(most)
         cdef Sections* made
@@ -129,7 +143,7 @@ cdef class SectionTable:
         size = bytes_of(made.count + 1)
         self.slab.used += size
         self.held_bytes += <int64_t>size
-        self.batches[number] = made
+        publish_sections(&self.batches[number], made)
 
 
 cdef bint fill(Sections* made, const uint8_t* batch, const BatchRow* row) noexcept nogil:

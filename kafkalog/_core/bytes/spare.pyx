@@ -7,11 +7,7 @@ they hold no Python object.
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.string cimport memcpy
 
-cdef extern from "kmutex.h":
-    ctypedef struct Mutex "kl_mutex":
-        pass
-    void lock_mutex "kl_mutex_lock" (Mutex* mutex)
-    void unlock_mutex "kl_mutex_unlock" (Mutex* mutex)
+from kafkalog._core.bytes.mutex cimport Mutex, lock_mutex, unlock_mutex
 
 cdef enum:
     SLOTS = 6

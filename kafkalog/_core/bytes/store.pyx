@@ -87,6 +87,7 @@ cdef class Store:
         self.size = size
         return 0
 
+    @cython.critical_section
     def fill(self, function, data, Py_ssize_t n) -> int:
         """Call `function(data, room)`, `room` being a buffer of `n` writable bytes behind the content.
 
@@ -96,6 +97,7 @@ cdef class Store:
         """
         return self.fill_block(function, data, n, None)
 
+    @cython.critical_section
     def fill_sized(self, function, data, Py_ssize_t n, *, bint big_endian, uint32_t raw_flag=0) -> int:
         """`fill` with four bytes before what was filled, which say its size; returns how much there is more content.
 
@@ -171,6 +173,7 @@ cdef class Store:
         self.size += n
         return 0
 
+    @cython.critical_section
     def append(self, data) -> None:
         """Copies `data` behind the content."""
         cdef Py_buffer piece
@@ -180,6 +183,7 @@ cdef class Store:
         finally:
             PyBuffer_Release(&piece)
 
+    @cython.critical_section
     def take(self) -> Block:
         """The content; the store is empty then."""
         cdef Block block

@@ -42,6 +42,7 @@ cdef class CleanedTxns:
         free(self.retained)
         drop_ids(&self.ids)
 
+    @cython.critical_section
     def add_aborted(self, transactions) -> None:
         """Adds transactions as (version, producer id, first offset, last offset, last stable offset)."""
         cdef Aborted* grown
@@ -56,6 +57,7 @@ cdef class CleanedTxns:
             return
         qsort(self.aborted + self.next, <size_t>(self.count - self.next), sizeof(Aborted), by_first_offset)
 
+    @cython.critical_section
     def take_retained(self) -> list:
         """The aborted transactions whose markers were met since the last call and have data before them, in that order."""
         cdef list taken = []
@@ -149,6 +151,7 @@ cdef class CleanedTxns:
         state.has_data = False
         return TXN_STAYS if has_data else TXN_MAY_GO
 
+    @cython.critical_section
     def feed(self, batch, BatchTable table not None, Py_ssize_t i) -> bool:
         """Goes over row `i` of `table`, scanned from `batch`: True where transactions do not need it.
 

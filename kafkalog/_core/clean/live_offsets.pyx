@@ -87,6 +87,7 @@ cdef class LiveOffsets:
             word = self.live[at]
         return found + kl_ones(word << (63 - (end & 63)))
 
+    @cython.critical_section
     def settle(self, SkimpyOffsetMap offset_map not None, int64_t records) -> None:
         """Learn which records are the last of their keys, now that all keys of `records` records were put.
 

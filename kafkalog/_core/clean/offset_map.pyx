@@ -253,6 +253,7 @@ cdef class SkimpyOffsetMap:
             hashed[i].first = first[i] if first[i] != 0 else 1
             hashed[i].second = second[i]
 
+    @cython.critical_section
     def put(self, key, int64_t offset) -> None:
         """Makes `offset` that of `key`; ValueError when every slot is taken, be it by this key."""
         cdef Py_buffer view
@@ -265,6 +266,7 @@ cdef class SkimpyOffsetMap:
                 f"Attempted to add a new entry to a full offset map, entries: {self.size}, slots: {self.in_use}"
             )
 
+    @cython.critical_section
     def get(self, key) -> int:
         """The last offset put for `key`, -1 where there is none."""
         cdef Py_buffer view
@@ -274,6 +276,7 @@ cdef class SkimpyOffsetMap:
         PyBuffer_Release(&view)
         return offset
 
+    @cython.critical_section
     def put_run(self, keys, Py_ssize_t key_bytes, int64_t first_offset) -> int:
         """Puts keys of one size that lie back to back in `keys`, with offsets that count up from `first_offset`.
 
@@ -311,6 +314,7 @@ cdef class SkimpyOffsetMap:
         """Says how far the map reaches, where that is beyond the last key: batches without keys, gaps."""
         self.latest_offset = offset
 
+    @cython.critical_section
     def clear(self, *, expected=None) -> None:
         """Forgets all keys and counts. `expected`: how many keys will follow at most, for a map that touches no more
         memory than they need; with more it is full. The reference's slots are all used where the hash is MD5.

@@ -152,6 +152,7 @@ cdef class KeyBuilder(KeyWalk):
         self.slab = slab
         return True
 
+    @cython.critical_section
     def mark(self, BatchTable batches not None, Py_ssize_t first, Py_ssize_t last) -> None:
         """Notes where rows `first` up to `last` of a table of the segment lie; their positions are those in the file."""
         cdef Py_ssize_t i
@@ -181,6 +182,7 @@ cdef class KeyBuilder(KeyWalk):
         self.mark_room = wanted
         return True
 
+    @cython.critical_section
     def finish(self) -> tuple[bytes, int, int, int]:
         """(block, entries, bits, marks) of what was gathered, which is then forgotten; the walk may go on."""
         cdef int bits = bits_for(<uint64_t>self.count)

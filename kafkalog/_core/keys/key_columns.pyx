@@ -82,6 +82,7 @@ cdef class KeyColumns(KeyPicker):
         self.places[number] = HAS_OBJECT
         return 0
 
+    @cython.critical_section
     def finish(
         self, bytes kinds not None, *, bytes topic not None=b"", int32_t partition=0, int64_t most_rows=65536,
         int64_t most_bytes=8388608,

@@ -93,6 +93,7 @@ cdef class KeyFinder(KeyWalk):
         return True
 
     @property
+    @cython.critical_section
     def last_offsets(self) -> bytes:
         """The last offset of each hash, -1 for none, as int64."""
         cdef bytes out = PyBytes_FromStringAndSize(NULL, 8 * self.count)
@@ -102,6 +103,7 @@ cdef class KeyFinder(KeyWalk):
             offsets[i] = self.last[self.slots[self.place(self.hashes[i])] - 1]
         return out
 
+    @cython.critical_section
     def take_found(self) -> list[int]:
         """The offsets found since the last call, rising; only with `every`."""
         cdef int64_t i

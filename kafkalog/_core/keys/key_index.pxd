@@ -2,7 +2,7 @@
 """The search in the key index of a segment, for other compiled modules."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from kafkalog._core.batch.sections cimport SectionTable
+from kafkalog._core.keys.key_pages cimport KeyPages
 
 cdef enum:
     DAMAGED_INDEX = -2
@@ -29,28 +29,13 @@ cdef struct Asked:
     int64_t number                  # of the key
 
 
-cdef class KeyIndex:
-    cdef object read
+cdef class KeyIndex(KeyPages):
     cdef Block* blocks
     cdef Py_ssize_t block_count
-    cdef uint8_t* area              # of the pages, in one piece; NULL while none is held
-    cdef uint8_t* held              # 1 for each page that is in the area, checked
-    cdef uint8_t* filled            # for each large page of the area, the number of pages that are in it
-    cdef uint32_t* checksums
-    cdef uint64_t page_count
-    cdef uint64_t pages_at
-    cdef uint64_t pages_bytes
     cdef int64_t base_offset
     cdef int64_t span               # offsets that the segment may have
     cdef int64_t segment_bytes
-    cdef int searches               # in progress; a page that is read lets others run
-    cdef int64_t page_bytes         # of the pages that are held
-    cdef readonly SectionTable sections     # of the batches of the segment, by the number of their mark
-    cdef readonly object error
 
-    cdef bytes checked(self, uint64_t number)
-    cdef bint load(self, uint64_t number) noexcept
-    cdef const uint8_t* at(self, uint64_t place) noexcept nogil
     cdef int bucket(self, const Block* block, uint64_t hashed, uint64_t* first, uint64_t* last) noexcept nogil
     cdef int entry(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil
     cdef int64_t count_below(self, const Block* block, uint64_t first, uint64_t last, uint64_t limit) noexcept nogil

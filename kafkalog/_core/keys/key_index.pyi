@@ -3,6 +3,8 @@ from typing import final
 
 from typing_extensions import Buffer
 
+from kafkalog._core.keys.key_pages import KeyPages
+
 IS_DAMAGED: int
 MOST_BLOCK_BITS: int
 
@@ -10,8 +12,7 @@ def bucket_bits(entries: int) -> int: ...
 def block_bytes(entries: int, bits: int, marks: int) -> int: ...
 
 @final
-class KeyIndex:
-    error: Exception | None
+class KeyIndex(KeyPages):
     def __init__(
         self,
         read: Callable[[int, int], bytes],
@@ -24,10 +25,6 @@ class KeyIndex:
         next_offset: int,
         segment_bytes: int,
     ) -> None: ...
-    @property
-    def held_bytes(self) -> int: ...
-    def release(self) -> None: ...
-    def is_sound(self) -> bool: ...
     def find_last(self, hashed: int, below: int) -> int: ...
     def find_all(self, hashed: int, start: int, stop: int, most: int = ...) -> list[int] | None: ...
     def find_last_many(self, hashes: Buffer, below: int, found: Buffer) -> bool: ...

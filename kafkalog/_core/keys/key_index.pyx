@@ -3,7 +3,6 @@
 What a page says is never trusted beyond its checksum: each number is compared with its limits before it is used.
 """
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -12,11 +11,11 @@ from libc.string cimport memcpy, memset
 from kafkalog._core.batch.record_walk cimport kl_prefetch_record as kl_prefetch_index
 from kafkalog._core.batch.sections cimport SectionTable
 from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.bytes.crc cimport kl_crc32c
-from kafkalog._core.bytes.large_pages cimport KL_LARGE_PAGE, kl_make_large, kl_new_area, kl_want_huge
+from kafkalog._core.bytes.large_pages cimport kl_want_huge
 from kafkalog._core.keys.key_layout cimport (
     MOST_BITS, PAGE_BYTES, SORTED_FROM, bits_for, bucket_of, directory_bytes, entry_of, relative_of, tag_of,
 )
+from kafkalog._core.keys.key_pages cimport KeyPages, bytes_at, has_page, load_area
 from kafkalog._core.keys.key_walk cimport NO_OFFSET
 
 cdef enum:
@@ -42,13 +41,13 @@ def block_bytes(uint64_t entries, int bits, uint64_t marks) -> int:
 
 
 @cython.final
-cdef class KeyIndex:
+cdef class KeyIndex(KeyPages):
     """The blocks of one file, with `pages_bytes` of pages from `pages_at` on; `checksums` are those of the pages.
 
     read: returns `size` bytes of the file from a position, fewer at its end. blocks: (entries, bits, marks) of each, one
     behind the other, with rising offsets. A search gives IS_DAMAGED where a page does not match its checksum, holds
-    numbers beyond their limits, or cannot be read: `error` then has the reason if `read` raised one. Threads: safe under
-    the GIL, which a search of many keys gives up. ValueError for sizes that do not fit together.
+    numbers beyond their limits, or cannot be read: `error` then has the reason if `read` raised one. Threads: any.
+    ValueError for sizes that do not fit together.
     """
 
     def __cinit__(
@@ -59,22 +58,15 @@ cdef class KeyIndex:
         cdef uint64_t at = 0
         cdef int64_t marks = 0
         cdef Block* block
-        self.read = read
-        self.pages_at = pages_at
-        self.pages_bytes = pages_bytes
-        self.page_count = (pages_bytes + PAGE_BYTES - 1) // PAGE_BYTES
+        self.begin(read, pages_at, pages_bytes, checksums)
         self.base_offset = base_offset
         self.span = next_offset - base_offset
         self.segment_bytes = segment_bytes
-        if self.span < 0 or self.page_count != <uint64_t>len(checksums) // 4 or len(checksums) % 4:
+        if self.span < 0:
             raise ValueError("the sizes of a key index do not fit together")
         self.blocks = <Block*>PyMem_Calloc(max(len(blocks), 1), sizeof(Block))
-        self.held = <uint8_t*>PyMem_Calloc(self.page_count + 1, 1)
-        self.filled = <uint8_t*>PyMem_Calloc(pages_bytes // KL_LARGE_PAGE + 1, 1)
-        self.checksums = <uint32_t*>PyMem_Calloc(self.page_count + 1, sizeof(uint32_t))
-        if self.blocks == NULL or self.held == NULL or self.filled == NULL or self.checksums == NULL:
+        if self.blocks == NULL:
             raise MemoryError("no memory for a key index")
-        memcpy(self.checksums, PyBytes_AS_STRING(checksums), <size_t>len(checksums))
         for i in range(len(blocks)):
             block = &self.blocks[i]
             block.entries, block.bits, block.marks = blocks[i]
@@ -91,85 +83,13 @@ cdef class KeyIndex:
         self.sections = SectionTable(marks)
 
     def __dealloc__(self):
-        free(self.area)
         PyMem_Free(self.blocks)
-        PyMem_Free(self.held)
-        PyMem_Free(self.filled)
-        PyMem_Free(self.checksums)
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of the pages and sections that are held."""
-        return self.page_bytes + self.sections.held_bytes
-
-    def release(self) -> None:
-        """Frees the pages and sections, unless a search that let others run uses them."""
-        if self.searches == 0:
-            free(self.area)
-            self.area = NULL
-            self.page_bytes = 0
-            memset(self.held, 0, self.page_count)
-            memset(self.filled, 0, self.pages_bytes // KL_LARGE_PAGE)
-            self.sections.clear()
-
-    def is_sound(self) -> bool:
-        """True if each page can be read and matches its checksum; none is kept that was not there."""
-        cdef uint64_t i
-        for i in range(self.page_count):
-            if not self.held[i] and self.checked(i) is None:
-                return False
-        return True
-
-    cdef bytes checked(self, uint64_t number):
-        """A page, read and checked; None where that fails."""
-        cdef uint64_t at = number * PAGE_BYTES
-        cdef Py_ssize_t size = <Py_ssize_t>min(self.pages_bytes - at, <uint64_t>PAGE_BYTES)
-        try:
-            page = self.read(size, self.pages_at + at)
-        except Exception as error:
-            self.error = error
-            return None
-        if not PyBytes_Check(page) or PyBytes_GET_SIZE(page) != size:
-            return None
-        if kl_crc32c(0, <const uint8_t*>PyBytes_AS_STRING(page), <size_t>size) != self.checksums[number]:
-            return None
-        return page
-
-    cdef bint load(self, uint64_t number) noexcept:
-        """Put a page that was read and checked into the area; False where that fails."""
-        cdef uint64_t at = number * PAGE_BYTES
-        cdef uint64_t large = at // KL_LARGE_PAGE
-        cdef bytes page = self.checked(number)
-        if page is None:
-            return False
-        if self.area == NULL:
-            self.area = <uint8_t*>kl_new_area(self.pages_bytes)
-            if self.area == NULL:
-                return False
-        if not self.held[number]:
-            memcpy(self.area + at, PyBytes_AS_STRING(page), <size_t>PyBytes_GET_SIZE(page))
-            self.held[number] = 1
-            self.page_bytes += PyBytes_GET_SIZE(page)
-            self.filled[large] += 1
-            if self.filled[large] == KL_LARGE_PAGE // PAGE_BYTES:
-                kl_make_large(self.area + large * KL_LARGE_PAGE)
-        return True
-
-    cdef const uint8_t* at(self, uint64_t place) noexcept nogil:
-        """The bytes at a place in the pages, as many as are behind it in its page; NULL where they are not sound."""
-        cdef bint is_held
-        if not self.held[place // PAGE_BYTES]:
-            with gil:
-                is_held = self.load(place // PAGE_BYTES)
-            if not is_held:
-                return NULL
-        return self.area + place
 
     cdef int bucket(self, const Block* block, uint64_t hashed, uint64_t* first, uint64_t* last) noexcept nogil:
         """The entries of a hash's bucket, `first` up to `last` (exclusive); DAMAGED_INDEX where they cannot be right."""
         cdef uint64_t place = block.start + 4 * bucket_of(hashed, block.bits)
-        cdef const uint8_t* p = self.at(place)
-        cdef const uint8_t* q = self.at(place + 4)
+        cdef const uint8_t* p = bytes_at(self, place)
+        cdef const uint8_t* q = bytes_at(self, place + 4)
         cdef uint32_t number
         if p == NULL or q == NULL:
             return DAMAGED_INDEX
@@ -180,7 +100,7 @@ cdef class KeyIndex:
         return 0 if first[0] <= last[0] <= block.entries else DAMAGED_INDEX
 
     cdef int entry(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil:
-        cdef const uint8_t* p = self.at(block.entries_at + 8 * number)
+        cdef const uint8_t* p = bytes_at(self, block.entries_at + 8 * number)
         if p == NULL:
             return DAMAGED_INDEX
         memcpy(out, p, 8)
@@ -217,7 +137,7 @@ cdef class KeyIndex:
             return relative_of(found) if found >> 32 == tag else NO_OFFSET
         place = block.entries_at + 8 * first
         if first < last and place % PAGE_BYTES + 8 * (last - first) <= PAGE_BYTES:
-            return self.last_of(self.at(place), last - first, tag, below)
+            return self.last_of(bytes_at(self, place), last - first, tag, below)
         while last > first:
             last -= 1
             if self.entry(block, last, &found) != 0:
@@ -258,18 +178,18 @@ cdef class KeyIndex:
     def find_last(self, uint64_t hashed, int64_t below) -> int:
         """The last offset below `below` of a record with this hash, -1 where there is none, or IS_DAMAGED."""
         cdef int64_t found
-        self.searches += 1
+        self.begin_search()
         found = self.last_below(hashed, below)
-        self.searches -= 1
+        self.end_search()
         return found
 
     def find_all(self, uint64_t hashed, int64_t start, int64_t stop, int64_t most=1 << 62) -> list[int] | None:
         """The first `most` + 1 offsets in [start, stop) of the records with this hash; None if the index is damaged."""
-        self.searches += 1
+        self.begin_search()
         try:
             return self.all_within(hashed, start, stop, most)
         finally:
-            self.searches -= 1
+            self.end_search()
 
     cdef list all_within(self, uint64_t hashed, int64_t start, int64_t stop, int64_t most):
         cdef list found = []
@@ -307,10 +227,10 @@ cdef class KeyIndex:
         cdef bint sound = True
         if out.size != 8 * count or given.size % 8 or out.view.readonly:
             raise ValueError(f"{out.size} bytes for the offsets of {given.size} bytes of hashes")
-        self.searches += 1
+        self.begin_search()
         with nogil:
             sound = self.find_all_of(<const uint64_t*>given.data, <int64_t*>out.data, count, below)
-        self.searches -= 1
+        self.end_search()
         return sound
 
     cdef bint find_all_of(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil:
@@ -360,7 +280,7 @@ cdef class KeyIndex:
         cdef int64_t offset
         cdef bint is_alone = self.block_count == 1 and below > self.base_offset
         while True:
-            if is_alone and self.area != NULL and done % GROUP == 0:
+            if is_alone and load_area(&self.area) != NULL and done % GROUP == 0:
                 done += self.find_group(&self.blocks[0], asked + done, found, min(count - done, <int64_t>GROUP), below)
             if done == count:
                 return True
@@ -381,31 +301,32 @@ cdef class KeyIndex:
         cdef int64_t i
         cdef int64_t relative
         cdef uint64_t place
+        cdef const uint8_t* area = load_area(&self.area)
         for i in range(count):
             places[i] = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
-            kl_prefetch_index(self.area + places[i])
+            kl_prefetch_index(area + places[i])
             kl_prefetch_index(&found[asked[i].number])
         for i in range(count):
             place = places[i]
             sizes[i] = NOT_SMALL
-            if not self.held[place // PAGE_BYTES] or place % PAGE_BYTES > PAGE_BYTES - 8:
+            if not has_page(self, place // PAGE_BYTES) or place % PAGE_BYTES > PAGE_BYTES - 8:
                 continue
-            memcpy(ends, self.area + place, 8)
+            memcpy(ends, area + place, 8)
             if ends[0] > ends[1] or ends[1] > block.entries or ends[1] - ends[0] >= SORTED_FROM:
                 continue
             place = block.entries_at + 8 * <uint64_t>ends[0]
-            if place % PAGE_BYTES + 8 * (ends[1] - ends[0]) <= PAGE_BYTES and self.held[place // PAGE_BYTES]:
+            if place % PAGE_BYTES + 8 * (ends[1] - ends[0]) <= PAGE_BYTES and has_page(self, place // PAGE_BYTES):
                 places[i], sizes[i] = place, ends[1] - ends[0]
-                kl_prefetch_index(self.area + place)
+                kl_prefetch_index(area + place)
                 if place % LINE_BYTES + 8 * sizes[i] > LINE_BYTES:
-                    kl_prefetch_index(self.area + place + LINE_BYTES)
+                    kl_prefetch_index(area + place + LINE_BYTES)
         below = min(below - self.base_offset, self.span)
         for i in range(count):
             if found[asked[i].number] != NO_OFFSET:
                 continue
             if sizes[i] == NOT_SMALL:
                 return i
-            relative = self.last_of(self.area + places[i], sizes[i], tag_of(asked[i].hashed), below)
+            relative = self.last_of(area + places[i], sizes[i], tag_of(asked[i].hashed), below)
             if relative == DAMAGED_INDEX:
                 return i
             if relative >= 0:
@@ -415,7 +336,11 @@ cdef class KeyIndex:
     def place(self, int64_t offset) -> tuple[int, int]:
         """(position, size) of the batches among which the one with this offset is; (-1, 0) where that is not known."""
         cdef MarkedRange found
-        if self.mark_of(offset, &found) < 0:
+        cdef int64_t number
+        self.begin_search()
+        number = self.mark_of(offset, &found)
+        self.end_search()
+        if number < 0:
             return -1, 0
         return found.position, found.size
 
@@ -493,7 +418,7 @@ cdef class KeyIndex:
         return True
 
     cdef bint mark(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil:
-        cdef const uint8_t* p = self.at(block.marks_at + 8 * number)
+        cdef const uint8_t* p = bytes_at(self, block.marks_at + 8 * number)
         if p == NULL:
             return False
         memcpy(out, p, 8)

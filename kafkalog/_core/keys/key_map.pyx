@@ -34,6 +34,7 @@ cdef class KeyMap(KeyWalk):
         free(self.slots)
 
     @property
+    @cython.critical_section
     def memory_bytes(self) -> int:
         """Bytes that the map takes."""
         return self.room * sizeof(Entry) + (sizeof(uint32_t) << self.slot_bits)
@@ -129,10 +130,12 @@ cdef class KeyMap(KeyWalk):
             number = self.entries[number - 1].older
         return NO_OFFSET
 
+    @cython.critical_section
     def find_last(self, uint64_t hashed, int64_t below) -> int:
         """The last offset below `below` of a record with this hash, -1 where there is none."""
         return self.last_below(hashed, below)
 
+    @cython.critical_section
     def find_all(self, uint64_t hashed, int64_t start, int64_t stop) -> list[int]:
         """The offsets in [start, stop) of the records with this hash, rising."""
         cdef uint32_t number = self.newest(hashed)
@@ -146,6 +149,7 @@ cdef class KeyMap(KeyWalk):
         found.reverse()
         return found
 
+    @cython.critical_section
     def find_last_many(self, hashes, int64_t below, found) -> None:
         """Writes the last offset below `below` of each hash (8 bytes each) to `found` where that has -1."""
         cdef Held given = hold(hashes)

@@ -126,12 +126,14 @@ cdef class KeyPicker:
         return self.wanted[self.at].offset if self.at < self.count else -1
 
     @property
+    @cython.critical_section
     def missed(self) -> list[int]:
         """The numbers of the keys whose record was not where it was looked for, rising."""
         cdef Py_ssize_t i
         return [i for i in range(self.keys.count) if self.places[i] == MISSED]
 
     @property
+    @cython.critical_section
     def without(self) -> list[int]:
         """The numbers of the keys that have no record so far, rising."""
         cdef Py_ssize_t i
@@ -157,6 +159,7 @@ cdef class KeyPicker:
             i += 1
         return self.wanted[i].offset + 1
 
+    @cython.critical_section
     def take(
         self, buf, BatchTable batches not None, Py_ssize_t first, Py_ssize_t last, int64_t base_position=0
     ) -> bool:
@@ -388,6 +391,7 @@ cdef class KeyPicker:
     cdef int put(self, int64_t number, Record record) except -1:
         raise NotImplementedError
 
+    @cython.critical_section
     def give(self, Py_ssize_t number, Record record) -> None:
         """Takes a record, or None, for a key that was missed or is absent."""
         if not 0 <= number < self.keys.count:
@@ -396,6 +400,7 @@ cdef class KeyPicker:
         if record is not None:
             self.put(number, record)
 
+    @cython.critical_section
     def take_one(self, Record record) -> None:
         """Takes a record, or None, for the next offset wanted, whichever keys want it."""
         cdef int64_t offset = self.offset
@@ -408,6 +413,7 @@ cdef class KeyPicker:
             else:
                 self.places[number] = MISSED
 
+    @cython.critical_section
     def pass_over(self, int64_t stop) -> None:
         """Misses what is wanted below `stop` and was not found."""
         self.miss(stop)

@@ -85,6 +85,9 @@ cdef class ReadPart:
     cdef inline uint64_t hash_of(self, bytes key) noexcept:
         return hash_of_key(&self.secret, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
 
+    cdef inline int64_t last_in_map(self, bytes key) noexcept:
+        return NO_OFFSET if self.map.count == 0 else self.map.last_below(self.hash_of(key), 0x7FFFFFFFFFFFFFFF)
+
 
 @cython.final
 cdef class ReaderPlace:
@@ -104,7 +107,9 @@ cdef class ReaderPlace:
         return self.answer(key)
 
     cdef object answer(self, object key):
-        cdef KeyReader reader = self.reader
+        cdef KeyReader reader
+        with cython.critical_section(self):
+            reader = self.reader
         if reader is None or not PyBytes_CheckExact(key):
             return UNDECIDED
         try:
@@ -135,7 +140,7 @@ cdef class KeyReader:
 
     `state` is None until they are right. `source` is a log's LogFields, or has a `state` and `closed`. read_at_end:
     returns the record at an offset of the log's end, or None. limit: called now and then, to limit the memory of the
-    indexes. Threads: safe under the GIL.
+    indexes. Threads: any. Who changes the map of the end sets `state` to None first: no search is in it after that.
     """
 
     cdef object source
@@ -167,34 +172,39 @@ cdef class KeyReader:
     cdef object answer(self, bytes key):
         cdef Py_ssize_t i
         cdef ReadPart part
-        cdef object state = self.state
+        cdef object state
         cdef int64_t offset = NO_OFFSET
-        self.calls += 1
-        if not self.calls & CALLS_BETWEEN_CHECKS:
+        cdef int64_t start_offset, calls
+        with cython.critical_section(self):
+            state, start_offset = self.state, self.start_offset
+            self.calls += 1
+            calls = self.calls
+        if not calls & CALLS_BETWEEN_CHECKS:
             self.limit()
         if state is None or not self.is_current(state):
             return UNDECIDED
         for i in range(len(self.parts) - 1, -1, -1):
             part = <ReadPart>self.parts[i]
             if part.map is not None:
-                if self.state is not state:         # since the look at the source: the map may be growing
-                    return UNDECIDED
-                offset = NO_OFFSET if part.map.count == 0 else part.map.last_below(part.hash_of(key), 0x7FFFFFFFFFFFFFFF)
-                if offset >= self.start_offset:
+                with cython.critical_section(self):
+                    if self.state is not state:     # since the look at the source: the map may be growing
+                        return UNDECIDED
+                    offset = part.last_in_map(key)
+                if offset >= start_offset:
                     return self.at_end(offset, key)
             elif part.index is not None:
-                part.index.searches += 1            # its pages and sections stay
+                part.index.begin_search()           # its pages and sections stay
                 try:
                     offset = part.index.last_below(part.hash_of(key), 0x7FFFFFFFFFFFFFFF)
-                    if offset >= self.start_offset:
+                    if offset >= start_offset:
                         return self.in_segment(part, offset, key)
                 finally:
-                    part.index.searches -= 1
+                    part.index.end_search()
             else:
                 return UNDECIDED
             if offset == DAMAGED_INDEX:
                 return UNDECIDED
-            if part.base_offset <= self.start_offset:
+            if part.base_offset <= start_offset:
                 break
         return None if self.is_current(state) else UNDECIDED
 

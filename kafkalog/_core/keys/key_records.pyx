@@ -55,6 +55,7 @@ cdef class KeyRecords(KeyPicker):
         self.places[number] = HAS_OBJECT
         return 0
 
+    @cython.critical_section
     def finish(self) -> None:
         """Make the records of the copies, without the garbage collector, which would look at all keys again and again."""
         cdef bint collects

@@ -74,6 +74,7 @@ cdef class KeyWalk:
     def error_text(self) -> str:
         return STATUS_TEXT[self.status]
 
+    @cython.critical_section
     def take(self, buf, BatchTable batches not None, Py_ssize_t first, Py_ssize_t last, int64_t base_position=0) -> bool:
         """Takes the keys of rows `first` up to `last` (exclusive) of a batch table made from this very buffer.
 
@@ -223,6 +224,7 @@ cdef class SegmentDigest:
     def __cinit__(self, secret):
         take_secret(secret, &self.secret)
 
+    @cython.critical_section
     def take(self, buf, BatchTable batches not None, Py_ssize_t first, Py_ssize_t last, int64_t base_position=0) -> None:
         """Takes the headers of rows `first` up to `last` of a batch table made from this very buffer."""
         cdef Held held = hold(buf)
@@ -239,6 +241,7 @@ cdef class SegmentDigest:
             self.batches += 1
 
     @property
+    @cython.critical_section
     def value(self) -> bytes:
         """The 16 bytes of the digest of what was taken so far."""
         return (<const char*>self.words)[:SECRET_BYTES]

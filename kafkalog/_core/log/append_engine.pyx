@@ -133,16 +133,18 @@ cdef class AppendEngine:
         is, unless it is a ReadyBatch. `now_ms` is the time, where it was read just now. Errors as there.
         """
         cdef LogFields core = self.core
+        cdef LeaderLimits limits
         cdef int32_t epoch
         cdef int64_t now
         cdef ReadyBatch batch
         if "append" in self.hooks:
             return None
-        if core is None or core.limits is None or core.lock is None:
+        limits = None if core is None else core.current_limits()
+        if limits is None or core.lock is None:
             raise TypeError("an engine without a log")
         epoch = core.leader_epoch if leader_epoch is None else leader_epoch
         now = core.milliseconds() if now_ms is None else now_ms
-        batch = take_ready(buffer, core.limits, now, any_base_offset, table)
+        batch = take_ready(buffer, limits, now, any_base_offset, table)
         if batch is None:
             return None
         try:

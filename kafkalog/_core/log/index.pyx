@@ -169,6 +169,7 @@ cdef class Entries:
         return not self.is_open
 
     @property
+    @cython.critical_section
     def count(self):
         """The number of entries; set by the owner, to at most what the buffer holds (ValueError)."""
         self.check()

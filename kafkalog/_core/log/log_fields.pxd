@@ -14,7 +14,7 @@ cdef class LogFields:
     cdef public Staged staged           # of an append that is being published
     cdef object _active                 # the segment that takes the appends; likewise
     cdef public RollRules rules         # when it is rolled
-    cdef public LeaderLimits limits     # what a leader takes
+    cdef public LeaderLimits limits     # what a leader takes; replaced under the lock, read without by `current_limits`
     cdef public object producers
     cdef public object health           # its `cause` is why no more writes are taken, or None
     cdef public list after_unlock             # run after the lock is released
@@ -24,4 +24,5 @@ cdef class LogFields:
     cdef public bint follows            # an append moves the high watermark to the log end
 
     cdef void set_state(self, LogState state) noexcept
+    cdef LeaderLimits current_limits(self)
     cdef bint is_ready(self) except -1

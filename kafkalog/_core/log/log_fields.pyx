@@ -1,6 +1,7 @@
 """The fields of a log that an append reads and changes, where compiled code reaches them."""
 cimport cython
 
+from kafkalog._core.log.admit cimport LeaderLimits
 from kafkalog._core.log.slots cimport Slot, slot_get
 
 cdef Slot CAUSE, RECORDS, SIZE
@@ -33,6 +34,10 @@ cdef class LogFields:
     cdef void set_state(self, LogState state) noexcept:
         with cython.critical_section(self):
             self._state = state
+
+    cdef LeaderLimits current_limits(self):
+        with cython.critical_section(self):
+            return self.limits
 
     cdef bint is_ready(self) except -1:
         """True where the log takes writes, and no earlier one has left anything to be made good.

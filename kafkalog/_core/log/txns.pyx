@@ -190,6 +190,7 @@ cdef class TxnScan:
         self.aborted = []
         self.first_markers = {}
 
+    @cython.critical_section
     def feed(self, BatchTable table not None, read) -> None:
         """Goes over all rows of a table, checked or not. `read(position, size)` gives the bytes of a marker batch."""
         cdef Py_ssize_t i

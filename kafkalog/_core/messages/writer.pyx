@@ -6,7 +6,6 @@ knows, and of records in logs (groups, transactions, metadata), where it has all
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memmove
@@ -20,8 +19,25 @@ from kafkalog._core.messages.fields cimport (
 
 from collections.abc import Mapping
 
+cdef extern from *:
+    """
+    /* what a dict has for a key, with a reference to it, since other threads may change the dict; else `missing` */
+    static CYTHON_INLINE PyObject *kl_item(PyObject *mapping, PyObject *key, PyObject *missing) {
+        PyObject *found = NULL;
+    #if PY_VERSION_HEX >= 0x030D0000
+        if (PyDict_GetItemRef(mapping, key, &found) != 0)
+            return found;
+    #else
+        found = PyDict_GetItemWithError(mapping, key);
+        if (found != NULL || PyErr_Occurred())
+            return Py_XNewRef(found);
+    #endif
+        return Py_NewRef(missing);
+    }
+    """
+    object kl_item(object mapping, object key, object missing)
+
 cdef extern from "Python.h":
-    PyObject* PyDict_GetItemWithError(object mapping, object key) except? NULL
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
@@ -29,6 +45,7 @@ REQUIRED = object()
 """Stands for the default of a field that has to be given."""
 
 cdef bytes NO_ID = bytes(UUID_BYTES)
+cdef object MISSING = object()
 
 cdef enum:
     FIRST_ROOM = 256
@@ -173,7 +190,6 @@ cdef int refuse(MessageWriter plan, words, hint=None) except -1:
 
 cdef int write_struct(MessageWriter plan, Out out, tree) except -1:
     cdef Py_ssize_t i, at
-    cdef PyObject* value
     if type(tree) is not dict:
         if not isinstance(tree, Mapping):
             refuse(plan, f"{plan.name} is a {type(tree).__name__}: give a dict of its fields")
@@ -184,17 +200,17 @@ cdef int write_struct(MessageWriter plan, Out out, tree) except -1:
                 words = f"{plan.name} has no field {given!r} in version {plan.where}"
                 refuse(plan, words, f"it has {', '.join(plan.known)}")
     for i in range(plan.plain):
-        value = PyDict_GetItemWithError(tree, plan.names[i])
-        if value != NULL:
-            write_field(plan, i, out, <object>value)
+        value = kl_item(tree, plan.names[i], MISSING)
+        if value is not MISSING:
+            write_field(plan, i, out, value)
         else:
             write_default(plan, i, out)
     if plan.is_flexible:
         at = out.used
         out.take(1)[0] = 0
         for i in range(plan.plain, plan.count):
-            value = PyDict_GetItemWithError(tree, plan.names[i])
-            if value != NULL and write_tag(plan, i, out, <object>value):
+            value = kl_item(tree, plan.names[i], MISSING)
+            if value is not MISSING and write_tag(plan, i, out, value):
                 out.data[at] += 1
     return 0
 

@@ -121,6 +121,7 @@ cdef class DumpText:
     def __dealloc__(self):
         free(self.jumps.pairs)
 
+    @cython.critical_section
     def render(self, buffer, int64_t start, int64_t stop, int64_t base_position) -> int:
         """Why it stopped: one of this module's constants, or a status of layout.pxd for a malformed record.
 
@@ -153,6 +154,7 @@ cdef class DumpText:
             self.value = bytes_of(self.value_at, self.value_size)
         return status
 
+    @cython.critical_section
     def give(self, bytes words not None) -> None:
         """Ends the line that waits after NEEDS_TEXT with these words, which begin with the blank before them."""
         cdef Py_ssize_t size = len(words)
@@ -192,6 +194,7 @@ cdef class DumpText:
         return self.position if self.plain != NULL else self.position + self.record_at
 
     @property
+    @cython.critical_section
     def non_consecutive(self) -> list[tuple[int, int]]:
         """Pairs (offset, offset that followed it and is not the next one), from -1 on; filled by deep iteration."""
         self.text.check_free()

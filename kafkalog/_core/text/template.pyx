@@ -241,6 +241,7 @@ cdef class TemplateText:
     def __dealloc__(self):
         free(self.pieces)
 
+    @cython.critical_section
     def render(self, buffer, int64_t start, int64_t stop) -> int:
         """Why it stopped: one of this module's constants, or a status of layout.pxd for a malformed record.
 
@@ -260,6 +261,7 @@ cdef class TemplateText:
             raise MemoryError
         return status
 
+    @cython.critical_section
     def render_table(self, RecordTable table not None, Py_ssize_t row=0) -> int:
         """0 once all records from `row` on are rendered, else why it stopped: IS_FULL or IS_DONE.
 

@@ -151,6 +151,7 @@ cdef class Builder:
         """Bytes of memory that the columns take."""
         return self.limits.used
 
+    @cython.critical_section
     def values(self):
         """The rows as an object with `__arrow_c_array__`; once for a builder."""
         if self.taken:
@@ -158,6 +159,7 @@ cdef class Builder:
         self.taken = True
         return self._take(self.nodes)
 
+    @cython.critical_section
     def errors(self):
         """The texts of rows that failed, null for the others, like `values`; None where no row failed."""
         if not self.failed:
@@ -187,16 +189,19 @@ cdef class Builder:
 
     # For tests and tools: the puts, from Python
 
+    @cython.critical_section
     def put(self, value, int number=0):
         """Put a Python value into a node; returns the status. It is what the tests of this class fill it with."""
         if not 0 <= number < self.node_count or self.taken:
             raise IndexError(f"node {number} of {0 if self.taken else self.node_count}")
         return put_object(&self.nodes[number], value)
 
+    @cython.critical_section
     def done(self):
         """The row that was put is whole."""
         row_done(self)
 
+    @cython.critical_section
     def fail(self, str text not None, int status=16):
         """The row that was put fails with this text; False where no further row can be taken."""
         cdef bytes data = text.encode()
