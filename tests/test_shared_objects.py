@@ -152,7 +152,7 @@ def test_threads_share_a_decoder() -> None:
 
 
 def value_of(record: kafkalog.Record | None) -> int:
-    assert record is not None and record.value is not None
+    assert record is not None and record.value is not None, "a key that is in the log was not found"
     return int(record.value)
 
 
@@ -186,7 +186,7 @@ class Rounds:
                 key = choose.randrange(KEYS)
                 at_least = max(last[key], self.acknowledged[key])
                 last[key] = value_of(look_up(b"k%d" % key))
-                assert last[key] >= at_least
+                assert last[key] >= at_least, f"the value {last[key]} of key {key} was {at_least} before"
 
         return work
 
