@@ -3,6 +3,8 @@
 Nothing here is timed: each thread makes a fixed number of rounds, or goes on until another one is done.
 """
 
+import importlib
+import pkgutil
 import random
 import sys
 import threading
@@ -24,6 +26,10 @@ from tests.arrow_readers import ALL, as_tuples, pieces_of
 
 THREADS = 6
 KEYS = 200
+# what calls import at their first use: pytest parses a module, and CPython 3.11 cannot in two threads (its gh-106905)
+for package in ("cleaner", "dirs", "keys", "log", "manager", "reading", "sidecars", "storage"):
+    for module in pkgutil.walk_packages([f"{kafkalog.__path__[0]}/{package}"], f"kafkalog.{package}."):
+        importlib.import_module(module.name)
 
 
 @pytest.fixture(autouse=True)
