@@ -3,6 +3,8 @@
 Nothing here is timed: each thread makes a fixed number of rounds, or goes on until another one is done.
 """
 
+import importlib
+import pkgutil
 import random
 import sys
 import threading
@@ -24,6 +26,10 @@ from tests.arrow_readers import ALL, as_tuples, pieces_of
 
 THREADS = 6
 KEYS = 200
+# what calls import at their first use: pytest parses a module, and CPython 3.11 cannot in two threads (its gh-106905)
+for package in ("cleaner", "dirs", "keys", "log", "manager", "reading", "sidecars", "storage"):
+    for module in pkgutil.walk_packages([f"{kafkalog.__path__[0]}/{package}"], f"kafkalog.{package}."):
+        importlib.import_module(module.name)
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +158,7 @@ def test_threads_share_a_decoder() -> None:
 
 
 def value_of(record: kafkalog.Record | None) -> int:
-    assert record is not None and record.value is not None
+    assert record is not None and record.value is not None, "a key that is in the log was not found"
     return int(record.value)
 
 
@@ -186,7 +192,7 @@ class Rounds:
                 key = choose.randrange(KEYS)
                 at_least = max(last[key], self.acknowledged[key])
                 last[key] = value_of(look_up(b"k%d" % key))
-                assert last[key] >= at_least
+                assert last[key] >= at_least, f"the value {last[key]} of key {key} was {at_least} before"
 
         return work
 
