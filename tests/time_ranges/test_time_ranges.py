@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
 from kafkalog.sidecars import identity
-from kafkalog.sidecars.identity import Segment
+from kafkalog.sidecars.identity import Segment, whole_chunks
 from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.time_ranges.background import TimeRangesBuilder
@@ -333,6 +333,18 @@ def test_a_build_notes_what_is_sound_and_raises_the_damage(path: Path, tmp_path:
     (tmp_path / "file").write_text("")
     with kafkalog.open(path, time_ranges=tmp_path / "file") as log, pytest.raises(StorageError, match="time ranges"):
         log.build_time_ranges()
+
+
+def test_a_segment_that_changes_while_it_is_read_gets_no_notes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed(segment: Any, bound: int, size: int) -> Iterator[Any]:
+        yield from whole_chunks(segment, bound, size)
+        os.utime(segment.path, (0, 0))
+
+    notes(path).unlink()
+    monkeypatch.setattr("kafkalog.time_ranges.segment_times.whole_chunks", changed)
+    with kafkalog.open(path) as log, pytest.raises(StorageError):
+        build_ranges(log._source, TimeRangesPlace(log._source.path, None, OS))
+    assert not notes(path).exists()
 
 
 def test_the_builder_waits_until_a_file_is_settled(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
