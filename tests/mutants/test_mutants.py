@@ -227,6 +227,7 @@ def small_tree(root: Path, source: str, test: str) -> Change:
 
 @pytest.mark.parametrize(("test", "word"), [
     ("assert room(2) and not room(1)", "noticed"),
+    ("assert room(2) or bytes(9 << 30)", "noticed"),
     ("assert room(3) and not room(1)", "survived"),
     ("while not room(2): pass", "timed out"),
 ])  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,8 @@ LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not interop and not spark")
 BUILD = ("setup.py", "-q", "build_ext", "--inplace", "-j", "1")
 ALL_PASSED, NO_SUCH_TEST = 0, (4, 5)
+MOST_BYTES = 8 << 30
+"""Most memory of one process: a change may ask for all that there is."""
 
 
 class Outcome(NamedTuple):
@@ -109,6 +112,7 @@ class Copy:
                 [sys.executable, *arguments], cwd=self.place, env=environ, stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True,
             )  # fmt: skip
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
             try:
                 status: int | None = process.wait(timeout_s)
             except subprocess.TimeoutExpired:
