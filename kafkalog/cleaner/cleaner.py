@@ -17,7 +17,7 @@ from kafkalog.cleaner.manager import CleanerOffsets, Failed, LogCleanerManager, 
 from kafkalog.cleaner.splits import after_splits
 from kafkalog.cleaner.stats import Clean, CleanerBook, CleanerReport
 from kafkalog.cleaner.throttle import Throttle
-from kafkalog.cleaner.types import CleanerStats, CleanResult, LogToClean, check_map_bytes
+from kafkalog.cleaner.types import CleanerStats, CleanResult, LogToClean, Progress, check_map_bytes
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.keys import MAX_INT
 from kafkalog.errors import CleaningAborted, IllegalState
@@ -60,7 +60,7 @@ class _CleanTask(NamedTuple):
     is_wanted: Callable[[], bool]
     share: MemoryShare
     dry_run: bool = False
-    progress: Callable[[CleanerStats], object] | None = None
+    progress: Progress | None = None
 
 
 class LogCleaner:
@@ -178,7 +178,7 @@ class LogCleaner:
         from_start: bool = False,
         dry_run: bool = False,
         map_bytes: int = MAX_INT,
-        progress: Callable[[CleanerStats], object] | None = None,
+        progress: Progress | None = None,
     ) -> Clean:
         """Clean a log now, in this thread, however little of it is dirty; one that was set aside is tried again.
 
@@ -227,7 +227,7 @@ class LogCleaner:
             clean = Clean.of(task.found, os.path.dirname(log.path), task.thread, self._clock.milliseconds(), stats)
             self.book.record_start(clean)
             result = self._pass(task, stats)
-            end_offset = max(result.end_offset, clean.start_offset)  # 0 if nothing was dirty
+            end_offset = result.end_offset
             clean = clean._replace(end_offset=end_offset, stats=result.stats)
             is_over = True
         except (CleaningAborted, KeyboardInterrupt):
@@ -252,8 +252,6 @@ class LogCleaner:
             if not task.is_wanted():
                 raise CleaningAborted(f"the clean of {found.topic_partition} was aborted: its thread ends")
             self.manager.check(found.log)
-            if task.progress is not None:
-                task.progress(stats)
 
         return self._clean(
             found,
@@ -266,6 +264,7 @@ class LogCleaner:
             check_done=check,
             throttled=lambda count: self.throttle.throttle(count, check),
             stats=stats,
+            progress=task.progress,
             dry_run=task.dry_run,
         )
 

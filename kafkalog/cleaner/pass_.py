@@ -24,7 +24,7 @@ from kafkalog.cleaner.scanned_ranges import ScannedRanges
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.segment_writer import SegmentWriter
 from kafkalog.cleaner.transactions import CleanedTransactions
-from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, Throttled
+from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, Progress, Throttled
 from kafkalog.errors import CleaningAborted, IllegalState, KafkalogError, SegmentOffsetOverflow
 from kafkalog.records.unpacked_limit import check_unpacked, limit_of
 from kafkalog.storage.log import UnifiedLog
@@ -52,24 +52,30 @@ def clean(
     check_done: CheckDone = lambda: None,
     throttled: Throttled = lambda size: None,
     stats: CleanerStats | None = None,
+    progress: Progress | None = None,
     dry_run: bool = False,
 ) -> CleanResult:
     """Clean a log once, as far as the map's load limit reaches, and return the new end and statistics (CLN-3).
 
     Delete horizons count from `now_ms`. `check_done` is called between chunks and before each swap, `throttled` with
-    bytes read and written. `stats` are updated during the clean, for other threads to read. With `dry_run` nothing is
-    written. A group of segments that was replaced stays replaced even if a later group fails; otherwise an error leaves
-    the log as it was.
+    bytes read and written. `stats` are updated during the clean, for other threads to read, and `progress` is called
+    with them after each `check_done`. With `dry_run` nothing is written. A group of segments that was replaced stays
+    replaced even if a later group fails; otherwise an error leaves the log as it was.
 
     CleaningAborted from `check_done`, if the log was truncated meanwhile, or if a segment had to be split first
     (CLN-26); IllegalState while another thread cleans it; CorruptRecord, StorageError.
     """
     stats = CleanerStats(perf_counter()) if stats is None else stats
     log = to_clean.log
+
+    def check() -> None:
+        check_done()
+        if progress is not None:
+            progress(stats)
+            check_done()  # the progress may have closed the log
+
     with log.being_cleaned() as truncations:
-        one = _Pass(
-            to_clean, offset_map, now_ms, load_factor, io_buffer_bytes, check_done, throttled, stats, truncations
-        )
+        one = _Pass(to_clean, offset_map, now_ms, load_factor, io_buffer_bytes, check, throttled, stats, truncations)
         try:
             end_offset = one.run(dry_run)
         except KafkalogError as error:
@@ -77,7 +83,7 @@ def clean(
                 log.check_unchanged(one.segments, truncations)  # a change of the log is then the cause
             raise
     stats.end_s = perf_counter()
-    return CleanResult(end_offset, stats)
+    return CleanResult(max(end_offset, to_clean.first_dirty_offset), stats)  # an empty map ends at 0
 
 
 class _Pass:

@@ -16,6 +16,8 @@ CheckDone = Callable[[], None]
 """Called between chunks; raises CleaningAborted if the clean must end."""
 Throttled = Callable[[int], None]
 """Called with the bytes that were just read or written; may sleep."""
+Progress = Callable[["CleanerStats"], object]
+"""Called with the counters of a clean between chunks; may raise, which ends the clean."""
 
 DIRTY_RATIO: Final = "dirty ratio"
 COMPACTION_LAG: Final = "max compaction lag"
@@ -123,7 +125,10 @@ class CleanerStats:
 
 
 class CleanResult(NamedTuple):
-    """The result of a clean: the log is clean below `end_offset`, the value for the cleaner checkpoint."""
+    """The result of a clean: the log is clean below `end_offset`, the value for the cleaner checkpoint.
+
+    That is the first dirty offset if nothing was dirty.
+    """
 
     end_offset: int
     stats: CleanerStats

@@ -7,6 +7,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -68,16 +69,21 @@ class DeltaLakeTable:
 
     def load(self) -> bool:
         """Read the table's newest version; return False if there is no table."""
-        from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
         with store_errors("load the table", self.name):
             try:
-                self._use(DeltaTable(self._url, storage_options=dict(self._target.options) or None))
+                self._use(self._open())
             except TableNotFoundError:
                 self._table = None
                 return False
         return True
+
+    def _open(self, version: int | None = None) -> Any:
+        """Return a version of the table, by default the newest."""
+        from deltalake import DeltaTable
+
+        return DeltaTable(self._url, version, storage_options=dict(self._target.options) or None)
 
     def _use(self, table: Any) -> None:
         import pyarrow as pa
@@ -191,25 +197,38 @@ class DeltaLakeTable:
     ) -> None:
         """Add columns; to widen one, write all rows again with the new types, in one commit."""
         from deltalake import CommitProperties, write_deltalake
-        from deltalake.exceptions import CommitFailedError
 
         once = CommitProperties(max_commit_retries=0)
-        with store_errors("change the table's columns", self.name):
-            try:
-                if change.widened:
-                    self._rewrite(change.schema, once)
-                elif change.added:
-                    write_deltalake(
-                        self._table, change.schema.empty_table(), mode="append", schema_mode="merge",
-                        commit_properties=once,
-                    )  # fmt: skip
-                if properties:
-                    self._table.alter.set_table_properties(
-                        dict(properties), raise_if_not_exists=False, commit_properties=once
-                    )
-            except CommitFailedError as error:
-                raise CommitConflict(str(error)) from None
+        with self._commit_errors("change the table's columns"):
+            if change.widened:
+                self._rewrite(change.schema, once)
+            elif change.added:
+                write_deltalake(
+                    self._table, change.schema.empty_table(), mode="append", schema_mode="merge",
+                    commit_properties=once,
+                )  # fmt: skip
+            if properties:
+                self._table.alter.set_table_properties(
+                    dict(properties), raise_if_not_exists=False, commit_properties=once
+                )
         self.load()
+
+    @contextmanager
+    def _commit_errors(self, doing: str) -> Iterator[None]:
+        """Raise CommitConflict for a commit in the block that failed since there is a newer version, else StorageError.
+
+        delta-rs has one error and one message for both.
+        """
+        from deltalake.exceptions import CommitFailedError
+
+        before = self._table.version()
+        with store_errors(doing, self.name):
+            try:
+                yield
+            except CommitFailedError as error:
+                if self._open().version() == before:
+                    raise
+                raise CommitConflict(str(error)) from None
 
     def _rewrite(self, schema: pyarrow.Schema, once: Any) -> None:
         import pyarrow as pa
@@ -243,11 +262,8 @@ class DeltaLakeTable:
 
     def changes(self) -> TableChanges:
         """Return what the versions up to the loaded one have added."""
-        from deltalake import DeltaTable
-
         with store_errors("load the table", self.name):
-            options = dict(self._target.options) or None
-            table = DeltaTable(self._url, self._table.version(), storage_options=options)
+            table = self._open(self._table.version())
         return DeltaChanges(table, self.name, self._files())
 
     def live_files(self) -> list[LiveFile]:
@@ -294,7 +310,6 @@ class DeltaLakeTable:
         """Commit a version with the files and the positions; it fails if another one was committed meanwhile."""
         from deltalake import CommitProperties
         from deltalake._internal import RemoveAction
-        from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
 
         now, is_new = SYSTEM_CLOCK.milliseconds(), positions is not None
@@ -318,14 +333,11 @@ class DeltaLakeTable:
                 {"kafkalog": positions.text()}, max_commit_retries=0,
                 app_transactions=self._transactions(positions, now),
             )  # fmt: skip
-        with store_errors("commit to the table", self.name):
-            try:
-                self._table.create_write_transaction(
-                    actions, "append", self._table.schema(), self._partition_columns or None,
-                    commit_properties=properties,
-                )  # fmt: skip
-            except CommitFailedError as error:
-                raise CommitConflict(str(error)) from None
+        with self._commit_errors("commit to the table"):
+            self._table.create_write_transaction(
+                actions, "append", self._table.schema(), self._partition_columns or None,
+                commit_properties=properties,
+            )  # fmt: skip
         self.load()
 
     def _transactions(self, positions: Positions, now_ms: int) -> list[Any]:

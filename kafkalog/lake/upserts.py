@@ -25,12 +25,13 @@ class Latest:
     """The latest record of each key of the pieces that were added, by partition. `nbytes` is about their memory."""
 
     def __init__(self) -> None:
-        self._pieces: dict[int, list[pyarrow.RecordBatch]] = {}
+        self._pieces: dict[int, list[pyarrow.Table]] = {}
         self.nbytes = 0
         self.rows = 0
 
     def add(self, piece: Piece, rows: pyarrow.RecordBatch) -> None:
         """Add the rows of a piece, as the table has them; raise InvalidRecord for a record without a key."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         keys = piece.raw.column(KEY)
@@ -48,21 +49,17 @@ class Latest:
             )  # fmt: skip
         marked = rows.append_column(_LATER, piece.raw.column("value").is_null())
         found = self._pieces.setdefault(piece.partition, [])
-        found.append(_last_of_each(marked))
+        found.append(_last_of_each(pa.Table.from_batches([marked])))
         self.rows += rows.num_rows
         self.nbytes += found[-1].nbytes
 
-    def latest(self) -> Mapping[int, pyarrow.RecordBatch]:
+    def latest(self) -> Mapping[int, pyarrow.Table]:
         """Return the latest row of each key by partition, with a mark of tombstones as the last column."""
         import pyarrow as pa
 
-        found = {}
-        for number, pieces in self._pieces.items():
-            together = pa.Table.from_batches(pieces).combine_chunks().to_batches()
-            found[number] = _last_of_each(together[0])
-        return found
+        return {number: _last_of_each(pa.concat_tables(pieces)) for number, pieces in self._pieces.items()}
 
-    def keys(self) -> dict[int, pyarrow.Array]:
+    def keys(self) -> dict[int, pyarrow.ChunkedArray]:
         """Return the keys by partition."""
         return {number: rows.column(KEY) for number, rows in self.latest().items()}
 
@@ -72,19 +69,26 @@ class Latest:
 
         for rows in self.latest().values():
             is_kept = pc.invert(rows.column(_LATER))
-            yield rows.filter(is_kept).drop_columns([_LATER])
+            yield from rows.filter(is_kept).drop_columns([_LATER]).combine_chunks().to_batches()
 
 
-def _last_of_each(rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """Return the last row of each key, in the order of the rows."""
+def _last_of_each(rows: pyarrow.Table) -> pyarrow.Table:
+    """Return the last row of each key, in the order of the rows.
+
+    No step puts the chunks of a column together: above 2 GiB they do not fit one array.
+    """
     import numpy as np
     import pyarrow as pa
 
-    encoded = rows.column(KEY).dictionary_encode()
-    last = np.zeros(len(encoded.dictionary), np.int64)
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    chunks = rows.column(KEY).dictionary_encode().unify_dictionaries().chunks
+    if not chunks or len(chunks[-1].dictionary) == rows.num_rows:
+        return rows
+    last = np.zeros(len(chunks[-1].dictionary), np.int64)
+    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks])
     np.maximum.at(last, codes, np.arange(rows.num_rows))
-    return rows if len(last) == rows.num_rows else rows.take(pa.array(np.sort(last)))
+    is_last = np.zeros(rows.num_rows, bool)
+    is_last[last] = True
+    return rows.filter(pa.array(is_last))
 
 
 def check_identity(schema: pyarrow.Schema) -> None:
@@ -101,7 +105,7 @@ def check_identity(schema: pyarrow.Schema) -> None:
         raise IllegalArgument(f"an upsert cannot compare keys of {kind}", hint="leave keys as bytes")
 
 
-def rewrite_files(table: LakeTable, keys: Mapping[int, pyarrow.Array], files: TableFiles) -> list[LiveFile]:
+def rewrite_files(table: LakeTable, keys: Mapping[int, pyarrow.ChunkedArray], files: TableFiles) -> list[LiveFile]:
     """Write the rows with other keys of those files that have some of `keys`, and return these files."""
     replaced = []
     for live in table.live_files():
@@ -119,7 +123,7 @@ def _inverted(mask: pyarrow.BooleanArray) -> pyarrow.BooleanArray:
     return pc.invert(mask)
 
 
-def _matches(batch: pyarrow.RecordBatch, keys: Mapping[int, pyarrow.Array]) -> pyarrow.BooleanArray:
+def _matches(batch: pyarrow.RecordBatch, keys: Mapping[int, pyarrow.ChunkedArray]) -> pyarrow.BooleanArray:
     """Return which rows have one of the keys of their partition."""
     import pyarrow as pa
     import pyarrow.compute as pc

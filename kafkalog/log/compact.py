@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Never
 
 from kafkalog.errors import CleaningAborted, IllegalState, StorageError
@@ -11,7 +10,7 @@ from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
-    from kafkalog.cleaner.types import CleanerStats, CleanResult
+    from kafkalog.cleaner.types import CleanResult, Progress
     from kafkalog.log.log import Log
     from kafkalog.log.writable import WritableLog
     from kafkalog.util.fileio import FileSystem
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 _OPTIONS: Final = ("from_start", "roll", "dry_run", "offset_map_bytes", "progress")
 OFFSET_MAP_BYTES: Final = 128 << 20
 """log.cleaner.dedupe.buffer.size for one thread; at most the memory that the dirty offsets can need is used."""
-
-Progress = Callable[["CleanerStats"], object]
 
 
 def compact(
@@ -85,13 +82,11 @@ def compact_writable(opened: WritableLog, options: CompactOptions) -> CleanResul
 
 def _compact(opened: WritableLog, options: CompactOptions, interrupts: deferred_interrupts) -> CleanResult:
     """Clean the log; split first any segment that needs it."""
-    from time import perf_counter
-
     from kafkalog._core.clean.offset_map import SkimpyOffsetMap
-    from kafkalog.cleaner.choosing import cleanable_offsets
+    from kafkalog.cleaner.choosing import candidate
     from kafkalog.cleaner.pass_ import LOAD_FACTOR, clean
     from kafkalog.cleaner.splits import after_splits
-    from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean, check_map_bytes
+    from kafkalog.cleaner.types import check_map_bytes
     from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
     from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
 
@@ -106,29 +101,22 @@ def _compact(opened: WritableLog, options: CompactOptions, interrupts: deferred_
     has_checkpoint = _exists(os.path.join(directory, CLEANER_OFFSET_FILE), fs)
     known = read_cleaner_offsets(directory, fs=fs).get(opened.topic_partition) if has_checkpoint else None
     now_ms = opened.milliseconds()
-    offsets = cleanable_offsets(log.state, log.config, None if options.from_start else known, now_ms)
-    to_clean = LogToClean.of(log, offsets.first_dirty_offset, offsets.first_uncleanable_offset, ASKED)
+    to_clean = candidate(log, None if options.from_start else known, now_ms)[0].log
     dirty = max(to_clean.first_uncleanable_offset - to_clean.first_dirty_offset, 1)
     memory = min(options.offset_map_bytes, 24 * (int(dirty / LOAD_FACTOR) + 2))
-    stats = CleanerStats(perf_counter())
 
     def check_done() -> None:
         interrupts.run_pending()
-        if options.progress is not None and not opened.closed:
-            options.progress(stats)
-        if opened.closed:  # by the progress, too
+        if opened.closed:
             raise CleaningAborted(f"log {opened.topic_partition} was closed while it was being cleaned")
 
     def clean_once() -> CleanResult:
-        nonlocal stats
-        stats = CleanerStats(perf_counter())  # of the last round
         return clean(
-            to_clean, SkimpyOffsetMap(memory), now_ms=now_ms, check_done=check_done, stats=stats,
+            to_clean, SkimpyOffsetMap(memory), now_ms=now_ms, check_done=check_done, progress=options.progress,
             dry_run=options.dry_run,
         )  # fmt: skip
 
     result = after_splits(clean_once)
-    result = result._replace(end_offset=max(result.end_offset, to_clean.first_dirty_offset))  # 0: nothing was dirty
     if has_checkpoint and not options.dry_run:
         key, end = opened.topic_partition, result.end_offset
 

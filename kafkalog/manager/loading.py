@@ -22,6 +22,7 @@ from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, read_cle
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.inventory import Inventory, PartitionPlace
 from kafkalog.manager.partition import Found, open_partition
+from kafkalog.manager.stopping import close_log
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.recovery.recover_log import RecoveryProgress
 from kafkalog.types import TopicPartition
@@ -211,8 +212,9 @@ class DirectoryLoader:
 
     def _register(self, place: PartitionPlace, log: UnifiedLog, took_ms: int) -> None:
         if place in self._strays:
-            log.close()
-            self._log_dir.partition_closed(place.name, True)
+            failure = close_log(self._log_dir, log)
+            if failure is not None:
+                _LOG.warning("%s was recovered, but not closed well: %s", place.path, failure)
             return
         with self._lock:
             logs = self.future_logs if place.path in self._future else self.logs

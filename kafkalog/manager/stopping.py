@@ -32,7 +32,7 @@ def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
     logs = directory.all_logs
     errors: list[Exception] = []
     try:
-        closed = side_by_side(lambda log: _close_log(log_dir, log), logs, threads, "kafkalog-close")
+        closed = side_by_side(lambda log: close_log(log_dir, log), logs, threads, "kafkalog-close")
         errors += [error for error in closed if error is not None]
         if not errors:
             for write in (write_recovery_points, write_log_starts, write_high_watermarks):
@@ -50,7 +50,8 @@ def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
     return errors
 
 
-def _close_log(log_dir: LogDir, log: UnifiedLog) -> Exception | None:
+def close_log(log_dir: LogDir, log: UnifiedLog) -> Exception | None:
+    """Close a log and return its error; the directory then gets no marker."""
     failure: Exception | None = None
     try:
         log.close()

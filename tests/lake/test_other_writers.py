@@ -266,6 +266,23 @@ def repeated_commits(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         yield
 
 
+@pytest.mark.parametrize("upsert", [False, True])
+def test_a_delta_commit_that_fails_without_a_newer_version_is_no_conflict(tmp_path: Path, upsert: bool) -> None:
+    """delta-rs reports it as it reports a conflict; a repetition would meet the same error."""
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "delta")
+    write(data, {0: 10})
+    sync_topic(data, "orders", lake.target, upsert=upsert)
+    write(data, {0: 5}, first=10)
+    version = lake.loaded().version() + 1
+    obstacle = next((tmp_path / "lake").rglob("_delta_log")) / f"{version:020}.json"
+    obstacle.mkdir()
+    with pytest.raises(StorageError, match="cannot commit to the table: CommitFailedError"):
+        sync_topic(data, "orders", lake.target, upsert=upsert)
+    obstacle.rmdir()
+    sync_topic(data, "orders", lake.target, upsert=upsert)
+    assert lake.places() == [(0, n) for n in (range(10, 15) if upsert else range(15))]
+
+
 def test_a_repeated_commit_of_markers_alone_has_no_files(
     tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.lake import sync
+from kafkalog.lake.rows import Piece
 from kafkalog.lake.sync import sync_topic
+from kafkalog.lake.upserts import Latest
 from tests.lake.tables import FORMATS, Lake
 
 Step = tuple[str, int, bytes, Any]
@@ -141,3 +144,18 @@ def test_rows_that_somebody_else_deleted_stay_deleted(tmp_path: Path, lake: Lake
     append(data, [(b"b", b"2")])
     sync_topic(data, "orders", lake.target, upsert=True)
     assert lake.read().select(["key", "value"]) == pa.table({"key": [b"c", b"b"], "value": [b"1", b"2"]})
+
+
+def test_values_above_2_gib_in_a_partition() -> None:
+    """They do not fit one Arrow array. Their memory is never touched, so it takes no room."""
+    size = 1100 << 20
+    ends = pa.py_buffer(np.array([0, size], np.int32))
+    value = pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(np.zeros(size, np.uint8))])
+    latest = Latest()
+    for offset in range(4):
+        columns = {"partition": [0], "offset": [offset], "key": [b"k%d" % offset], "value": value}
+        rows = pa.record_batch(columns)
+        latest.add(Piece(rows, rows, 0, offset + 1), rows)
+    (found,) = latest.latest().values()
+    assert found.column("offset").to_pylist() == [0, 1, 2, 3]
+    assert latest.keys()[0].to_pylist() == [b"k0", b"k1", b"k2", b"k3"]

@@ -323,6 +323,22 @@ def test_partitions_that_belong_to_no_topic_are_set_aside_by_their_id(tmp_path: 
         assert strays == sorted(name for name in list_names(tmp_path) if name.endswith("-stray"))
 
 
+def test_a_stray_partition_that_cannot_be_closed_ends_no_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is recovered after an unclean stop, and again at the next start: its directory gets no marker."""
+    make_logs(tmp_path, 1, "ghost")
+    make_logs(tmp_path, 1, "known")
+    (tmp_path / MARKER).unlink()
+    (tmp_path / "ghost-0").rename(tmp_path / f"ghost-0.{'0' * 32}-stray")
+    fs = FaultFS()
+    fs.fail("ftruncate", path="-stray/00000000000000000000.timeindex", nth=2)  # as it is closed
+    with open_one(tmp_path, fs=fs) as manager:
+        assert {key.topic for key in manager.logs} == {"known"}
+    assert [message for message in caplog.messages if "-stray was recovered, but not closed well: " in message]
+    assert MARKER not in list_names(tmp_path)
+
+
 def test_a_change_of_settings_reaches_current_and_future_logs_and_stays(tmp_path: Path) -> None:
     """MGR-24."""
     a, b = tmp_path / "a", tmp_path / "b"

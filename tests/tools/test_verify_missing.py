@@ -13,6 +13,7 @@ from kafkalog.storage.damage import Skipped
 from kafkalog.tools.repair.directories import repair
 from kafkalog.tools.verify.directories import Severity, verify
 from tests import raw_batches
+from tests.builder import message_v1
 from tests.commands import kafkalog as run
 from tests.tools.test_repair_directories import MARKS, POINTS, data_directory
 from tests.tools.test_verify_damage import LOG, write_log
@@ -215,6 +216,20 @@ def test_an_empty_epoch_file_is_late(tmp_path: Path, is_clean: bool, is_ok: bool
     if is_clean:
         assert repair(root, apply=True, backup_dir=tmp_path / "before").ok and verify(root).ok
         assert (root / "a-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
+def test_an_epoch_file_that_an_old_format_emptied_is_right(tmp_path: Path) -> None:
+    """A follower's batch of an old format ends what was known of epochs; the next epoch has to be in the file."""
+    path = tmp_path / "data" / "a-0"
+    with kafkalog.open(path, "a") as log:
+        log.replicate(raw_batches.batch(0, [b"x"], epoch=3))
+        log.replicate(message_v1(1, b"old"))
+    assert (path / "leader-epoch-checkpoint").read_text() == "0\n0\n" and not verify(path).findings
+    with kafkalog.open(path, "a") as log:
+        log.replicate(raw_batches.batch(2, [b"y"], epoch=4))
+    (path / "leader-epoch-checkpoint").write_text("0\n0\n")
+    (late,) = verify(path).findings
+    assert (late.kind, late.offset) == ("epoch-late", 2)
 
 
 def test_a_partition_of_another_topic_id_is_reported(tmp_path: Path) -> None:

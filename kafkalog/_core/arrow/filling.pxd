@@ -6,7 +6,7 @@ from kafkalog._core.arrow.growing cimport (
     Bytes, Headers, Lane, back_to, fits, lane_of, put_bytes, put_fitting, put_headers,
 )
 from kafkalog._core.arrow.memory cimport Memory
-from kafkalog._core.arrow.sweep cimport Sweep, kl_fetch_ahead, sweep_heads, sweep_records
+from kafkalog._core.arrow.sweep cimport Sweep, sweep_heads, sweep_records
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
@@ -15,6 +15,7 @@ from kafkalog._core.batch.layout cimport (
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
 from kafkalog._core.bytes.cursor cimport LONG_VARINT, Cursor, short_varint, take_i8, take_varint, take_varlong
+from kafkalog._core.bytes.prefetch cimport kl_prefetch
 from kafkalog._core.bytes.wrap cimport added
 
 cdef enum:
@@ -92,7 +93,7 @@ cdef inline int take_head(Cursor* c, Fields* f) noexcept nogil:
 
 cdef inline int take_body(Cursor* c, Fields* f) noexcept nogil:
     """All of the record at the cursor, and on to the next one."""
-    kl_fetch_ahead(c.p + 768)
+    kl_prefetch(c.p + 768)
     return OK if take_small_record(c, f) else take_record(c, f)
 
 

@@ -7,17 +7,17 @@ for, its bytes fitting what is reserved. Any other record ends the sweep untouch
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from kafkalog._core.arrow.growing cimport Lane, kl_fetch_to_write
+from kafkalog._core.arrow.growing cimport Lane
 from kafkalog._core.batch.fields cimport HEAD_BYTES
 from kafkalog._core.batch.layout cimport MIN_RECORD_BYTES
 from kafkalog._core.bytes.cursor cimport KL_LONG, Cursor, kl_short
+from kafkalog._core.bytes.prefetch cimport kl_prefetch, kl_prefetch_to_write
 from kafkalog._core.bytes.wrap cimport added
 
 cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    #define kl_fetch_ahead(p) __builtin_prefetch(p)
     enum { KL_NEAR = 128, KL_AHEAD = 1024 };
 
     /* n <= KL_NEAR bytes, and more up to KL_NEAR of what lies behind them: both sides have room for that */
@@ -29,7 +29,6 @@ cdef extern from *:
         }
     }
     """
-    void kl_fetch_ahead(const void* p) noexcept nogil
     void kl_copy_near(uint8_t* to, const uint8_t* source, int32_t n) noexcept nogil
     enum:
         KL_NEAR
@@ -93,7 +92,7 @@ cdef inline int64_t read_step(Sweep* s, Cursor* c, int64_t most, Slot* keys, Slo
     cdef uint32_t value_size
     while i < most and start <= last_start:
         p = start
-        kl_fetch_ahead(p + 768)
+        kl_prefetch(p + 768)
         size = kl_short(&p)
         end = p + (size >> 1)
         p += 1
@@ -153,8 +152,8 @@ cdef inline bint copy_step(Lane* lane, int64_t row, int64_t count, const Slot* s
             nulls += 1
         elif size <= KL_NEAR and to <= last and slots[i].at <= near:
             # a column outgrows the cache: its lines are on their way before they are written to
-            kl_fetch_to_write(to + KL_AHEAD)
-            kl_fetch_to_write(to + KL_AHEAD + 64)
+            kl_prefetch_to_write(to + KL_AHEAD)
+            kl_prefetch_to_write(to + KL_AHEAD + 64)
             kl_copy_near(to, slots[i].at, size)
             to += size
         else:
@@ -261,7 +260,7 @@ cdef inline int64_t sweep_heads(Sweep* s, Cursor* c) noexcept nogil:
     cdef uint32_t offset
     while i < most and start <= last_start:
         p = start
-        kl_fetch_ahead(p + 768)
+        kl_prefetch(p + 768)
         size = kl_short(&p)
         end = p + (size >> 1)
         p += 1

@@ -25,6 +25,7 @@ from kafkalog._core.batch.record cimport Record, record_of
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.buffers cimport column, take_view
 from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.prefetch cimport kl_prefetch
 from kafkalog._core.bytes.spare cimport give_memory, take_memory
 from kafkalog._core.bytes.wrap cimport added, subtracted
 
@@ -255,13 +256,6 @@ cdef class RecordTable:
 
     def __repr__(self):
         return f"<RecordTable of {self.count} records>"
-
-
-cdef extern from *:
-    """
-    #define kl_prefetch(p) __builtin_prefetch(p)
-    """
-    void kl_prefetch(const void* p) noexcept nogil
 
 
 cdef object null(int32_t size, str what):

@@ -15,12 +15,7 @@ from kafkalog._core.batch.layout cimport (
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.cursor cimport Cursor, take_varint
-
-cdef extern from *:
-    """
-    #define kl_prefetch_record(p) __builtin_prefetch(p)
-    """
-    void kl_prefetch_record(const void* p) noexcept nogil
+from kafkalog._core.bytes.prefetch cimport kl_prefetch
 
 cdef enum:
     SET_ENDS = -2                   # no status of a reader: a set of messages has no further one
@@ -54,7 +49,7 @@ cdef inline int check_plain(const BatchRow* row) noexcept nogil:
 
 cdef inline int next_record(Cursor* c, Fields* f) noexcept nogil:
     """Takes one of the records that a v2 batch counts; OK, or what is wrong with it."""
-    kl_prefetch_record(c.p + 768)
+    kl_prefetch(c.p + 768)
     if c.p == c.end:
         return ERR_COUNT_HIGH
     return OK if take_small_record(c, f) else take_record(c, f)

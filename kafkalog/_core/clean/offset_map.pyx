@@ -14,6 +14,7 @@ from libc.string cimport memcpy, memset
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.endian cimport load32
 from kafkalog._core.bytes.md5 cimport md5_of
+from kafkalog._core.bytes.prefetch cimport kl_prefetch_to_write
 from kafkalog._core.bytes.siphash cimport FOUR_WORDS, KL_HAS_FOUR, siphash_128, siphash_four
 
 cdef extern from "<sys/mman.h>" nogil:
@@ -35,10 +36,8 @@ cdef extern from *:
     #define kl_want_huge_pages(address, length) ((void)(address), (void)(length))
     #define kl_zero_by_advice(address, length) ((void)(address), (void)(length), 0)
     #endif
-    #define kl_prefetch_slot(p) (__builtin_prefetch((p), 1), __builtin_prefetch((const char*)(p) + 16, 1))
     #define kl_scaled(a, b) ((int64_t)(((unsigned __int128)(a) * (unsigned __int128)(b)) >> 64))
     """
-    void kl_prefetch_slot(const void* p) noexcept nogil
     int64_t kl_scaled(uint64_t a, int64_t b) noexcept nogil
     void kl_want_huge_pages(void* address, size_t length) noexcept nogil
     bint kl_zero_by_advice(void* address, size_t length) noexcept nogil
@@ -226,6 +225,7 @@ cdef class SkimpyOffsetMap:
         """The hashes of up to KEY_GROUP keys, whose slots are on their way into the cache afterwards."""
         cdef Py_ssize_t i = 0
         cdef Py_ssize_t next_one
+        cdef Slot* slot
         while i < count:
             next_one = i + 4
             if not self.by_md5 and next_one <= count and KL_HAS_FOUR() and are_alike(&keys[i]):
@@ -235,7 +235,9 @@ cdef class SkimpyOffsetMap:
                 self.hash_key(keys[i].key, keys[i].size, &hashed[i])
             while i < next_one:
                 if self.in_use > 0:
-                    kl_prefetch_slot(&self.table[self.place(&hashed[i], 0)])
+                    slot = &self.table[self.place(&hashed[i], 0)]
+                    kl_prefetch_to_write(slot)
+                    kl_prefetch_to_write(<const uint8_t*>slot + HASH_BYTES)  # it may lie on two lines
                 i += 1
 
     cdef void hash_four(self, const KeyOffset* keys, Slot* hashed) noexcept nogil:

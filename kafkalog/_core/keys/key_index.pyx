@@ -8,10 +8,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from kafkalog._core.batch.record_walk cimport kl_prefetch_record as kl_prefetch_index
 from kafkalog._core.batch.sections cimport SectionTable
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.large_pages cimport kl_want_huge
+from kafkalog._core.bytes.prefetch cimport kl_prefetch
 from kafkalog._core.keys.key_layout cimport (
     MOST_BITS, PAGE_BYTES, SORTED_FROM, bits_for, bucket_of, directory_bytes, entry_of, relative_of, tag_of,
 )
@@ -151,7 +151,7 @@ cdef class KeyIndex(KeyPages):
         cdef uint64_t found
         if bucket == NULL:
             return DAMAGED_INDEX
-        kl_prefetch_index(bucket)
+        kl_prefetch(bucket)
         while count > 0:
             count -= 1
             memcpy(&found, bucket + 8 * count, 8)
@@ -304,8 +304,8 @@ cdef class KeyIndex(KeyPages):
         cdef const uint8_t* area = load_area(&self.area)
         for i in range(count):
             places[i] = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
-            kl_prefetch_index(area + places[i])
-            kl_prefetch_index(&found[asked[i].number])
+            kl_prefetch(area + places[i])
+            kl_prefetch(&found[asked[i].number])
         for i in range(count):
             place = places[i]
             sizes[i] = NOT_SMALL
@@ -317,9 +317,9 @@ cdef class KeyIndex(KeyPages):
             place = block.entries_at + 8 * <uint64_t>ends[0]
             if place % PAGE_BYTES + 8 * (ends[1] - ends[0]) <= PAGE_BYTES and has_page(self, place // PAGE_BYTES):
                 places[i], sizes[i] = place, ends[1] - ends[0]
-                kl_prefetch_index(area + place)
+                kl_prefetch(area + place)
                 if place % LINE_BYTES + 8 * sizes[i] > LINE_BYTES:
-                    kl_prefetch_index(area + place + LINE_BYTES)
+                    kl_prefetch(area + place + LINE_BYTES)
         below = min(below - self.base_offset, self.span)
         for i in range(count):
             if found[asked[i].number] != NO_OFFSET:

@@ -6,13 +6,8 @@ from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.decode cimport RecordTable
 from kafkalog._core.batch.fields cimport Fields
 from kafkalog._core.batch.record cimport Record
+from kafkalog._core.bytes.prefetch cimport kl_prefetch
 from kafkalog._core.keys.given_keys cimport GivenKeys
-
-cdef extern from *:
-    """
-    #define kl_prefetch_wanted(p) __builtin_prefetch(p)
-    """
-    void kl_prefetch_wanted(const void* p) noexcept nogil
 
 cdef enum:
     NOTHING_THERE = 0               # of a key's place: it has no copy
@@ -43,9 +38,9 @@ cdef struct Copied:                 # value and key follow, or with `whole` Batc
 
 cdef inline void fetch_copy(const uint8_t* copies, int64_t place) noexcept nogil:
     """Ask for the lines of a small copy."""
-    kl_prefetch_wanted(copies + place - 1)
-    kl_prefetch_wanted(copies + place - 1 + LINE_BYTES)
-    kl_prefetch_wanted(copies + place - 1 + 2 * LINE_BYTES)
+    kl_prefetch(copies + place - 1)
+    kl_prefetch(copies + place - 1 + LINE_BYTES)
+    kl_prefetch(copies + place - 1 + 2 * LINE_BYTES)
 
 
 cpdef Record own_record(Record record)

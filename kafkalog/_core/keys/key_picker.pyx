@@ -18,11 +18,12 @@ from kafkalog._core.batch.fields cimport HEAD_BYTES, Fields, take_record, take_s
 from kafkalog._core.batch.layout cimport OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT
 from kafkalog._core.batch.pick cimport timestamp_of
 from kafkalog._core.batch.record cimport Record, lone_record, record_of
-from kafkalog._core.batch.record_walk cimport check_plain, check_rows, kl_prefetch_record
+from kafkalog._core.batch.record_walk cimport check_plain, check_rows
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.cursor cimport Cursor, kl_short
 from kafkalog._core.bytes.large_pages cimport kl_want_huge
+from kafkalog._core.bytes.prefetch cimport kl_prefetch
 from kafkalog._core.bytes.wrap cimport added
 from kafkalog._core.keys.given_keys cimport GivenKeys
 
@@ -235,7 +236,7 @@ cdef class KeyPicker:
             if self.at >= self.count or self.wanted[self.at].offset > row.last_offset:
                 return OK
             start = c.p
-            kl_prefetch_record(start + FETCHED_AHEAD)
+            kl_prefetch(start + FETCHED_AHEAD)
             status = take_head(&c, &f)
             if status == OK:
                 offset = added(row.base_offset, f.offset_delta)
@@ -273,7 +274,7 @@ cdef class KeyPicker:
                 size = kl_short(&p)
                 if size & 1 or size >> 1 > <uint64_t>(end - p):
                     return OK
-                kl_prefetch_record(p + FETCHED_AHEAD)
+                kl_prefetch(p + FETCHED_AHEAD)
                 p += size >> 1
                 i += 1
             if i != delta:
@@ -295,7 +296,7 @@ cdef class KeyPicker:
         while self.at < self.count and self.wanted[self.at].offset == offset:
             number = self.wanted[self.at].number
             if self.at + AHEAD < self.count:
-                kl_prefetch_wanted(&self.places[self.wanted[self.at + AHEAD].number])
+                kl_prefetch(&self.places[self.wanted[self.at + AHEAD].number])
             if f.key_size < 0:
                 self.places[number] = MISSED
                 self.at += 1

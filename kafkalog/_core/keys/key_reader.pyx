@@ -15,6 +15,7 @@ from kafkalog._core.batch.layout cimport TIMESTAMP_TYPE_BIT
 from kafkalog._core.batch.pick cimport copied_out, find_record, timestamp_of
 from kafkalog._core.batch.record cimport lone_record
 from kafkalog._core.batch.sections cimport Section, Sections, record_in_section, section_with
+from kafkalog._core.bytes.prefetch cimport kl_prefetch
 from kafkalog._core.bytes.siphash cimport SipKey
 from kafkalog._core.keys.key_index cimport DAMAGED_INDEX, KeyIndex, MarkedRange
 from kafkalog._core.keys.key_map cimport KeyMap
@@ -26,12 +27,6 @@ from functools import update_wrapper
 
 cdef extern from "<unistd.h>" nogil:
     Py_ssize_t pread(int fd, void* into, size_t size, off_t position)
-
-cdef extern from *:
-    """
-    #define kl_prefetch_sections(p) __builtin_prefetch(p)
-    """
-    void kl_prefetch_sections(const void* p) noexcept nogil
 
 cdef enum:
     LINE_BYTES = 64
@@ -274,7 +269,7 @@ cdef class KeyReader:
 cdef inline void fetch_sections(const Sections* batch) noexcept:
     cdef int at = 0
     while at < FETCHED_BYTES:
-        kl_prefetch_sections(<const uint8_t*>batch + at)
+        kl_prefetch(<const uint8_t*>batch + at)
         at += LINE_BYTES
 
 

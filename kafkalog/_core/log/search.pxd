@@ -6,17 +6,16 @@ An entry kind and its size are constants in every call, so the compiler makes on
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kafkalog._core.bytes.endian cimport load32, load64
+from kafkalog._core.bytes.prefetch cimport kl_prefetch
 
 cdef extern from *:
     """
-    #define kl_prefetch(p) __builtin_prefetch(p)
     #define KL_LANES 16
     static inline int64_t kl_minus(int64_t a, int64_t b) {
         int64_t r;
         return __builtin_sub_overflow(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
     }
     """
-    void kl_prefetch(const void* p) noexcept nogil
     int64_t minus "kl_minus"(int64_t a, int64_t b) noexcept nogil    # at the ends of the range it stays there
     enum: LANES "KL_LANES"
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.batch.scan import BatchTable, scan
-from kafkalog.config.keys import MAX_LONG
 from kafkalog.errors import (
     InvalidTopic,
     KafkalogError,
@@ -20,6 +19,7 @@ from kafkalog.errors import (
 )
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.replica.append_results import appended, refused
+from kafkalog.server.replica.append_sizes import most_at_once
 from kafkalog.server.replica.delayed_delete import DelayedDelete, Deletion
 from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.delayed_produce import DelayedProduce
@@ -50,13 +50,8 @@ ACKS: Final = frozenset({-1, 0, 1})
 _LAG_MAX_MS: Final = 30_000
 SETTLED_MS: Final = 5_000
 """Time limit for replicating a coordinator's write, as `offsets.commit.timeout.ms` has it."""
-PLAIN_BYTES: Final = 1 << 20
-COMPRESSED_BYTES: Final = 2 << 10
-"""A larger append runs in the pool. Compressed data may grow ten-thousandfold when it is decompressed."""
 UNPACKED_AT_ONCE: Final = 2
 """Number of appends decompressed at the same time: each may take the 256 MiB that one batch may have."""
-_STORED_UNCOMPRESSED: Final = frozenset({"producer", "uncompressed"})
-"""Values of `compression.type` that store an uncompressed batch as it is; others compress it."""
 Batches = Mapping[TopicPartition, tuple["Data", BatchTable]]
 
 
@@ -214,8 +209,12 @@ class ReplicaManager:
     def _drop_late(self) -> None:
         self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
         for key, partition in tuple(self._partitions.items()):
-            if partition.drop_late():
-                self.waiting.wake(key)
+            try:
+                if not partition.drop_late():
+                    continue
+            except KafkalogError as error:  # a disk error: the role has changed, the high watermark has not
+                _LOG.error("cannot move the high watermark of %s: %s", key, error)
+            self.waiting.wake(key)
 
     def _topic_changed(self, before: Topic | None, after: Topic | None) -> None:
         if before is None or after is not None:
@@ -453,18 +452,6 @@ class ReplicaManager:
         """Wait until all replicas have deleted the records below these offsets, and return each outcome."""
         delay = partial(DelayedDelete, timeout_ms, offsets, self.find)
         return await self.waiting.answer(self.waiting.deletion, delay, offsets)
-
-
-@lru_cache(maxsize=256)
-def most_at_once(flush_messages: int, compression_type: str, codec: int) -> int:
-    """Return the size limit in bytes for an append on the loop.
-
-    It is -1 if the append may wait for the disk (`flush.messages` is set), and lower if there is data to compress or
-    decompress.
-    """
-    if flush_messages != MAX_LONG:
-        return -1
-    return PLAIN_BYTES if not codec and compression_type in _STORED_UNCOMPRESSED else COMPRESSED_BYTES
 
 
 def make(node: Node) -> ReplicaManager:

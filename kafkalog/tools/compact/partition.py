@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from kafkalog.cleaner.choosing import Offsets, cleanable_offsets
 from kafkalog.cleaner.cleanable import CleanableLog, CleanRange
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.splits import after_splits
-from kafkalog.cleaner.types import CleanerStats, bytes_of
+from kafkalog.cleaner.types import CleanerStats, CleanResult, bytes_of
 from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.index.transaction_index import TransactionIndex
@@ -83,9 +83,8 @@ def look(plan: CompactPlan, fs: FileSystem, advance: Advance = lambda size: None
         first, end = _dirty_part(viewed.state, plan, fs)
         if first >= end:
             return None
-        stats = CleanerStats(perf_counter())
-        one = _clean_round(viewed, first, end, plan, stats, advance, dry_run=True)
-        return _combine(plan, first, one, [stats])
+        result = _clean_round(viewed, first, end, plan, advance, dry_run=True)
+        return _combine(plan, first, result.end_offset, [result.stats])
 
 
 def explain_nothing(plan: CompactPlan, fs: FileSystem) -> str | None:
@@ -129,12 +128,8 @@ def _clean_all(log: UnifiedLog, plan: CompactPlan, fs: FileSystem, advance: Adva
     first, end = start, _ = _dirty_part(log.state, plan, fs)
     rounds: list[CleanerStats] = []
 
-    def clean_once() -> tuple[CleanerStats, int]:
-        stats = CleanerStats(perf_counter())
-        return stats, _clean_round(log, first, end, plan, stats, advance)
-
     while first < end:
-        stats, reached = after_splits(clean_once)
+        reached, stats = after_splits(partial(_clean_round, log, first, end, plan, advance))
         rounds.append(stats)
         record_cleaner_offset(plan.directory, log.topic_partition, reached, fs=fs)
         if reached <= first:
@@ -157,13 +152,12 @@ def _clean_round(
     first: int,
     end: int,
     plan: CompactPlan,
-    stats: CleanerStats,
     advance: Advance,
     *,
     dry_run: bool = False,
-) -> int:
-    """Run one round and return the offset that it reached."""
-    done = 0
+) -> CleanResult:
+    """Run one round and return the offset that it reached, and its counters."""
+    stats, done = CleanerStats(perf_counter()), 0
 
     def count(_: int) -> None:
         nonlocal done
@@ -175,7 +169,7 @@ def _clean_round(
     most = max(1, end - first) * 2  # no map needs more slots than there are offsets
     offset_map = SkimpyOffsetMap(max(24, min(plan.map_bytes, 24 * most)))
     part = CleanRange(log, first, end)
-    return clean(part, offset_map, now_ms=plan.now_ms, throttled=count, stats=stats, dry_run=dry_run).end_offset
+    return clean(part, offset_map, now_ms=plan.now_ms, throttled=count, stats=stats, dry_run=dry_run)
 
 
 def _combine(plan: CompactPlan, first: int, end: int, rounds: Sequence[CleanerStats]) -> Cleaned:

@@ -6,6 +6,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from kafkalog.storage import names
@@ -236,11 +237,11 @@ def _check_epochs(
     for n in range(len(runs) - 1, -1, -1):
         epoch = runs[n][1]
         lowest_after[n] = min(lowest_after[n + 1], epoch) if epoch >= 0 else lowest_after[n + 1]
-    first_run = next((run for run in runs if run[1] >= 0), None)
+    known = list(takewhile(lambda run: run[1] >= 0, reversed(runs)))  # a follower's batch of an old format clears all
     severity = Severity.REPAIRABLE if state.is_clean and not state.is_live else Severity.NOTE
     hint = "recovery adds it: the broker died before it wrote the checkpoint"
-    if epochs == () and first_run is not None:
-        path, epoch, position, first, _ = first_run
+    if epochs == () and known:
+        path, epoch, position, first, _ = known[-1]
         what = f"leader epoch {epoch} begins here, and leader-epoch-checkpoint is empty"
         findings.add(severity, "epoch-late", what, path=path, offset=first, position=position, hint=hint)
     highest = -1

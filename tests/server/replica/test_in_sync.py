@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Never
 
 import pytest
 
+from kafkalog.errors import LogClosed
 from kafkalog.server.client.errors import PeerTimedOut
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.following_session import FollowerSession
@@ -17,7 +19,7 @@ from tests.server.client.peers import liar, open_connection
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.replica.copies import until
-from tests.server.replica.partitions import T0, Replicas, error_codes, fetch_as_follower, make_batch, run
+from tests.server.replica.partitions import T0, T1, Replicas, error_codes, fetch_as_follower, make_batch, run
 from tests.server.replicated.servers import servers_of
 
 
@@ -65,6 +67,27 @@ def test_a_write_that_waits_for_a_late_follower_is_answered_when_that_leaves(tmp
         await replicas.time.passes(15_000)
         assert partition.role.isr == (1,)
         assert written.done() and error_codes(await written) == [0]
+
+    run(tmp_path, body)
+
+
+def test_a_partition_whose_log_fails_keeps_no_late_follower_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(replicas: Replicas) -> None:
+        partitions = [replicas.with_followers(key, 2, isr=(2,)) for key in (T0, T1)]
+        replicas._set_role = lambda: partitions[0].role
+        broken = partitions[0].log
+
+        def readable_end(_: str) -> Never:
+            raise LogClosed("the log was closed meanwhile")
+
+        monkeypatch.setattr(broken, "readable_end", readable_end)
+        await replicas.start()
+        for _ in range(3):
+            await replicas.time.passes(15_000)
+        assert [partition.role.isr for partition in partitions] == [(1,), (1,)]
+        assert "cannot move the high watermark of t-0: the log was closed meanwhile" in caplog.messages
 
     run(tmp_path, body)
 
