@@ -285,6 +285,25 @@ def too_many_values(shell: Shell, at: Path) -> Iterator[str]:
     assert "3 different values" in shell(*given, "--where", "key in ('k7', 'k8', 'k9')")
 
 
+def consume_with_a_schema_alone(shell: Shell, at: Path) -> Iterator[str]:
+    (at / "long.avsc").write_text('"long"')
+    with kafkalog.open(at / "data" / "orders-0", "a") as log:
+        log.append([b"\x0e"])
+    given = ("consume", "-d", at / "data", "-t", "orders", "--schema", at / "long.avsc")
+    yield shell(*given, status=2)
+    assert shell(*given, "-s", "value=avro") == "7\n"
+
+
+def consume_avro_without_schemas(shell: Shell, at: Path) -> Iterator[str]:
+    (at / "schemas").mkdir()
+    (at / "schemas" / "5.avsc").write_text('"long"')
+    with kafkalog.open(at / "data" / "orders-0", "a") as log:
+        log.append([b"\0\0\0\0\5\x0e"])
+    given = ("consume", "-d", at / "data", "-t", "orders", "-s", "value=avro")
+    yield shell(*given, status=2)
+    assert shell(*given, "--schemas", at / "schemas") == "7\n"
+
+
 Scenario = Callable[[Shell, Path], Iterator[str]]
 RUN: dict[Scenario, tuple[str, ...]] = {
     export_again: ("--resume",),
@@ -309,6 +328,8 @@ RUN: dict[Scenario, tuple[str, ...]] = {
     follow_a_backup: ("--follow",),
     import_without_groups: ("--group-offsets",),
     too_many_values: ("--where",),
+    consume_with_a_schema_alone: ("-s",),
+    consume_avro_without_schemas: ("--schemas",),
 }
 """What brings up a hint and then does what it says, with the flags in the hint."""
 ELSEWHERE = {
