@@ -49,11 +49,11 @@ class ProtobufDecoder(ValueDecoder):
     the bytes of either, a generated class, a descriptor, or an id in `schemas`; `subject` takes the latest of a subject
     there. Without both, the first decoded value's header names schema and message. `message` is the message's name,
     needed where the schema has more than one. `fields` lists the wanted paths; other fields are checked but not kept.
-    `indexes` are those of a given schema's message in its file, which headers have to repeat; without them, and without a schema
-    from `schemas`, those of headers are skipped. `schemas` and `registry` with `login`, `token`, `timeout_s` and
-    `cache` are those of AvroDecoder. `framing` is "auto" (a registry's header may stand before the message), "raw",
-    "registry", or "delimited" (the size as a varint). `unit`, "us" or "ns", is that of Timestamp and Duration.
-    `most_bytes` limits the memory of one call's columns.
+    `indexes` are those of a given schema's message in its file, which headers have to repeat; without them, and
+    without a schema from `schemas`, those of headers are skipped. `schemas` and `registry` with `login`, `token`,
+    `timeout_s` and `cache` are those of AvroDecoder. `framing` is "auto" (a registry's header may stand before the
+    message), "raw", "registry", or "delimited" (the size as a varint). `unit`, "us" or "ns", is that of Timestamp and
+    Duration. `most_bytes` limits the memory of one call's columns.
 
     >>> import pyarrow
     >>> from google.protobuf import type_pb2
