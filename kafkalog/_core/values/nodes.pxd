@@ -23,7 +23,7 @@ A decoder goes through a row in the order of its bytes:
 - A hidden node is of a field that is checked, but has no column: it counts its values, and keeps none of them.
 - Several programs may fill one tree: a node is found by its number (`&builder.nodes[number]`).
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kafkalog._core.arrow.memory cimport Memory, grow_memory
@@ -276,9 +276,27 @@ cdef inline int put_bytes(Node* n, const uint8_t* data, int64_t size) noexcept n
     return PUT_OK
 
 
+cdef inline bint is_ascii(const uint8_t* data, int64_t size) noexcept nogil:
+    """Return True if no byte is above 127; the last word overlaps the one before, so that no byte is read alone."""
+    cdef uint64_t word = 0
+    cdef uint64_t seen = 0
+    cdef int64_t at = 0
+    if size < 8:
+        for at in range(size):
+            seen |= data[at]
+    else:
+        while at < size - 8:
+            memcpy(&word, data + at, 8)
+            seen |= word
+            at += 8
+        memcpy(&word, data + size - 8, 8)
+        seen |= word
+    return (seen & 0x8080808080808080ULL) == 0
+
+
 cdef inline int put_text(Node* n, const uint8_t* data, int64_t size) noexcept nogil:
     """Put text; PUT_UTF8 for what is not UTF-8."""
-    if not is_utf8(data, <size_t>size):
+    if not is_ascii(data, size) and not is_utf8(data, <size_t>size):
         return PUT_UTF8
     return put_bytes(n, data, size)
 
