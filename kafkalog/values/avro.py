@@ -20,7 +20,7 @@ from kafkalog.values.avro_writers import WriterPrograms
 from kafkalog.values.decoding import MOST_BYTES, MOST_ITEMS, Decoded, ValueDecoder, arrow_type, decoded, value_column
 from kafkalog.values.schemas.given import source_given, stored_schema
 from kafkalog.values.schemas.source import AVRO, SchemaSource, UnknownSchema, schemas_of
-from kafkalog.values.wanted import Fields, wanted_fields, wanted_paths
+from kafkalog.values.wanted import Fields, dotted_paths, wanted_fields, wanted_paths
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,9 +35,9 @@ class AvroDecoder(ValueDecoder):
     the same for an address, with `login`, `token`, `timeout_s` and `cache`. `framing` is how a value begins:
     "registry" (a zero byte and the writer's schema id; the default with `schemas`), "raw" (the default without),
     "length" (the size as Avro writes one) or "single-object". Without ids all values are read with `writer`, which is
-    the reader's schema by default. `fields` lists the wanted paths; other fields are skipped. `dictionaries` makes
-    dictionary columns of enums. `most_bytes` limits the memory of one call's columns, `most_items` the items without
-    bytes in one value.
+    the reader's schema by default. `fields` lists the wanted paths; other fields are checked but not kept.
+    `dictionaries` makes dictionary columns of enums. `most_bytes` limits the memory of one call's columns,
+    `most_items` the items without bytes in one value.
 
     >>> import pyarrow
     >>> found = AvroDecoder({"type": "array", "items": "long"}).decode(pyarrow.array([bytes([4, 2, 4, 0]), b"?"]))
@@ -68,8 +68,7 @@ class AvroDecoder(ValueDecoder):
         self._dictionaries = dictionaries
         self._limits = most_bytes, most_items
         self._wanted = None if fields is None else wanted_fields(fields, typed=False)
-        self._whole: AvroType | None = None  # the reader's schema with all of its fields
-        self._reader: AvroType | None = None
+        self._reader: AvroType | None = None  # with all of its fields
         self._column: Column | None = None
         self._writers = WriterPrograms(self._program)
         self._type: pyarrow.DataType | None = None
@@ -85,22 +84,21 @@ class AvroDecoder(ValueDecoder):
 
     # Schemas
 
-    def _settle(self, whole: AvroType) -> None:
-        reader = whole if self._wanted is None else with_fields(whole, self._wanted)
-        column = columns_of(reader, dictionaries=self._dictionaries)
+    def _settle(self, reader: AvroType) -> None:
+        some = reader if self._wanted is None else with_fields(reader, self._wanted)
+        column = columns_of(some, dictionaries=self._dictionaries)
         try:
             Builder(column.tree(), self._limits[0])
         except ValueError as error:
             raise IllegalArgument(f"the columns of the schema cannot be made: {error}") from None
         self._column = column
         self._reader = reader
-        self._whole = whole
 
     def _prepare_alone(self, writer: AnySchema | None, framing: str) -> None:
         """Make the only program, for values without an id."""
-        if self._column is None or self._reader is None or self._whole is None:
+        if self._column is None or self._reader is None:
             raise IllegalArgument(f"values with the framing {framing!r} need a schema", hint="give schema= (--schema)")
-        written = self._whole if writer is None else given_avro(writer, self._source)
+        written = self._reader if writer is None else given_avro(writer, self._source)
         number = fingerprint(written) if framing == "single-object" else 0
         self._alone = number, written
         self._writers.put(number, avro_program(written, self._reader, self._column))
@@ -131,14 +129,14 @@ class AvroDecoder(ValueDecoder):
         >>> AvroDecoder({"type": "record", "name": "Order", "fields": fields}).only([("id",)]).arrow_type
         StructType(struct<id: int64>)
         """
-        if self._whole is None:
+        if self._reader is None:
             return self
         made = copy(self)
         made._wanted = wanted_paths(paths)
         made._type = None
         made._writers = WriterPrograms(made._program)
         try:
-            made._settle(self._whole)
+            made._settle(self._reader)
         except IllegalArgument:
             return self
         assert made._reader is not None and made._column is not None
@@ -171,7 +169,7 @@ class AvroDecoder(ValueDecoder):
 
     @property
     def settled(self) -> dict[str, Any]:
-        """The reader's schema as `schema`; IllegalArgument as for `arrow_type`.
+        """The reader's schema as `schema`, and `fields` if some are wanted; IllegalArgument as for `arrow_type`.
 
         >>> AvroDecoder("long").settled
         {'schema': '"long"'}
@@ -180,7 +178,8 @@ class AvroDecoder(ValueDecoder):
             raise _unsettled()
         from kafkalog.values.avro_text import schema_text
 
-        return {"schema": schema_text(self._reader)}
+        wanted = {} if self._wanted is None else {"fields": dotted_paths(self._wanted)}
+        return {"schema": schema_text(self._reader), **wanted}
 
     def decode(self, column: pyarrow.Array) -> Decoded:
         """Decode a binary column.

@@ -1,4 +1,4 @@
-"""Some fields of an Avro schema: a reader's schema without the others, which its programs then pass over."""
+"""Some fields of an Avro schema: a reader's schema without the others, which then have no columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkalog.values.wanted import Wanted, unknown_field
 
 
 def with_fields(schema: AvroType, wanted: Wanted) -> AvroType:
-    """Return a reader's schema with only the wanted fields, in the schema's order.
+    """Return a reader's schema with only the wanted fields, in the schema's order: that of their columns.
 
     Paths lead into optional records and the items of arrays. Maps, and unions of several types, are wanted whole.
     IllegalArgument for a field that the schema does not have.
@@ -25,9 +25,6 @@ def with_fields(schema: AvroType, wanted: Wanted) -> AvroType:
 
 
 class _Chooser:
-    def __init__(self) -> None:
-        self._count = 0
-
     def choose(self, kind: AvroType, wanted: Wanted | str | None, path: str) -> AvroType:
         if not isinstance(wanted, dict):
             return kind
@@ -43,8 +40,6 @@ class _Chooser:
         for name in wanted:
             if name not in names:
                 raise unknown_field(joined(path, name), names)
-        self._count += 1
         fields = [replace(one, type=self.choose(one.type, wanted[one.name], joined(path, one.name)))
                   for one in kind.fields if one.name in wanted]  # fmt: skip
-        # the whole type may stand elsewhere in the schema, and a name is that of one type
-        return replace(kind, name=f"{kind.name}_{self._count}", aliases=(kind.name, *kind.aliases), fields=fields)
+        return replace(kind, fields=fields)

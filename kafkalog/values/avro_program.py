@@ -36,9 +36,10 @@ class Mismatch(Exception):
 
 
 def avro_program(writer: AvroType, reader: AvroType, column: Column) -> AvroProgram:
-    """Return the program that reads a writer's data into the column of a reader's schema.
+    """Return the program that reads a writer's data into the column of a reader's schema, or of some of its fields.
 
-    IllegalArgument if the schemas do not fit: no value of the writer can then be read.
+    Fields of the reader's that have no column are read and checked like the others. IllegalArgument if the schemas do
+    not fit: no value of the writer can then be read.
     """
     compiler = _Compiler()
     try:
@@ -61,6 +62,7 @@ class _Compiler:
     def __init__(self) -> None:
         self.ops: list[Op | None] = []
         self.skips: dict[int, int] = {}
+        self.checks: dict[tuple[int, int], int] = {}  # steps of types without a column, which may contain themselves
         self.sizes: dict[int, int] = {}
         self.made = 0
 
@@ -80,10 +82,24 @@ class _Compiler:
         self.ops[at] = (OPS[code], node, size, extra, parts, table, data, words, path)
         return at
 
-    # What has a place
+    def drop(self, at: int) -> None:
+        """Remove the steps from `at` on."""
+        del self.ops[at:]
+        self.skips = {kind: place for kind, place in self.skips.items() if place < at}
+        self.checks = {kinds: place for kinds, place in self.checks.items() if place < at}
 
-    def resolve(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
-        """Add the steps of a writer's type for a column; Mismatch where the reader's type cannot take it."""
+    # What the reader's schema has
+
+    def resolve(self, writer: AvroType, reader: AvroType, column: Column | None, path: str) -> int:
+        """Add the steps of a writer's type for a column; Mismatch where the reader's type cannot take it.
+
+        Without a column the steps check the values, and keep none.
+        """
+        if column is None:
+            kinds = id(writer), id(reader)
+            if kinds in self.checks:
+                return self.checks[kinds]
+            self.checks[kinds] = len(self.ops)
         if writer.kind == "union":
             at = self.place()
             parts = tuple(self._branch(part, reader, column, path) for part in writer.parts)
@@ -94,50 +110,49 @@ class _Compiler:
             return self._record(writer, reader, column, path)
         if writer.kind == reader.kind == "array":
             at = self.place()
-            item = self.resolve(writer.parts[0], reader.parts[0], column.children[0], joined(path, "[]"))
-            return self.set(at, "ARRAY", column.number, extra=self.least(writer.parts[0]), parts=(item,), path=path)
+            item_column = None if column is None else column.children[0]
+            item = self.resolve(writer.parts[0], reader.parts[0], item_column, joined(path, "[]"))
+            return self.set(at, "ARRAY", _node(column), extra=self.least(writer.parts[0]), parts=(item,), path=path)
         if writer.kind == reader.kind == "map":
             at = self.place()
-            value_column = column.children[0].children[1]
+            value_column = None if column is None else column.children[0].children[1]
             value = self.resolve(writer.parts[0], reader.parts[0], value_column, joined(path, "{}"))
-            return self.set(at, "MAP", column.number, extra=1 + self.least(writer.parts[0]), parts=(value,), path=path)
+            return self.set(at, "MAP", _node(column), extra=1 + self.least(writer.parts[0]), parts=(value,), path=path)
         return self._leaf(writer, reader, column, path)
 
-    def _branch(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
+    def _branch(self, writer: AvroType, reader: AvroType, column: Column | None, path: str) -> int:
         """Add the steps of a branch of a writer's union; where it has no place, one that says so for its values."""
         kept = len(self.ops)
         try:
             return self.resolve(writer, reader, column, path)
         except Mismatch as error:
-            del self.ops[kept:]
-            self.skips = {kind: at for kind, at in self.skips.items() if at < kept}
+            self.drop(kept)
             text = str(error).encode("utf-8", "replace").replace(b"\0", b"?")
             return self.set(self.place(), "FAIL", data=text, path=path)
 
-    def _into_union(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
+    def _into_union(self, writer: AvroType, reader: AvroType, column: Column | None, path: str) -> int:
         branches = branches_of(reader)
         if writer.kind == "null":
             if len(branches) == len(reader.parts):
                 raise Mismatch("null is no branch of the reader's union")
-            return self.set(self.place(), "NULL", column.number, path=path)
+            return self.set(self.place(), "NULL", _node(column), path=path)
         order = sorted(range(len(branches)), key=lambda i: _distance(writer, branches[i]))
         reasons: list[str] = []
+        if len(branches) == 1:
+            return self.resolve(writer, branches[0], column, path)
+        at = self.place()
         for number in order:
-            kept = len(self.ops)
             try:
-                if len(branches) == 1:
-                    return self.resolve(writer, branches[0], column, path)
-                at = self.place()
-                part = self.resolve(writer, branches[number], column.children[number], path)
-                return self.set(at, "BRANCH", column.number, size=number, parts=(part,), path=path)
+                part = self.resolve(writer, branches[number], None if column is None else column.children[number], path)
+                return self.set(at, "BRANCH", _node(column), size=number, parts=(part,), path=path)
             except Mismatch as error:
                 reasons.append(str(error))
-                del self.ops[kept:]
-                self.skips = {kind: at for kind, at in self.skips.items() if at < kept}
+                self.drop(at + 1)
         raise Mismatch(reasons[0] if len(reasons) == 1 else f"{writer.short_name} fits no branch of the reader's union")
 
-    def _record(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
+    def _record(self, writer: AvroType, reader: AvroType, column: Column | None, path: str) -> int:
         at = self.place()
+        columns = {} if column is None else {one.name: one for one in column.children}
         parts: list[int] = []
         found: set[int] = set()
         for one in writer.fields:
@@ -146,14 +161,14 @@ class _Compiler:
                 parts.append(self.skip(one.type, joined(path, one.name)))
             else:
                 found.add(number)
-                inner = joined(path, reader.fields[number].name)
-                parts.append(self.resolve(one.type, reader.fields[number].type, column.children[number], inner))
+                wanted = reader.fields[number]
+                parts.append(self.resolve(one.type, wanted.type, columns.get(wanted.name), joined(path, wanted.name)))
         for number, wanted in enumerate(reader.fields):
             if number not in found:
-                parts.append(self._default(wanted, column.children[number], joined(path, wanted.name)))
-        return self.set(at, "RECORD", column.number, parts=tuple(parts), path=path)
+                parts.append(self._default(wanted, columns.get(wanted.name), joined(path, wanted.name)))
+        return self.set(at, "RECORD", _node(column), parts=tuple(parts), path=path)
 
-    def _default(self, wanted: AvroField, column: Column, path: str) -> int:
+    def _default(self, wanted: AvroField, column: Column | None, path: str) -> int:
         if wanted.default is MISSING:
             raise Mismatch(f"field {path} is not in the writer's schema, and has no default")
         try:
@@ -164,13 +179,13 @@ class _Compiler:
         part = self.resolve(wanted.type, wanted.type, column, path)
         return self.set(at, "DEFAULT", parts=(part,), data=data, path=path)
 
-    def _leaf(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
-        node = column.number
+    def _leaf(self, writer: AvroType, reader: AvroType, column: Column | None, path: str) -> int:
+        node = _node(column)
         if writer.kind == reader.kind == "enum" and same_name(writer, reader):
             known = {symbol: number for number, symbol in enumerate(reader.symbols)}
             other = known[reader.default] if reader.default is not None else -1
             table = tuple(known.get(symbol, other) for symbol in writer.symbols)
-            code = "NUMBERED_ENUM" if column.words else "ENUM"
+            code = "NUMBERED_ENUM" if column is not None and column.words else "ENUM"
             return self.set(self.place(), code, node, table=table, words=reader.symbols, path=path)
         if writer.kind == reader.kind == "fixed" and same_name(writer, reader) and writer.size == reader.size:
             return self._fixed(writer, reader, node, path)
@@ -196,7 +211,7 @@ class _Compiler:
         code = "FIXED_UUID" if reader.logical == "uuid" else "FIXED"
         return self.set(self.place(), code, node, size=reader.size, path=path)
 
-    # What has none
+    # What it does not have
 
     def skip(self, kind: AvroType, path: str) -> int:
         """Add the steps that pass over a writer's type, which may contain itself."""
@@ -230,6 +245,10 @@ class _Compiler:
                 size = {"null": 0, "float": 4, "double": 8, "fixed": kind.size}.get(kind.kind, 1)
             self.sizes[id(kind)] = size
         return self.sizes[id(kind)]
+
+
+def _node(column: Column | None) -> int:
+    return -1 if column is None else column.number
 
 
 def reader_field(writer: AvroField, reader: AvroType, found: set[int]) -> int | None:

@@ -74,7 +74,7 @@ class ValueDecoder(ABC):
     def only(self, paths: Iterable[Sequence[str]]) -> ValueDecoder:
         """Return a decoder of these fields of the column alone, by the same schemas; itself if it knows no way to.
 
-        Other fields are passed over: a value that ends within one is an error, but their content is not checked.
+        Other fields are checked but not kept: a value is an error for each of these decoders, or for none.
 
         >>> from kafkalog import values
         >>> fields = [{"name": "id", "type": "long"}, {"name": "note", "type": "string"}]

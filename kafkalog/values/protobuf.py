@@ -48,12 +48,12 @@ class ProtobufDecoder(ValueDecoder):
     `schema` describes the messages: a path to a FileDescriptorSet (`protoc --include_imports -o`) or to `.proto` text,
     the bytes of either, a generated class, a descriptor, or an id in `schemas`; `subject` takes the latest of a subject
     there. Without both, the first decoded value's header names schema and message. `message` is the message's name,
-    needed where the schema has more than one. `fields` lists the wanted paths; other fields are skipped. `indexes` are
-    those of a given schema's message in its file, which headers have to repeat; without them, and without a schema
-    from `schemas`, those of headers are skipped. `schemas` and `registry` with `login`, `token`, `timeout_s` and
-    `cache` are those of AvroDecoder. `framing` is "auto" (a registry's header may stand before the message), "raw",
-    "registry", or "delimited" (the size as a varint). `unit`, "us" or "ns", is that of Timestamp and Duration.
-    `most_bytes` limits the memory of one call's columns.
+    needed where the schema has more than one. `fields` lists the wanted paths; other fields are checked but not kept.
+    `indexes` are those of a given schema's message in its file, which headers have to repeat; without them, and
+    without a schema from `schemas`, those of headers are skipped. `schemas` and `registry` with `login`, `token`,
+    `timeout_s` and `cache` are those of AvroDecoder. `framing` is "auto" (a registry's header may stand before the
+    message), "raw", "registry", or "delimited" (the size as a varint). `unit`, "us" or "ns", is that of Timestamp and
+    Duration. `most_bytes` limits the memory of one call's columns.
 
     >>> import pyarrow
     >>> from google.protobuf import type_pb2
@@ -102,8 +102,16 @@ class ProtobufDecoder(ValueDecoder):
 
     def _settle(self, descriptor: Any, indexes: tuple[int, ...]) -> None:
         self._settled_by = descriptor, indexes
-        tree, steps = message_columns(descriptor, self._wanted, self._unit)
-        self._numbers = field_numbers(steps)
+        try:
+            self._make(descriptor, indexes, checked=self._wanted is not None)
+        except IllegalArgument:
+            if self._wanted is None:
+                raise
+            self._make(descriptor, indexes, checked=False)  # the others are too many, or too deep, for columns
+
+    def _make(self, descriptor: Any, indexes: tuple[int, ...], *, checked: bool) -> None:
+        tree, steps = message_columns(descriptor, self._wanted, self._unit, checked=checked)
+        self._numbers = field_numbers(tree, steps)
         try:
             Builder(tree)
             self._rows = ProtobufRows(tree, steps, self._framing, indexes)

@@ -26,6 +26,8 @@ SCALARS: Final = {  # by the number of a descriptor's type: kind, Arrow format, 
     15: ("fixed32", "i", "<i"), 16: ("fixed64", "l", "<q"), 17: ("sint32", "i", "<i"), 18: ("sint64", "l", "<q"),
 }  # fmt: skip
 GROUP: Final = 10
+HIDDEN: Final = "-"
+"""Before the format of a field that is checked but has no column: see builder.pxd."""
 WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -57,30 +59,35 @@ def _steps(fields: list[_Step]) -> Message:
     )
 
 
-def message_columns(descriptor: Any, wanted: Wanted | None = None, unit: str = "us") -> tuple[Field, Message]:
+def message_columns(
+    descriptor: Any, wanted: Wanted | None = None, unit: str = "us", *, checked: bool = False
+) -> tuple[Field, Message]:
     """Return the tree of a builder, and the fields for the compiled decoder, of a message with the wanted fields.
 
+    Where `checked`, the tree has hidden nodes for the other fields, which are then checked; else they are skipped.
     IllegalArgument for an unknown wanted field, or for messages of too many columns or levels.
     """
-    return _Maker(unit).message("", descriptor, wanted, (), "")
+    return _Maker(unit, checked).message("", descriptor, wanted, (), "")
 
 
-def field_numbers(steps: Message) -> dict[str, int]:
-    """Return the number of each field by its path; those within maps are left out."""
+def field_numbers(tree: Field, steps: Message) -> dict[str, int]:
+    """Return the number of each column's field by its path; those within maps are left out."""
     found: dict[str, int] = {}
     for number, kind, label, _, child, _, _, message, _, _, path in steps:
-        if child >= 0:
+        column = tree[3][child] if child >= 0 else None
+        if column is not None and not column[1].startswith(HIDDEN):
             found[path] = number
             if message is not None and kind == "message" and label != "map":
-                found |= field_numbers(message)
+                found |= field_numbers(column[3][0] if label == "many" else column, message)
     return found
 
 
 class _Maker:
-    def __init__(self, unit: str) -> None:
+    def __init__(self, unit: str, checked: bool) -> None:
         if unit not in UNITS:
             raise IllegalArgument(f"unknown unit {unit!r}", hint=f"the units are {', '.join(UNITS)}")
         self._formats = UNITS[unit]
+        self._checked = checked
         self._columns = 0
 
     def message(
@@ -105,9 +112,15 @@ class _Maker:
             column, step = self._field(field, below, own, f"{path}.{field.name}" if path else field.name)
             steps.append(step._replace(child=len(columns), oneof=oneof))
             columns.append(column)
-        for field in descriptor.fields:  # what clears a wanted member of its oneof
-            if field not in chosen and field.containing_oneof is not None:
-                oneof = oneofs[field.containing_oneof.full_name]
+        for field in descriptor.fields:
+            if field in chosen:
+                continue
+            oneof = 0 if field.containing_oneof is None else oneofs[field.containing_oneof.full_name]
+            if self._checked:
+                column, step = self._field(field, None, own, f"{path}.{field.name}" if path else field.name)
+                steps.append(step._replace(child=len(columns), oneof=oneof))
+                columns.append((column[0], HIDDEN + column[1], *column[2:]))
+            elif oneof:  # it clears a wanted member of its oneof
                 steps.append(_Step(field.number, "nowhere", oneof=oneof))
         self._columns += len(columns)
         if self._columns > MOST_COLUMNS:

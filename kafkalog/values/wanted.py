@@ -69,6 +69,19 @@ def wanted_paths(paths: Iterable[Sequence[str]]) -> Wanted:
     return tree
 
 
+def dotted_paths(wanted: Wanted) -> list[str]:
+    """Return the paths of a tree, with dots between the names.
+
+    >>> dotted_paths({"a": {"b": None, "e": None}, "c": None})
+    ['a.b', 'a.e', 'c']
+    """
+    return [
+        f"{name}.{path}" if path else name
+        for name, below in wanted.items()
+        for path in (dotted_paths(below) if isinstance(below, dict) else [""])
+    ]
+
+
 def unknown_field(path: str, names: Iterable[str]) -> IllegalArgument:
     """Return the error for a wanted field that the schema does not have, with the nearest name of those it has."""
     known = list(names)

@@ -23,8 +23,8 @@ TIMESTAMP, INT64_VALUE = ".google.protobuf.Timestamp", ".google.protobuf.StringV
 
 
 @st.composite
-def message_types(draw: Any, syntax: str = "proto3") -> Any:
-    """A descriptor with fields of all kinds and nested messages."""
+def message_types(draw: Any, syntax: str = "proto3", required: bool = False) -> Any:
+    """A descriptor with fields of all kinds and nested messages; `required` makes some fields of proto2 required."""
     pb = descriptor_pb2
     file = pb.FileDescriptorProto(name="t.proto", package="t", syntax=syntax)
     file.dependency.extend(["google/protobuf/timestamp.proto", "google/protobuf/wrappers.proto"])
@@ -33,6 +33,9 @@ def message_types(draw: Any, syntax: str = "proto3") -> Any:
         enum.value.add(name=name, number=number)
     for level in range(draw(st.integers(0, 2)) + 1):
         _fill(draw, file.message_type.add(name=f"M{level}"), level, syntax == "proto3")
+    for field in [one for type in file.message_type for one in type.field if required and syntax == "proto2"]:
+        if field.label == F.LABEL_OPTIONAL and not field.HasField("oneof_index") and field.number % 3 == 0:
+            field.label = F.LABEL_REQUIRED
     pool = descriptor_pool.DescriptorPool()
     for module in (timestamp_pb2, wrappers_pb2):
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)

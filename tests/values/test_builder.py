@@ -145,3 +145,26 @@ def test_children_outlive_their_parents_and_nothing_is_left_behind() -> None:
         once()
     gc.collect()
     assert resident() - before < 40 << 20  # one round takes more than a megabyte
+
+
+def test_hidden_nodes_are_in_no_column_and_take_no_memory() -> None:
+    item = ("item", "+s", True, (("text", "u", True, (), ()), ("b", "b", True, (), ())), ())
+    hidden = ("h", "-+l", True, (item,), ())
+    builder = Builder(("", "+s", True, (("a", "u", True, (), ()), hidden), ()), 1 << 12)
+    assert builder.put(b"a" * 100, 1) == 0
+    before = builder.nbytes
+    for _ in range(1000):
+        for number, value in ((4, b"t" * 1000), (5, True)):
+            assert builder.put(value, number) == 0
+    assert builder.put(b"\xff", 4) == 0, "a put of bytes: decoders check text"
+    assert builder.nbytes == before
+    builder.fail("bad")
+    assert pa.array(builder.values()).to_pylist() == [None]
+    assert pa.array(Builder(("", "+s", True, (("a", "u", True, (), ()), hidden), ())).values()).type.num_fields == 1
+
+
+def test_hidden_nodes_stand_behind_the_columns_of_a_struct() -> None:
+    hidden, shown = ("h", "-i", True, (), ()), ("a", "i", True, (), ())
+    for wrong in (("", "+s", True, (hidden, shown), ()), ("", "+l", True, (hidden,), ())):
+        with pytest.raises(ValueError, match="hidden"):
+            Builder(wrong)

@@ -8,7 +8,7 @@ from kafkalog._core.bytes.endian cimport loadu32
 from kafkalog._core.values.avro_program cimport OP_FAIL, AvroPrograms, Op
 from kafkalog._core.values.avro_steps cimport (
     BEYOND, BEYOND_INT, BLOCK, DECIMAL, DEPTH, ITEMS, LENGTH, NEGATIVE, NO_BOOL, NO_BRANCH, NO_HEADER, NO_SYMBOL, SHORT,
-    TIME, TRAILING, UNKNOWN_SYMBOL, VARINT, Run, run, take_long,
+    TIME, TRAILING, UNKNOWN_SYMBOL, VARINT, Run, hide, run, take_long,
 )
 from kafkalog._core.values.builder cimport Builder, row_done, row_failed
 from kafkalog._core.values.nodes cimport PUT_CODES, PUT_OK, PUT_UTF8, put_null
@@ -136,6 +136,7 @@ def fill(
     cdef bint unknown = False
     memset(&r, 0, sizeof(Run))
     r.nodes = builder.nodes
+    hide(&r)
     with nogil:
         while row < column.count:
             if read_cell(&column.cells, row, &cell) != SOUND:

@@ -46,7 +46,7 @@ cdef enum OpCode:
 
 cdef struct Op:
     int code
-    int node                    # the number of the node it puts into
+    int node                    # the number of the node it puts into; -1: its field is checked, and has no column
     int part_count
     int table_size
     int64_t size

@@ -17,8 +17,8 @@ from kafkalog._core.values.avro_program cimport (
 from kafkalog._core.values.hex cimport put_uuid
 from kafkalog._core.values.items cimport drop_earlier_keys
 from kafkalog._core.values.nodes cimport (
-    PUT_CODES, PUT_OK, PUT_UTF8, Node, end_list, end_struct, put_bool, put_bytes, put_fixed, put_null, put_text,
-    put_value,
+    BOOL_NODE, PUT_CODES, PUT_OK, PUT_UTF8, Node, end_list, end_struct, put_bool, put_bytes, put_fixed, put_null,
+    put_text, put_value,
 )
 
 cdef extern from *:
@@ -78,10 +78,24 @@ cdef struct Run:
     const uint8_t* p
     const uint8_t* end
     Node* nodes
+    Node hidden                 # what steps without a node put into
+    Node* inside                # it is its own child
     const Op* failed            # the step that met what is wrong, and its number
     int64_t detail
     int64_t items_left          # items that take no bytes
     int depth
+
+
+cdef inline void hide(Run* r) noexcept nogil:
+    """Make the node of fields that are checked, but have no column; the run stays where it is."""
+    r.hidden.storage = BOOL_NODE
+    r.hidden.hidden = True
+    r.inside = &r.hidden
+    r.hidden.children = &r.inside
+
+
+cdef inline Node* node_of(Run* r, const Op* op) noexcept nogil:
+    return &r.nodes[op.node] if op.node >= 0 else &r.hidden
 
 
 cdef inline int long_slowly(Run* r, int64_t* out) noexcept nogil:
@@ -162,7 +176,7 @@ cdef inline int take_block(Run* r, const Op* op, int64_t* count, int64_t* skippe
 
 cdef inline int run_items(Run* r, const Op* op) noexcept nogil:
     """An array, or a map, whose items are a struct of key and value; of a key that comes twice the last one counts."""
-    cdef Node* node = &r.nodes[op.node]
+    cdef Node* node = node_of(r, op)
     cdef Node* entry = node.children[0]
     cdef int64_t count = 0
     cdef int64_t skipped = 0
@@ -236,8 +250,8 @@ cdef inline int run_enum(Run* r, const Op* op) noexcept nogil:
     if number < 0:
         return UNKNOWN_SYMBOL
     if op.code == OP_NUMBERED_ENUM:
-        return put_value(&r.nodes[op.node], <int32_t>number)
-    return put_bytes(&r.nodes[op.node], <const uint8_t*>op.words[number], op.word_sizes[number])
+        return put_value(node_of(r, op), <int32_t>number)
+    return put_bytes(node_of(r, op), <const uint8_t*>op.words[number], op.word_sizes[number])
 
 
 cdef inline int run_union(Run* r, const Op* op) noexcept nogil:
@@ -254,7 +268,7 @@ cdef inline int run_union(Run* r, const Op* op) noexcept nogil:
 
 cdef inline int run_branch(Run* r, const Op* op) noexcept nogil:
     """A branch of a union that is a struct: the other branches are null."""
-    cdef Node* node = &r.nodes[op.node]
+    cdef Node* node = node_of(r, op)
     cdef int i
     cdef int status = run(r, op.parts[0])
     for i in range(node.child_count):
@@ -280,7 +294,7 @@ cdef inline int run_default(Run* r, const Op* op) noexcept nogil:
 
 cdef inline int run_wide(Run* r, const Op* op) noexcept nogil:
     """The leaves that are rare: decimals, times, UUIDs, promotions."""
-    cdef Node* node = &r.nodes[op.node]
+    cdef Node* node = node_of(r, op)
     cdef uint8_t number[16]
     cdef int64_t size = 0
     cdef int32_t small = 0
@@ -356,7 +370,7 @@ cdef inline int skip_leaf(Run* r, const Op* op) noexcept nogil:
 
 cdef inline int run_leaf(Run* r, const Op* op) noexcept nogil:
     """Read a value without parts, and put it."""
-    cdef Node* node = &r.nodes[op.node]
+    cdef Node* node = node_of(r, op)
     cdef int64_t size = 0
     cdef int32_t small = 0
     cdef float single
@@ -436,7 +450,7 @@ cdef inline int run(Run* r, const Op* op) noexcept nogil:
             if status != PUT_OK:
                 return status
         if op.code == OP_RECORD:
-            status = end_struct(&r.nodes[op.node])
+            status = end_struct(node_of(r, op))
     elif op.code == OP_ARRAY or op.code == OP_MAP:
         status = run_items(r, op)
     elif op.code == OP_BRANCH:

@@ -7,7 +7,8 @@
 
 `format` is the Arrow C data interface's: b; c C s S i I l L f g; z u; w:16; d:10,2; tdD ttm ttu; tsm:UTC tsu: …; n;
 +s; +l with one child; +m with one child, a struct of two. `words` is a tuple of strings for a dictionary, whose format
-is that of its numbers, i; () otherwise. Then `values()` and `errors()` give what pyarrow.array takes; a builder is used
+is that of its numbers, i; () otherwise. A child of a struct whose format begins with - is hidden, with all below it, and
+stands behind those that are columns. Then `values()` and `errors()` give what pyarrow.array takes; a builder is used
 for one batch.
 """
 from libc.stdint cimport int64_t
@@ -34,12 +35,13 @@ cdef class Builder:
     cdef tuple fields               # owns the names and formats that the nodes point to
     cdef list kept
 
-    cdef int _plant(self, int* at, tuple field) except -1
+    cdef int _plant(self, int* at, tuple field, bint hidden) except -1
     cdef const char* _keep(self, str text) except NULL
     cdef object _take(self, Node* node)
 
 
 cdef bint shrink(Builder b) noexcept nogil
+cdef tuple shown_field(tuple field)
 
 
 cdef inline void row_done(Builder b) noexcept nogil:

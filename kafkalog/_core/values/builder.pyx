@@ -54,6 +54,13 @@ cdef tuple storage_of(str format, tuple children, tuple words):
     raise ValueError(f"{format!r} is no format of a node")
 
 
+cdef tuple shown_field(tuple field):
+    """(the field as a column, whether it is hidden)."""
+    if field[1][:1] != "-":
+        return field, False
+    return (field[0], field[1][1:], *field[2:]), True
+
+
 cdef int count_nodes(tuple field, int depth) except -1:
     cdef int total = 1
     if depth > MOST_DEPTH:
@@ -82,14 +89,14 @@ cdef class Builder:
         self.nodes = <Node*>calloc(self.node_count, sizeof(Node))
         if self.nodes == NULL:
             raise MemoryError
-        self._plant(&i, fields)
+        self._plant(&i, fields, False)
         self.texts.storage = BYTES_NODE
         self.texts.limits = &self.limits
         self.texts.format = b"u"
         self.texts.name = b""
         self.texts.nullable = True
 
-    cdef int _plant(self, int* at, tuple field) except -1:
+    cdef int _plant(self, int* at, tuple field, bint hidden) except -1:
         """Makes the next node of a field, then those of its children."""
         cdef Node* node = &self.nodes[at[0]]
         cdef int i
@@ -97,12 +104,13 @@ cdef class Builder:
         name, format, nullable, children, words = field
         node.number = at[0]
         at[0] += 1
+        node.hidden = hidden
         node.storage, node.width = storage_of(format, children, words)
         node.limits = &self.limits
         node.nullable = nullable
         node.name = self._keep(name)
         node.format = self._keep(format)
-        if words:
+        if words and not hidden:
             node.dictionary = <Node*>calloc(1, sizeof(Node))
             if node.dictionary == NULL:
                 raise MemoryError
@@ -121,10 +129,18 @@ cdef class Builder:
             node.children = <Node**>calloc(len(children), sizeof(Node*))
             if node.children == NULL:
                 raise MemoryError
-            node.child_count = <int>len(children)
-            for i in range(node.child_count):
+            for i in range(<int>len(children)):
                 node.children[i] = &self.nodes[at[0]]
-                self._plant(at, children[i])
+                child, hides = shown_field(children[i])
+                if hides:
+                    node.hidden_count += 1
+                elif node.hidden_count:
+                    raise ValueError("a column stands behind a hidden one")
+                else:
+                    node.child_count += 1
+                self._plant(at, child, hidden or hides)
+            if node.hidden_count and node.storage != STRUCT_NODE:
+                raise ValueError("the children of a list are not hidden alone")
         return 0
 
     cdef const char* _keep(self, str text) except NULL:
@@ -263,6 +279,8 @@ cdef void drop_buffers(Node* n) noexcept nogil:
 cdef int64_t kept_bytes_of(Node* n) noexcept nogil:
     """Bytes of the buffers that the values there are need."""
     cdef int64_t total = (n.count + 7) >> 3 if n.valid != NULL else 0
+    if n.hidden:
+        return 0
     if n.storage == FIXED_NODE or n.storage == BOOL_NODE:
         total += n.width * n.count
     elif n.storage == BYTES_NODE or n.storage == LIST_NODE:

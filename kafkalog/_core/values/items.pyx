@@ -152,11 +152,15 @@ cdef void move_ends(Node* n, int64_t first, const uint8_t* keep) noexcept nogil:
 cdef int drop_earlier_keys(Node* map_node) noexcept nogil:
     """Of the items put into a map since its last end, keep the last one of each key, in the order they came."""
     cdef Node* items = map_node.children[0]
-    cdef int64_t first = map_node.ends[map_node.count] if map_node.ends != NULL else 0
-    cdef int64_t size = items.count - first
+    cdef int64_t first
+    cdef int64_t size
     cdef int64_t dropped
     cdef uint8_t* keep
     cdef int status
+    if map_node.hidden:
+        return PUT_OK
+    first = map_node.ends[map_node.count] if map_node.ends != NULL else 0
+    size = items.count - first
     if size < 2 or (size <= FEW and few_differ(items.children[0], first, size)):
         return PUT_OK
     keep = <uint8_t*>malloc(<size_t>size)

@@ -20,13 +20,14 @@ A decoder goes through a row in the order of its bytes:
 - A list or a map: put any number of items into `node.children[0]` (a map's item is a struct of key and value), then
   `end_list`. Until then the items belong to no row, so they may come in several parts.
 - `put_null` works for every node. A null struct puts a null into each child.
+- A hidden node is of a field that is checked, but has no column: it counts its values, and keeps none of them.
 - Several programs may fill one tree: a node is found by its number (`&builder.nodes[number]`).
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kafkalog._core.arrow.memory cimport Memory, grow_memory
-from kafkalog._core.text.text_buffer cimport is_utf8
+from kafkalog._core.text.text_buffer cimport is_utf8, kl_unlikely
 
 cdef enum Storage:
     # how a node keeps its values
@@ -65,6 +66,8 @@ cdef struct Node:
     int storage
     int width                   # bytes of a value of FIXED_NODE
     int child_count
+    int hidden_count            # children behind those: of a struct, which has no columns for them
+    bint hidden                 # and so are all below it
     int number                  # of the node in preorder
     int64_t count               # values
     int64_t room                # values there is memory for
@@ -176,17 +179,20 @@ cdef inline int put_null(Node* n) noexcept nogil:
             return PUT_ENDS
         n.count += 1
         return PUT_OK
-    status = make_room(n)
-    if status == PUT_OK:
-        status = mark_null(n)
-    if status != PUT_OK:
-        return status
+    if not n.hidden:
+        status = make_room(n)
+        if status == PUT_OK:
+            status = mark_null(n)
+        if status != PUT_OK:
+            return status
     if n.storage == STRUCT_NODE:
-        for i in range(n.child_count):
+        for i in range(n.child_count + n.hidden_count):
             if n.children[i].count == n.count:      # a failed put may be made again after more room was found
                 status = put_null(n.children[i])
                 if status != PUT_OK:
                     return status
+    elif n.hidden:
+        pass
     elif n.storage == FIXED_NODE or n.storage == BOOL_NODE:
         memset(n.values + n.width * n.count, 0, <size_t>n.width)
     else:
@@ -196,7 +202,11 @@ cdef inline int put_null(Node* n) noexcept nogil:
 
 
 cdef inline int put_bool(Node* n, bint value) noexcept nogil:
-    cdef int status = make_room(n)
+    cdef int status
+    if kl_unlikely(n.hidden):
+        n.count += 1
+        return PUT_OK
+    status = make_room(n)
     if status != PUT_OK:
         return status
     n.values[n.count] = value
@@ -207,7 +217,11 @@ cdef inline int put_bool(Node* n, bint value) noexcept nogil:
 
 cdef inline int put_value(Node* n, Fixed value) noexcept nogil:
     """Put a value of the node's width: a number, a date, a time, the number of a word."""
-    cdef int status = make_room(n)
+    cdef int status
+    if kl_unlikely(n.hidden):
+        n.count += 1
+        return PUT_OK
+    status = make_room(n)
     if status != PUT_OK:
         return status
     (<Fixed*>n.values)[n.count] = value
@@ -218,7 +232,11 @@ cdef inline int put_value(Node* n, Fixed value) noexcept nogil:
 
 cdef inline int put_fixed(Node* n, const void* value) noexcept nogil:
     """Put the node's `width` bytes from `value`: any FIXED_NODE, in the machine's byte order."""
-    cdef int status = make_room(n)
+    cdef int status
+    if kl_unlikely(n.hidden):
+        n.count += 1
+        return PUT_OK
+    status = make_room(n)
     if status != PUT_OK:
         return status
     memcpy(n.values + n.width * n.count, value, <size_t>n.width)
@@ -240,7 +258,11 @@ cdef inline int more_bytes(Node* n, int64_t size) noexcept nogil:
 
 cdef inline int put_bytes(Node* n, const uint8_t* data, int64_t size) noexcept nogil:
     """Put `size` >= 0 bytes, which are taken as they are."""
-    cdef int status = make_room(n)
+    cdef int status
+    if kl_unlikely(n.hidden):
+        n.count += 1
+        return PUT_OK
+    status = make_room(n)
     if status == PUT_OK and size > n.capacity - n.used:
         status = more_bytes(n, size)
     if status != PUT_OK:
@@ -254,16 +276,39 @@ cdef inline int put_bytes(Node* n, const uint8_t* data, int64_t size) noexcept n
     return PUT_OK
 
 
+cdef inline bint is_ascii(const uint8_t* data, int64_t size) noexcept nogil:
+    """Return True if no byte is above 127; the last word overlaps the one before, so that no byte is read alone."""
+    cdef uint64_t word = 0
+    cdef uint64_t seen = 0
+    cdef int64_t at = 0
+    if size < 8:
+        for at in range(size):
+            seen |= data[at]
+    else:
+        while at < size - 8:
+            memcpy(&word, data + at, 8)
+            seen |= word
+            at += 8
+        memcpy(&word, data + size - 8, 8)
+        seen |= word
+    return (seen & 0x8080808080808080ULL) == 0
+
+
 cdef inline int put_text(Node* n, const uint8_t* data, int64_t size) noexcept nogil:
     """Put text; PUT_UTF8 for what is not UTF-8."""
-    if not is_utf8(data, <size_t>size):
+    if not is_ascii(data, size) and not is_utf8(data, <size_t>size):
         return PUT_UTF8
     return put_bytes(n, data, size)
 
 
 cdef inline int end_list(Node* n) noexcept nogil:
     """The items put into the child since the last end are a list."""
-    cdef int status = make_room(n)
+    cdef int status
+    if kl_unlikely(n.hidden):
+        cut(n.children[0], 0)
+        n.count += 1
+        return PUT_OK
+    status = make_room(n)
     if status != PUT_OK:
         return status
     n.ends[n.count + 1] = <int32_t>n.children[0].count
@@ -274,7 +319,11 @@ cdef inline int end_list(Node* n) noexcept nogil:
 
 cdef inline int end_struct(Node* n) noexcept nogil:
     """Every child has a value more than the node: they are a struct."""
-    cdef int status = make_room(n)
+    cdef int status
+    if kl_unlikely(n.hidden):
+        n.count += 1
+        return PUT_OK
+    status = make_room(n)
     if status != PUT_OK:
         return status
     mark_valid(n)
@@ -286,7 +335,7 @@ cdef inline void cut(Node* n, int64_t count) noexcept nogil:
     """Remove all values from `count` on, in the whole tree below; a node that has fewer is unchanged."""
     cdef int i
     if n.storage == STRUCT_NODE:
-        for i in range(n.child_count):
+        for i in range(n.child_count + n.hidden_count):
             cut(n.children[i], count)
     elif n.storage == LIST_NODE:
         cut(n.children[0], 0 if n.ends == NULL else n.ends[min(count, n.count)])

@@ -9,7 +9,7 @@ from libc.string cimport memset
 
 from kafkalog._core.arrow.cells cimport SOUND, Slice, read_cell
 from kafkalog._core.text.text_buffer cimport kl_likely
-from kafkalog._core.values.builder cimport Builder, row_done, row_failed
+from kafkalog._core.values.builder cimport Builder, row_done, row_failed, shown_field
 from kafkalog._core.values.nodes cimport PUT_ENDS, PUT_LIMIT, PUT_UTF8, Node, put_null
 from kafkalog._core.values.protobuf_rows cimport (
     ABSENT_DEFAULT, KIND_BYTES, KIND_ENUM, KIND_MESSAGE, KIND_NOWHERE, KIND_WRAPPER, LABEL_MANY, LABEL_MAP, LABEL_ONE,
@@ -162,7 +162,7 @@ cdef class ProtobufRows:
     """A decoder of one message type. `fields` is the tree of a Builder, a struct; `message` is a tuple of fields:
 
     (number, kind, label, absent, child, oneof, is_group, message or None, default, words, path), with the words of
-    KINDS, LABELS and ABSENTS; `child` is the place of its column, `default` bytes as they lie in the column, `words`
+    KINDS, LABELS and ABSENTS; `child` is the place of its column, or of what stands for a field without one, `default` bytes as they lie in the column, `words`
     pairs of number and name. A wrapper's message is the one field of its value. The entry of a map is a message.
 
     `framing` is one of FRAMINGS, `indexes` those of the message's type in its file, for the registry's framing; ()
@@ -227,7 +227,7 @@ cdef class ProtobufRows:
                 children.add(place)
             if i and given[i][0] == given[i - 1][0]:
                 raise ValueError(f"there are two fields with number {given[i][0]}")
-            self._field(&m.fields[i], given[i], field[3][place] if place >= 0 else None, depth)
+            self._field(&m.fields[i], given[i], shown_field(field[3][place])[0] if place >= 0 else None, depth)
         if len(children) != len(field[3]):
             raise ValueError("there is a column without a field")
         place_numbers(m)

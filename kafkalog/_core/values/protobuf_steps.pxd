@@ -44,6 +44,8 @@ cdef inline int put_enum(Node* n, const Field* f, int32_t number) noexcept nogil
     cdef int high = f.word_count
     cdef int middle
     cdef char text[16]
+    if n.hidden:
+        return put_value(n, number)
     if 0 <= number < high and f.words[number].number == number:
         return put_bytes(n, f.words[number].text, f.words[number].size)
     while low < high:
@@ -155,7 +157,8 @@ cdef inline int read_wrapper(Run* run, const Field* f, Node* n, int64_t at, Wire
 cdef inline int append_cut(Node* n, int64_t at, const uint8_t* data, int64_t size) noexcept nogil:
     """Put bytes behind those that are there: messages in a row are one message, merged."""
     cdef int status = PUT_OK
-    if n.count == at:
+    if n.count == at or n.hidden:
+        n.count = at
         return put_bytes(n, data, size)
     if size > n.capacity - n.used:
         status = more_bytes(n, size)
