@@ -285,6 +285,28 @@ def too_many_values(shell: Shell, at: Path) -> Iterator[str]:
     assert "3 different values" in shell(*given, "--where", "key in ('k7', 'k8', 'k9')")
 
 
+def write_avro(at: Path) -> tuple[str | Path, ...]:
+    """Write one Avro value in front of which no schema's id stands; return the command that prints it."""
+    pytest.importorskip("fastavro", reason="fastavro is not installed: pip install 'kafkalog[schemas]'")
+    (at / "order.avsc").write_text('{"type": "record", "name": "o", "fields": [{"name": "n", "type": "long"}]}')
+    (at / "data").mkdir()
+    with kafkalog.open(at / "data" / "orders-0", "a") as log:
+        log.append([b"\2"])
+    return ("consume", "-d", at / "data", "-t", "orders")
+
+
+def consume_without_schemas(shell: Shell, at: Path) -> Iterator[str]:
+    given = (*write_avro(at), "-s", "value=avro")
+    yield shell(*given, status=2)
+    assert '{"n":1}' in shell(*given, "--schema", at / "order.avsc")
+
+
+def consume_without_decoder(shell: Shell, at: Path) -> Iterator[str]:
+    given = (*write_avro(at), "--schema", at / "order.avsc")
+    yield shell(*given, status=2)
+    assert '{"n":1}' in shell(*given, "-s", "value=avro")
+
+
 Scenario = Callable[[Shell, Path], Iterator[str]]
 RUN: dict[Scenario, tuple[str, ...]] = {
     export_again: ("--resume",),
@@ -309,6 +331,8 @@ RUN: dict[Scenario, tuple[str, ...]] = {
     follow_a_backup: ("--follow",),
     import_without_groups: ("--group-offsets",),
     too_many_values: ("--where",),
+    consume_without_schemas: ("--schemas", "--schema"),
+    consume_without_decoder: ("-s",),
 }
 """What brings up a hint and then does what it says, with the flags in the hint."""
 ELSEWHERE = {
