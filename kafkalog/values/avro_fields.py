@@ -1,4 +1,4 @@
-"""Some fields of an Avro schema: a reader's schema without the others, which its programs then pass over."""
+"""Some fields of an Avro schema: a reader's schema without the others, which decoding then skips."""
 
 from __future__ import annotations
 
