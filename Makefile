@@ -3,10 +3,13 @@ PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many short processes, each of which would compile the package
 
-.PHONY: all debug check test crash crash-clean crash-spark damage mutants soak asan fuzz-server bench bench-counts bench-page bench-spark docs wheels fmt demo clean
+.PHONY: all help debug check test crash crash-clean crash-spark damage mutants soak asan fuzz-server bench bench-counts bench-page bench-spark docs wheels fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
+
+help:                   ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
 
 debug:                  ## the same with bounds checks and line tracing
 	KAFKALOG_DEBUG=1 $(BUILD) --force
@@ -63,12 +66,11 @@ docs:                   ## the site of docs/ into build/site; a warning fails it
 wheels:                 ## sdist and wheels of this commit for every target, each checked, into dist/ (WHEELS="cp313 --twice")
 	bash ci/build_wheels.sh $(WHEELS)
 
-fmt:                    ## order imports and lay out Python files
+fmt:                    ## order imports; lines are laid out by hand, so there is no `ruff format`
 	$(PYTHON) -m ruff check --fix-only --select I .
-	$(PYTHON) -m ruff format .
 
 demo:                   ## ten million lines through one log (LINES= sets another count)
 	bash ci/demo.sh
 
-clean:
+clean:                  ## remove what builds have made
 	rm -rf build dist *.egg-info kafkalog/_core/*.so kafkalog/_core/*/*.so

@@ -26,11 +26,11 @@ PACKAGES = {
     "click", "deltalake", "duckdb", "fastavro", "kafkalog", "lark", "numpy", "pandas", "pyarrow", "pydantic",
     "pyiceberg", "sqlalchemy",
 }  # fmt: skip
-"""What the server imports too once a command has: none of these starts threads as it is imported."""
+"""Packages that the server imports once a command has imported them; none starts a thread at its import."""
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC", "OMP", "OPENBLAS", "ARROW", "KAFKALOG_CPU")
-"""How variables begin that the interpreter and libraries read as they start."""
+"""Prefixes of variables that the interpreter and libraries read when they start."""
 LARGEST = 64 << 10
-"""Bytes of a request that are surely sent in one piece."""
+"""Size of a request that is always sent in one piece."""
 IS_POSSIBLE = hasattr(os, "pidfd_open")
 
 

@@ -70,5 +70,5 @@ def test_fifteen_questions_are_answered() -> None:
 def test_what_is_asked_for_is_defined_there(file: str, definition: str) -> None:
     text = (PACKAGE / file).read_text()
     for name in definition.split("."):
-        is_function = rf"^\s*(?:def|cdef [\w ]+|cdef|class|cdef class) {name}\b"
+        is_function = rf"^\s*(?:(?:async )?def|cdef [\w ]+|cdef|class|cdef class) {name}\b"
         assert re.search(rf"{is_function}|^{name}\b.* = ", text, re.MULTILINE), f"{name} is not defined in {file}"

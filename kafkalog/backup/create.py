@@ -22,7 +22,7 @@ from kafkalog.backup.log_ends import Ending, Key, one_moment
 from kafkalog.backup.manifest import LACKS_GROUPS, Manifest, Offsets, StoredPartition
 from kafkalog.backup.partition import Copied, PartitionCopy
 from kafkalog.backup.remote.backups import RemoteBackups, located
-from kafkalog.backup.remote.mirror import DOWNLOADS, remove_mirror
+from kafkalog.backup.remote.local_copy import DOWNLOADS, remove_local_copy
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import IllegalArgument, KafkalogError, PartitionNotFound
 from kafkalog.manager.known_topics import read_known_topics
@@ -98,12 +98,12 @@ def create_backup(
         remote.check_can_delete()
     remote.objects.create()
     with remote.objects.leased("a backup"):
-        with remote.mirrored(staging, fs) as mirror:
-            for left in mirror.prepared():
-                mirror.upload(left, tell)
+        with remote.local_copy(staging, fs) as local:
+            for left in local.prepared():
+                local.upload(left, tell)
             stored = remote.objects.sums()
-            report = _create(paths, mirror.path, full, committed, tell, fs, clock, stored)
-            mirror.upload(report.manifest.id, tell, heal=full)
+            report = _create(paths, local.path, full, committed, tell, fs, clock, stored)
+            local.upload(report.manifest.id, tell, heal=full)
         if keep is not None:
             remote.delete_leased(remote.ids()[:-keep])
     return report._replace(path=remote.url)
@@ -131,7 +131,7 @@ def _create(
             store.delete(one)
         store.sweep()
     for number in sorted({one.directory for one in manifest.partitions}):  # without any, a restore may be going on
-        remove_mirror(paths[number] + DOWNLOADS, fs)  # the restore of this directory was killed at its end
+        remove_local_copy(paths[number] + DOWNLOADS, fs)  # the restore of this directory was killed at its end
     path = os.path.join(store.path, backup.id)
     return BackupReport(manifest, path, backup.linked, backup.copier.cloned, backup.copier.copied)
 

@@ -22,7 +22,7 @@ from kafkalog.backup.create import check_places, create_backup
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
 from kafkalog.backup.remote.backups import RemoteBackups, located
-from kafkalog.backup.remote.mirror import DOWNLOADS, Mirror, remove_mirror
+from kafkalog.backup.remote.local_copy import DOWNLOADS, LocalCopy, remove_local_copy
 from kafkalog.backup.restore_at.directories import Rewind
 from kafkalog.backup.restore_at.plan import Moment
 from kafkalog.backup.store import LATEST, BackupStore
@@ -88,32 +88,32 @@ def restore_backup(
     places = [os.path.realpath(one) for one in given]
     if not isinstance(remote, RemoteBackups):
         restored = _restore_local(os.fspath(remote), given, which, moment, tell, fs)
-        remove_mirror(places[0] + DOWNLOADS, fs)  # of a restore from a store that was killed
+        remove_local_copy(places[0] + DOWNLOADS, fs)  # of a restore from a store that was killed
         return restored
     if not places:
         raise IllegalArgument("no directory to restore into is given")
     staging = remote.staging_for(places[0] + DOWNLOADS)
     check_places(places, staging)
     found = remote.find(which)
-    with remote.mirrored(staging, fs) as mirror:
+    with remote.local_copy(staging, fs) as local:
         if moment is not None:
             try:
-                found = os.path.basename(BackupStore(mirror.path, fs=fs).find_since(moment.at_ms, which))
+                found = os.path.basename(BackupStore(local.path, fs=fs).find_since(moment.at_ms, which))
             except CorruptBackup:
                 list(map(remote.manifest, remote.ids()))  # raises why a manifest was left out
                 raise
         _check_number(places, remote.manifest(found), remote.url)
         _check_empty(places, fs)
-        _download(remote, mirror, found, tell)
-        return _restore_local(mirror.path, given, found, moment, None, fs)
+        _download(remote, local, found, tell)
+        return _restore_local(local.path, given, found, moment, None, fs)
 
 
-def _download(remote: RemoteBackups, mirror: Mirror, found: str, tell: Tell | None) -> None:
+def _download(remote: RemoteBackups, local: LocalCopy, found: str, tell: Tell | None) -> None:
     """Download a backup, again if it is redacted meanwhile; PartitionNotFound if it is deleted meanwhile."""
     while True:
         before = remote.objects.manifest_names(found)
         try:
-            return mirror.download(found, tell)
+            return local.download(found, tell)
         except CorruptBackup:
             remote.find(found)
             if remote.objects.manifest_names(found) == before:

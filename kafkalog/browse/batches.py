@@ -16,9 +16,9 @@ from kafkalog._core.batch.scan import BatchHeader, scan
 from kafkalog.records.format import MAGIC_V2, codec_name
 from kafkalog.storage.damage import next_sound
 from kafkalog.storage.file_slice import HEADER_BYTES, LARGEST_OFFSET, LOG_OVERHEAD, claimed_size
-from kafkalog.storage.free_space import only_zeros
 from kafkalog.storage.readonly.segment import ViewSegment
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.storage.trailing_zeros import only_zeros
 
 _CHUNK_BYTES: Final = 64 << 10
 _LARGE_BYTES: Final = 1 << 20

@@ -139,7 +139,7 @@ def drop_command(kind: Sidecars) -> click.Command:
                 print(f"{one.topic_partition}: {common.plural(kind.drop(log, store), 'file')} removed")
         return 1 if failed else 0
 
-    text = f"""Remove the {kind.files}; {kind.dropped} the segments then.
+    text = f"""Remove the {kind.files}; afterwards {kind.dropped} the segments.
 
     Example: kafkalog {kind.group} drop -d data -t orders
 

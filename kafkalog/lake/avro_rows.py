@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.values.avro import FRAMINGS
-from kafkalog.lake.avro_schemas import avro_schema
+from kafkalog.lake.derived_avro import avro_schema
 from kafkalog.lake.row_encoder import RowEncoder, RowSchema, checked_framing, registry_head, stored
 from kafkalog.values.avro import fingerprint
 from kafkalog.values.avro_encode import encoder

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.lake.protobuf_schemas import protobuf_schema
+from kafkalog.lake.derived_protobuf import protobuf_schema
 from kafkalog.lake.row_encoder import RowEncoder, RowSchema, checked_framing, registry_head, stored
 from kafkalog.values.protobuf import given_message
 from kafkalog.values.protobuf_encode import column_of, encoder

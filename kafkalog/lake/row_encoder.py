@@ -20,7 +20,7 @@ _ID_BYTES: Final = 4
 
 
 class RowSchema(NamedTuple):
-    """The schema of values as a caller gives it, in the words of a scan."""
+    """The schema of values that a caller gives; the names are those of a scan."""
 
     schema: Any = None
     schemas: str | os.PathLike[str] | SchemaSource | None = None

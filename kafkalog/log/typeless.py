@@ -1,4 +1,4 @@
-"""Decoders of columns from whose values no type follows: they return nulls."""
+"""Decoders of columns whose sample had no value that shows a type: they return nulls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkalog.errors import IllegalState
 
 
 class NothingDecoder:
-    """The decoder of a column of nulls, from which no type follows."""
+    """The decoder of a column whose sample had only nulls."""
 
     @property
     def arrow_type(self) -> Any:

@@ -11,7 +11,7 @@ from kafkalog.errors import CorruptRecord, KafkalogError, StorageError
 from kafkalog.records.compression import decompress
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK, CONTROL_BIT, codec_name
 from kafkalog.storage.file_slice import FileSlice
-from kafkalog.storage.free_space import only_zeros
+from kafkalog.storage.trailing_zeros import only_zeros
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 

@@ -13,9 +13,9 @@ from kafkalog._core.batch.scan import REASON_END, REASON_PARTIAL, BatchTable, sc
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.damage import bad_row, damage_at, next_sound, sound_rows
 from kafkalog.storage.file_slice import LARGEST_OFFSET, LOG_OVERHEAD, FileSlice, claimed_size, is_worth_reading
-from kafkalog.storage.free_space import only_zeros
 from kafkalog.storage.index.segment_index import OffsetKind
 from kafkalog.storage.lazy_file import read_at
+from kafkalog.storage.trailing_zeros import only_zeros
 
 FIRST_CHUNK_BYTES: Final = 16 << 10
 CHUNK_BYTES: Final = 256 << 10

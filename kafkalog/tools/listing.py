@@ -12,8 +12,8 @@ from kafkalog._core.log.index import growing_offset_entries, growing_time_entrie
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.damage import next_sound
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.free_space import only_zeros
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, parse_base_offset
+from kafkalog.storage.trailing_zeros import only_zeros
 from kafkalog.util.fileio import OS, File, FileSystem
 from kafkalog.util.os_errors import os_errors
 

@@ -22,7 +22,7 @@ from tests.kills import Killed, kill
 
 PARTITIONS, RECORDS, MOMENT = 2, 120, 10_000
 STEPS = {
-    "kafkalog/backup/remote/": {"refresh", "_download_file", "remove", "remove_mirror", "_write_manifest"},
+    "kafkalog/backup/remote/": {"refresh", "_download_file", "remove", "remove_local_copy", "_write_manifest"},
     "kafkalog/backup/restore.py": {"_copy", "copy", "complete", "publish"},
 }
 

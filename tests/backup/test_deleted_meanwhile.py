@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalog.backup import RemoteBackups, create_backup, delete_backups, list_backups, restore_backup, verify_backup
-from kafkalog.backup.remote.mirror import DOWNLOADS, Mirror
+from kafkalog.backup.remote.local_copy import DOWNLOADS, LocalCopy
 from kafkalog.backup.remote.objects import StoredObjects
 from kafkalog.backup.store import BackupStore
 from kafkalog.cli.main import build
@@ -117,7 +117,7 @@ def test_keep_deletes_older_backups_under_the_same_lease(
         create_backup(data, backups, keep=0)
 
 
-def test_a_mirror_lists_the_store_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_copy_lists_the_store_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backups = RemoteBackups(f"file://{tmp_path}/store")
     listings: list[str] = []
     real = StoredObjects._names
@@ -131,7 +131,7 @@ def test_a_mirror_lists_the_store_once(data: Path, tmp_path: Path, monkeypatch: 
         fill_backups(data, backups, number - len(counts))
         with monkeypatch.context() as patch:
             patch.setattr(StoredObjects, "_names", names)
-            Mirror(str(tmp_path / f"mirror{number}"), backups.objects, BackupStore(tmp_path)._fs).refresh()
+            LocalCopy(str(tmp_path / f"local{number}"), backups.objects, BackupStore(tmp_path)._fs).refresh()
         counts.append(len(listings))
         listings.clear()
     assert counts[0] == counts[1] <= 2
@@ -150,11 +150,11 @@ def test_a_download_that_a_kill_left_goes_with_the_next_run(
     create_backup(data, store)
     create_backup(data, tmp_path / "backups")
 
-    def kill(mirror: Mirror) -> None:
+    def kill(local: LocalCopy) -> None:
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Mirror, "remove", kill)
+        patch.setattr(LocalCopy, "remove", kill)
         restore_backup(store, restored)
     left = Path(f"{restored}{DOWNLOADS}")
     assert left.is_dir() and files(restored) == files(data)

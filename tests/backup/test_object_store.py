@@ -277,15 +277,15 @@ def test_what_was_prepared_for_another_store_is_not_uploaded(data: Path, tmp_pat
     target = RemoteBackups(urls[0])
     target.objects.create()
     clock = Later()
-    with pytest.raises(StorageError), target.mirrored(f"{data}.kafkalog-backup", OS) as mirror:
-        create_backup(data, mirror.path, clock=clock)
+    with pytest.raises(StorageError), target.local_copy(f"{data}.kafkalog-backup", OS) as local:
+        create_backup(data, local.path, clock=clock)
         raise StorageError("killed")
     clock.hours += 1
     prepared = create_backup(data, target, clock=clock)
     assert len(target.ids()) == 2 and all(verify_backup(target, one).ok for one in target.ids())
-    with pytest.raises(StorageError), target.mirrored(f"{data}.kafkalog-backup", OS) as mirror:
+    with pytest.raises(StorageError), target.local_copy(f"{data}.kafkalog-backup", OS) as local:
         clock.hours += 1
-        create_backup(data, mirror.path, clock=clock)
+        create_backup(data, local.path, clock=clock)
         raise StorageError("killed")
     clock.hours += 1
     made = create_backup(data, urls[1], clock=clock)
@@ -316,7 +316,7 @@ KILLED = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from kafkalog.backup import create_backup, restore_backup, delete_backups, RemoteBackups
-from kafkalog.backup.remote import objects, mirror, encryption
+from kafkalog.backup.remote import objects, local_copy, encryption
 import fsspec, fsspec.implementations.local, concurrent.futures.thread, pyrage
 target = RemoteBackups(sys.argv[2], recipients=[sys.argv[5]], identities=[sys.argv[6]])
 left = int(sys.argv[3])

@@ -13,7 +13,7 @@ import pytest
 import kafkalog
 from kafkalog.backup import RemoteBackups, create_backup, delete_backups, restore_backup, verify_backup
 from kafkalog.backup.in_progress import BackupInProgress
-from kafkalog.backup.remote.mirror import Mirror
+from kafkalog.backup.remote.local_copy import LocalCopy
 from kafkalog.errors import DirectoryLocked, IllegalArgument, StorageError
 from kafkalog.util.fileio import OS
 from tests.backup.logs import append, files, fill
@@ -100,7 +100,7 @@ def test_what_a_prepared_backup_needs_was_deleted(data: Path, tmp_path: Path, ta
     clock = Later()
     for _ in range(2):
         create(data, target, clock)
-    assert killed_in(Mirror, "upload", lambda: create(data, target, clock))
+    assert killed_in(LocalCopy, "upload", lambda: create(data, target, clock))
     delete_backups(target, target.ids())
     create(data, target, clock)
     assert len(target.ids()) == 1 and is_whole(data, tmp_path, target)
@@ -113,12 +113,12 @@ def test_a_kill_while_the_staging_directory_is_removed(
     data: Path, tmp_path: Path, target: RemoteBackups, owner: Any, call: str, most: int
 ) -> None:
     clock, staging = Later(), tmp_path / "data.kafkalog-backup"
-    assert killed_in(Mirror, "remove", lambda: create(data, target, clock))
+    assert killed_in(LocalCopy, "remove", lambda: create(data, target, clock))
     shutil.copytree(staging, tmp_path / "copy")
     for nth in sorted({1, most // 2 or 1, most}):
         shutil.rmtree(staging, ignore_errors=True)
         shutil.copytree(tmp_path / "copy", staging)
-        assert killed_in(owner, call, Mirror(str(staging), target.objects, OS).remove, nth), nth
+        assert killed_in(owner, call, LocalCopy(str(staging), target.objects, OS).remove, nth), nth
         create(data, target, clock)
         assert not staging.exists()
     assert is_whole(data, tmp_path, target)

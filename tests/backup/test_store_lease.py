@@ -17,7 +17,7 @@ from kafkalog.backup import RemoteBackups, create_backup, delete_backups, restor
 from kafkalog.backup.create import _create
 from kafkalog.backup.remote import lease
 from kafkalog.backup.remote.lease import EXPIRES_S, PREFIX, StoreLease
-from kafkalog.backup.remote.mirror import Mirror
+from kafkalog.backup.remote.local_copy import LocalCopy
 from kafkalog.errors import DirectoryLocked, IllegalState, PartitionNotFound, StorageError
 from kafkalog.redact.backups.redact import redact_backups
 from kafkalog.util.clock import SYSTEM_CLOCK
@@ -78,7 +78,9 @@ def test_of_two_runs_that_write_one_does(
         "delete": lambda: delete_backups(backups(), [made.manifest.id]),
         "redact": lambda: redact_backups(backups(), "orders", keys=[b"key 3"], change="empty", apply=True),
     }
-    place = {"backup": (Mirror, "upload"), "delete": (target.objects, "delete_leftovers"), "redact": (Mirror, "fetch")}
+    place = {
+        "backup": (LocalCopy, "upload"), "delete": (target.objects, "delete_leftovers"), "redact": (LocalCopy, "fetch"),
+    }  # fmt: skip
 
     def meet() -> None:
         for name, work in others.items():
@@ -185,7 +187,7 @@ def test_a_handle_that_two_threads_share_has_no_lease_in_common(
 ) -> None:
     target = backups()
     errors: list[BaseException | None] = []
-    in_the_middle(monkeypatch, Mirror, "upload", lambda: errors.append(in_a_thread(lambda: target.delete([]))))
+    in_the_middle(monkeypatch, LocalCopy, "upload", lambda: errors.append(in_a_thread(lambda: target.delete([]))))
     create_backup(data, target)
     assert [type(one) for one in errors] == [DirectoryLocked]
 
@@ -254,7 +256,7 @@ def test_a_run_that_lost_its_lease_publishes_and_deletes_nothing(
             target.objects.remove_note(name)
 
     with monkeypatch.context() as patch:
-        in_the_middle(patch, Mirror, "upload", lose)
+        in_the_middle(patch, LocalCopy, "upload", lose)
         with pytest.raises(DirectoryLocked, match="another one took over"):
             create_backup(data, target, clock=clock)
     assert target.ids() == [made.manifest.id]
@@ -296,8 +298,8 @@ def test_two_manifests_of_one_id_are_never_both_taken_for_backups(
     clock.hours += 1
     manifests = []
     for one in (target, other):
-        with one.mirrored(one.required_staging(), OS) as mirror:
-            report = _create([str(data)], mirror.path, False, None, None, OS, clock, target.objects.sums())
+        with one.local_copy(one.required_staging(), OS) as local:
+            report = _create([str(data)], local.path, False, None, None, OS, clock, target.objects.sums())
         manifests.append(report.manifest)
         with kafkalog.open_dirs(data, "a") as dirs:
             append(dirs["orders", 0], 3)
@@ -380,8 +382,8 @@ def test_a_backup_that_is_redacted_while_it_is_restored_is_sound(
     def redact() -> None:
         report.append(redact_backups(backups(), "orders", keys=[b"key 3"], change="empty", apply=True))
 
-    with target.mirrored(target.required_staging(), OS) as mirror:
-        monkeypatch.setattr(target, "mirrored", lambda staging, fs: nullcontext(mirror))
+    with target.local_copy(target.required_staging(), OS) as local:
+        monkeypatch.setattr(target, "local_copy", lambda staging, fs: nullcontext(local))
         in_the_middle(monkeypatch, target.objects, moment, redact)
         one_at_a_time, real = threading.Lock(), getattr(target.objects, moment)
 
@@ -426,7 +428,7 @@ def test_runs_in_an_s3_store_exclude_each_other(
             with pytest.raises(DirectoryLocked, match=f"a backup by process {os.getpid()}"):
                 create_backup(data, other)
 
-        met = in_the_middle(monkeypatch, Mirror, "upload", meet)
+        met = in_the_middle(monkeypatch, LocalCopy, "upload", meet)
         create_backup(data, target)
         assert met and verify_backup(other).ok and not leases(target)
     shutil.rmtree(tmp_path / "staging0", ignore_errors=True)

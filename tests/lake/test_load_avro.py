@@ -11,7 +11,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, InvalidRecord
-from kafkalog.lake.avro_schemas import avro_schema
+from kafkalog.lake.derived_avro import avro_schema
 from kafkalog.lake.sync import sync_topic
 from kafkalog.lake.table_load import load_table
 from tests.commands import kafkalog as kafkalog_command

@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2, message_factory
 
 from kafkalog import values
 from kafkalog.errors import IllegalArgument, InvalidRecord
-from kafkalog.lake.protobuf_schemas import protobuf_schema
+from kafkalog.lake.derived_protobuf import protobuf_schema
 from kafkalog.lake.sync import sync_topic
 from kafkalog.values.protobuf_encode import encoder
 from kafkalog.values.protobuf_schemas import DescriptorFiles, descriptor_set

@@ -23,7 +23,7 @@ KEY, PARTITIONS, RECORDS = b"k3", 2, 48
 NAMES = [f"t-{number}" for number in range(PARTITIONS)]
 STEPS = {
     "kafkalog/backup/remote/objects.py": {"_write_locally", "_remove", "put", "replace_manifest", "delete_superseded"},
-    "kafkalog/backup/remote/mirror.py": {"refresh", "fetch", "drop", "replace", "remove"},
+    "kafkalog/backup/remote/local_copy.py": {"refresh", "fetch", "drop", "replace", "remove"},
     "kafkalog/redact/backups/": {"_write_log", "prepare", "replace", "finish"},
 }
 State = dict[str, list[Batch]]

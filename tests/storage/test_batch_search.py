@@ -7,7 +7,7 @@ import pytest
 
 from kafkalog._core.log.segment_check import find_header
 from kafkalog.storage.batch_search import WINDOW_BYTES, Budget, Found, checksum_holds, find_batch, is_batch
-from kafkalog.storage.free_space import only_zeros
+from kafkalog.storage.trailing_zeros import only_zeros
 from kafkalog.util.fileio import OS, File
 from tests.builder import message_v1
 from tests.raw_batches import batch, framed

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkalog import values
 from kafkalog.errors import IllegalArgument
-from kafkalog.lake.avro_schemas import avro_schema
+from kafkalog.lake.derived_avro import avro_schema
 from kafkalog.values.avro_encode import encoder
 from kafkalog.values.avro_schema import parse_avro
 

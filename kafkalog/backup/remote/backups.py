@@ -10,7 +10,7 @@ from typing import Final
 from kafkalog.backup.copying import Tell
 from kafkalog.backup.manifest import Manifest
 from kafkalog.backup.remote.encryption import Encryption
-from kafkalog.backup.remote.mirror import Mirror
+from kafkalog.backup.remote.local_copy import LocalCopy
 from kafkalog.backup.remote.objects import Discarded, StoredObjects
 from kafkalog.errors import (
     CorruptBackup,
@@ -111,20 +111,20 @@ class RemoteBackups:
         return self.staging_for(self._staging)
 
     @contextmanager
-    def mirrored(self, staging: str, fs: FileSystem) -> Iterator[Mirror]:
-        """Provide the local mirror for the block; it is removed afterwards.
+    def local_copy(self, staging: str, fs: FileSystem) -> Iterator[LocalCopy]:
+        """Provide the local copy for the block; it is removed afterwards.
 
-        After a StorageError, or a kill, it stays, and the next run continues from it. Errors as for `Mirror.refresh`.
+        After a StorageError, or a kill, it stays, and the next run goes on from it. Errors as for `LocalCopy.refresh`.
         """
-        mirror = Mirror(staging, self.objects, fs)
-        mirror.refresh()
+        local = LocalCopy(staging, self.objects, fs)
+        local.refresh()
         try:
-            yield mirror
+            yield local
         except KafkalogError as error:
             if not isinstance(error, StorageError | DirectoryLocked):
-                mirror.remove()
+                local.remove()
             raise
-        mirror.remove()
+        local.remove()
 
     def delete(self, ids: Iterable[str]) -> None:
         """Delete backups, and the contents that no other backup has.

@@ -79,8 +79,8 @@ def _opened(target: Path | RemoteBackups, apply: bool, fs: FileSystem) -> Iterat
     remote = located(target)
     if isinstance(remote, RemoteBackups):
         lease = remote.objects.leased("a redaction") if apply else nullcontext()
-        with lease, remote.mirrored(remote.required_staging(), fs) as mirror:
-            yield ObjectBackups(remote, mirror)
+        with lease, remote.local_copy(remote.required_staging(), fs) as local:
+            yield ObjectBackups(remote, local)
     elif apply:
         with StoreLock(remote, fs=fs) as store:
             yield LocalBackups(store, fs)

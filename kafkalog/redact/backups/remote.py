@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from kafkalog.backup.manifest import Manifest
 from kafkalog.backup.remote.backups import RemoteBackups
-from kafkalog.backup.remote.mirror import Mirror
+from kafkalog.backup.remote.local_copy import LocalCopy
 from kafkalog.backup.store import PARTIAL
 from kafkalog.redact.backups.rewrite import Rewriter
 from kafkalog.redact.backups.search import Found, Segment
@@ -18,11 +18,11 @@ from kafkalog.storage.names import LOG_SUFFIX
 
 
 class ObjectBackups:
-    """The backups in an object store, whose files are downloaded to `mirror` as needed. Threads: one at a time."""
+    """The backups in an object store, whose files are downloaded to `local` as needed. Threads: one at a time."""
 
-    def __init__(self, remote: RemoteBackups, mirror: Mirror) -> None:
+    def __init__(self, remote: RemoteBackups, local: LocalCopy) -> None:
         self._remote = remote
-        self._mirror = mirror
+        self._copy = local
 
     def manifests(self) -> list[Manifest]:
         """Return the manifests, oldest first. CorruptBackup, IllegalArgument, PartitionNotFound, StorageError."""
@@ -49,12 +49,12 @@ class ObjectBackups:
             or (not file.path.endswith(LOG_SUFFIX) and os.path.dirname(file.path) in directories)
             or file.path.count("/") == 1
         ]
-        return self._mirror.fetch(manifest.id, files if segments else [])
+        return self._copy.fetch(manifest.id, files if segments else [])
 
     def close(self, manifest: Manifest, found: Sequence[Found]) -> None:
         """Remove the downloaded segments of a backup that are not rewritten."""
         needed = {one.segment.file.path for one in found}
-        self._mirror.drop(manifest.id, needed)
+        self._copy.drop(manifest.id, needed)
 
     def begin(self) -> None:
         """Delete what killed runs left. StorageError."""
@@ -62,7 +62,7 @@ class ObjectBackups:
 
     def target(self, manifest: Manifest) -> str:
         """Return the directory in which the rewritten files of a backup are prepared."""
-        return os.path.join(self._mirror.path, manifest.id + PARTIAL)
+        return os.path.join(self._copy.path, manifest.id + PARTIAL)
 
     def prepare(self, manifest: Manifest, found: Sequence[Found], rewriter: Rewriter) -> Manifest:
         """Write the files of a backup that change. StorageError, CorruptRecord.
@@ -70,11 +70,11 @@ class ObjectBackups:
         IllegalArgument for an encrypted backup without recipients.
         """
         self._remote.objects.check_can_replace(manifest.id)
-        return rewriter.rewrite(os.path.join(self._mirror.path, manifest.id), self.target(manifest), manifest, found)
+        return rewriter.rewrite(os.path.join(self._copy.path, manifest.id), self.target(manifest), manifest, found)
 
     def replace(self, manifest: Manifest, new: Manifest) -> None:
         """Upload what is new of a backup, then its manifest, and delete the old manifest. StorageError."""
-        self._mirror.replace(manifest, new, self.target(manifest))
+        self._copy.replace(manifest, new, self.target(manifest))
 
     def discard(self, manifests: Sequence[Manifest]) -> None:
         """Remove rewritten files that are not used."""

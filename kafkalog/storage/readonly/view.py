@@ -22,7 +22,6 @@ from kafkalog.errors import (
     StorageError,
 )
 from kafkalog.storage.damage import MisplacedBatch, damage_at, lost_end
-from kafkalog.storage.free_space import is_untrimmed, only_zeros
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_counters import LOGS, LogCounters
 from kafkalog.storage.lookup import bounded, first_at
@@ -34,6 +33,7 @@ from kafkalog.storage.readonly.segment import ViewSegment
 from kafkalog.storage.readonly.watch import DirectoryWatch, ViewState
 from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.trailing_zeros import is_untrimmed, only_zeros
 from kafkalog.storage.transactions import AbortedTransaction, Transactions
 from kafkalog.storage.undecided import Undecided
 from kafkalog.types import (

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.damage import MisplacedBatch, bad_row
 from kafkalog.storage.file_slice import LARGEST_OFFSET
-from kafkalog.storage.free_space import only_zeros
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
+from kafkalog.storage.trailing_zeros import only_zeros
 from kafkalog.util.fileio import FileSystem
 
 _OFFSET_ENTRY: Final = Struct(">ii")

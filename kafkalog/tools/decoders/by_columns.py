@@ -1,4 +1,4 @@
-"""Decoders of single values by a schema that is given: those of columns, one value at a time."""
+"""Decoders of single values by a given schema: a decoder of columns, called with one value at a time."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from kafkalog._core.log.segment_check import (
 )
 from kafkalog.errors import StorageError
 from kafkalog.storage.batch_search import NOWHERE, Budget, Found, find_batch, is_batch
-from kafkalog.storage.free_space import is_untrimmed, only_zeros
 from kafkalog.storage.scan_advice import ScanAdvice
+from kafkalog.storage.trailing_zeros import is_untrimmed, only_zeros
 from kafkalog.tools.verify.chain import Placed, outside_chain, placed_batches
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.util.fileio import File, FileSystem

@@ -24,13 +24,13 @@ from kafkalog.util.os_errors import os_errors
 DOWNLOADS: Final = ".kafkalog-download"
 """Suffix of the directory beside the restored one to which a backup in an object store is downloaded first."""
 NOTE: Final = "kafkalog.mirror"
-"""Name of the file with the URL of the store whose mirror the directory is."""
+"""Name of the file with the URL of the store that the directory is a local copy of."""
 _MAX_NOTE_BYTES: Final = 1 << 16
 _PARTIAL: Final = ".partial"
 
 
-class Mirror:
-    """The mirror of `objects` in the directory `path`. Threads: one at a time."""
+class LocalCopy:
+    """The local copy of `objects` in the directory `path`. Threads: one at a time."""
 
     def __init__(self, path: str, objects: StoredObjects, fs: FileSystem) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class Mirror:
                 self._write_manifest(which, stored[which])
 
     def _check(self) -> bool:
-        """Return True if the directory is this store's mirror already; IllegalArgument if it is no mirror."""
+        """Return True if the directory is this store's local copy already; IllegalArgument if it is no local copy."""
         note = os.path.join(self.path, NOTE)
         try:
             names = {*self._fs.names(self.path)} - {MARKER, *(one + TMP_SUFFIX for one in (MARKER, NOTE))}
@@ -72,7 +72,7 @@ class Mirror:
             raise StorageError.from_os(error, "prepare the staging directory", path=self.path) from error
 
     def _claim(self) -> None:
-        """Note in the directory whose mirror it is."""
+        """Note in the directory which store it is a copy of."""
         try:
             self._fs.chmod(self.path, 0o700)  # it has private files, and those of encrypted backups
             atomic_write(self._fs, os.path.join(self.path, NOTE), self._objects.url.encode())
@@ -222,12 +222,12 @@ class Mirror:
             raise StorageError.from_os(error, "download", path=path) from error
 
     def remove(self) -> None:
-        """Remove the directory, unless another run uses it. After a kill, what is left is still a mirror."""
-        remove_mirror(self.path, self._fs)
+        """Remove the directory, unless another run uses it. After a kill, what is left is still one."""
+        remove_local_copy(self.path, self._fs)
 
 
-def remove_mirror(path: str, fs: FileSystem) -> None:
-    """Remove the mirror in a directory, unless a run uses it; anything else, and an error, leaves the directory."""
+def remove_local_copy(path: str, fs: FileSystem) -> None:
+    """Remove the local copy in a directory, unless a run uses it; anything else, and an error, leaves the directory."""
     with suppress(KafkalogError, OSError):
         names = {*fs.names(path)}
         if NOTE in names or names <= {MARKER, NOTE + TMP_SUFFIX}:

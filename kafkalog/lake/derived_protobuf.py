@@ -1,4 +1,4 @@
-"""The Protobuf message of a table's columns, for values that are written by no schema of the caller's."""
+"""The Protobuf message of a table's columns, for values that are written without a schema from the caller."""
 
 from __future__ import annotations
 

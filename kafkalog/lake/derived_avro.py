@@ -1,4 +1,4 @@
-"""The Avro schema of a table's columns, for values that are written by no schema of the caller's."""
+"""The Avro schema of a table's columns, for values that are written without a schema from the caller."""
 
 from __future__ import annotations
 

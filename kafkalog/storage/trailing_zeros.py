@@ -1,7 +1,7 @@
-"""Zeros behind the last batch of a segment: free space that its owner reserved, or records that the disk lost.
+"""Zeros behind the last batch of a segment: space that its owner reserved, or records that the disk lost.
 
-    a segment in use, or not closed cleanly    free space: a crash leaves what `preallocate` reserved
-    the last one, closed cleanly               free space if its offset index is not trimmed either (`is_untrimmed`),
+    a segment in use, or not closed cleanly    reserved: a crash leaves what `preallocate` reserved
+    the last one, closed cleanly               reserved if its offset index is not trimmed either (`is_untrimmed`),
                                                and the log reaches its recovery point; else damage
     an earlier one                             nothing is lost if the next segment begins at the offset behind its last
                                                batch: a reader goes on there, `verify` reports the zeros; else damage
