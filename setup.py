@@ -11,6 +11,7 @@ SUPPORTED = "CPython 3.11 or newer on a 64-bit, little-endian Linux (macOS from 
 MODULES = {  # by the folder of `kafkalog/_core` they lie in
     "bytes": (
         "crc", "murmur", "varint", "buffers", "mapping", "xxhash", "spare", "store", "residency", "counter", "clock",
+        "references",
     ),
     "batch": (
         "scan", "decode", "record", "encode", "pick", "unpack", "arena", "legacy", "repack", "walk", "agree", "rewrite",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
+from kafkalog._core.bytes.references import free_at_once
 from kafkalog.util.descriptors import with_room
 from kafkalog.util.system_calls import CANNOT, READ_IN_MEMORY, SYSTEM
 from kafkalog.util.waiting import AT_ONCE, MustWait, may_wait
@@ -79,6 +80,7 @@ class FileSystem:
         # the File owns the descriptor at once, so that an interrupt leaves exactly one owner that closes it
         flags = _FLAGS[mode] | os.O_CLOEXEC | os.O_NONBLOCK
         file = File(name, with_room(self.open, name, flags, 0o666), self)
+        free_at_once(file)
         try:
             kind = file.stat().st_mode
             if stat_module.S_ISDIR(kind):
@@ -146,7 +148,8 @@ class File:
     """An open file: complete reads and writes at a position, without a file pointer.
 
     The descriptor is closed by `close()` or with the last reference, whichever is first. So a reader that holds the
-    File never gets another file's bytes. Threads: reads and writes may overlap.
+    File never gets another file's bytes. In any thread the last reference closes it at once (`free_at_once`), or the
+    limit on descriptors would not hold. Threads: reads and writes may overlap.
     """
 
     __slots__ = ("_fd", "_fs", "_pread", "_preadv", "_pwrite", "path")

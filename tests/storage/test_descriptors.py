@@ -329,3 +329,25 @@ def test_readers_and_writers_while_files_come_and_go(tmp_path: Path, few: None) 
     for a_log in logs:
         assert contents(a_log) == list(range(a_log.log_end_offset))
         a_log.close()
+
+
+def test_a_file_that_another_thread_opened_is_closed_at_once(tmp_path: Path) -> None:
+    """Its thread waits and runs no Python code; without the GIL it would keep the descriptor until then."""
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    file = LazyFile(str(path), OS)
+    number = file.opened().fileno()
+    errors = []
+
+    def close() -> None:
+        assert file.try_close()
+        try:
+            os.fstat(number)
+        except OSError as error:
+            errors.append(error.errno)
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    thread.join()
+    assert errors == [errno.EBADF]
+    assert file.pread(7, 0) == b"content"

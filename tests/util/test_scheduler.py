@@ -113,10 +113,12 @@ def test_a_task_may_shut_its_scheduler_down() -> None:
 
 
 def test_cancelled_tasks_do_not_run() -> None:
-    scheduler, done = Scheduler(), threading.Event()
-    task = scheduler.schedule("never", lambda: pytest.fail("ran"), delay_ms=5)
+    scheduler, cancelled, done = Scheduler(), threading.Event(), threading.Event()
+    scheduler.schedule("occupy the thread", lambda: cancelled.wait(30))
+    task = scheduler.schedule("never", lambda: pytest.fail("ran"))
     task.cancel()
-    scheduler.schedule("after", done.set, delay_ms=10)
+    scheduler.schedule("after", done.set)
+    cancelled.set()
     assert done.wait(30)
     scheduler.shutdown()
 
