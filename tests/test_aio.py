@@ -124,6 +124,19 @@ def test_an_error_comes_after_the_records_before_it(tmp_path: Path) -> None:
     run(tmp_path / "t-0", scenario, "r")
 
 
+def test_tail_reports_damage_at_the_end_of_the_log(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append(b"first")
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes()[:-1])
+
+    async def scenario(log: Any) -> None:
+        with pytest.raises(kafkalog.errors.CorruptRecord):
+            assert [record async for record in log.tail(timeout=0)] == []
+
+    run(tmp_path / "t-0", scenario, "r")
+
+
 def test_tail_sees_what_is_appended_meanwhile(tmp_path: Path) -> None:
     async def scenario(log: Any) -> None:
         seen: list[int] = []

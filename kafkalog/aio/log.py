@@ -16,6 +16,7 @@ from kafkalog.aio.cursor import AsyncCursor, waited
 from kafkalog.errors import IllegalState, LogClosed
 from kafkalog.log.log import Log
 from kafkalog.log.open import open as open_log
+from kafkalog.reading.chunks import check_tail
 from kafkalog.reading.source import isolation_of
 from kafkalog.reading.tail import Waiting, check_timeout
 from kafkalog.records.batch import RecordBatch
@@ -372,7 +373,9 @@ class AsyncLog:
                     yield record
                 position = end
                 waiting.restart()
-            elif not await waited(waiting):
+                continue
+            await self._run(check_tail, self.log._source, position)
+            if not await waited(waiting):
                 return
 
     async def _end(self, level: Isolation) -> int:
