@@ -118,7 +118,7 @@ class AsyncCursor:
                 yield record
                 if cursor.moves != moves:
                     break
-                if cursor.is_commit_due:
+                if cursor._is_commit_due():
                     await run(cursor.processed)
             else:
                 cursor.advance(after)

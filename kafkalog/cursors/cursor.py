@@ -129,11 +129,6 @@ class Cursor:
         return self._closed
 
     @property
-    def is_commit_due(self) -> bool:
-        """True if `processed()` would commit a position."""
-        return time.monotonic() >= self._due
-
-    @property
     def moves(self) -> int:
         """A counter of position changes other than by reading."""
         return self._moves
@@ -373,7 +368,7 @@ class Cursor:
         """
         self._check_open()
         self._processed_to = self._next
-        if self.is_commit_due:
+        if self._is_commit_due():
             if self._processed_to != self._committed:
                 self._write(self._processed_to)
             self._schedule_commit()
@@ -390,6 +385,10 @@ class Cursor:
         self._committed = position
         self._schedule_commit()
         return position
+
+    def _is_commit_due(self) -> bool:
+        """Return True if `processed` would commit a position."""
+        return time.monotonic() >= self._due
 
     def _schedule_commit(self) -> None:
         period = self._options.auto_commit_ms
