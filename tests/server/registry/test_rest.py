@@ -120,6 +120,8 @@ def one_version(running: tuple[KafkaServer, Snapshot]) -> Rest:
         ("POST", SCHEMAS, body(record(id=("long", "no number"))), 42201),
         ("POST", SCHEMAS, body(OLD, schemaType="XML"), 42201),
         ("POST", SCHEMAS, body({"type": "int"}, schemaType="JSON"), 42201),
+        ("POST", SCHEMAS, body('{"maxLength": 1e400}', schemaType="JSON"), 42201),
+        ("POST", SCHEMAS, body(json.dumps(record(id="long", n=("double", 7))).replace("7", "1e400")), 42201),
         ("POST", SCHEMAS, body({"$ref": "#/definitions/X"}, schemaType="JSON"), 42201),
         ("POST", SCHEMAS, body(WITHOUT_IMPORT, schemaType="PROTOBUF"), 42201),
         ("POST", SCHEMAS, body('"\\ud800"', schemaType="JSON"), 42201),
