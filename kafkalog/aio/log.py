@@ -360,7 +360,7 @@ class AsyncLog:
             raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation"))
         level = isolation_of(isolation)
         check_timeout(timeout)
-        position = await self._end(level) if start is None else start
+        position = max(await self._end(level), await self.start_offset()) if start is None else start
         if position < 0:
             position = max(position + await self._end(level), await self.start_offset())
         waiting = Waiting(timeout)
