@@ -20,7 +20,9 @@ from kafkalog.errors import (
     ReadOnlyLog,
     UnsupportedCompression,
 )
+from kafkalog.records.control import ControlType
 from tests.cycles import left_to_collector
+from tests.storage.test_log_transactions import append_marker, build_batch
 from tests.transactional import made, marker
 
 Scenario = Callable[[Any], Awaitable[None]]
@@ -122,6 +124,41 @@ def test_an_error_comes_after_the_records_before_it(tmp_path: Path) -> None:
         assert seen == list(range(9))
 
     run(tmp_path / "t-0", scenario, "r")
+
+
+def test_tail_reports_damage_at_the_end_of_the_log(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append(b"first")
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes()[:-1])
+
+    async def scenario(log: Any) -> None:
+        with pytest.raises(kafkalog.errors.CorruptRecord):
+            assert [record async for record in log.tail(timeout=0)] == []
+
+    run(tmp_path / "t-0", scenario, "r")
+
+
+def test_tail_begins_at_the_log_start_if_the_last_stable_offset_lies_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(log: Any) -> None:
+        plain = log.log
+        plain.append_bytes(build_batch(7, 0, 3, txn=True))
+        plain.append(b"plain")
+        plain.delete_before(1)
+        assert plain.last_stable_offset == 0, "the batch of the open transaction begins there"
+
+        async def commit(_: object) -> bool:
+            append_marker(plain._source, ControlType.COMMIT, 7)
+            return True
+
+        monkeypatch.setattr("kafkalog.aio.log.waited", commit)
+        waiting, following = (one.tail(timeout=30, isolation="read_committed") for one in (plain, log))
+        assert ((await anext(following)).offset, next(waiting).offset) == (1, 1)
+        await following.aclose()
+
+    run(tmp_path / "t-0", scenario)
 
 
 def test_tail_sees_what_is_appended_meanwhile(tmp_path: Path) -> None:

@@ -41,6 +41,29 @@ def test_calls_give_what_the_cursor_gives(tmp_path: Path) -> None:
     run(tmp_path / "t-0", scenario)
 
 
+def test_a_position_is_committed_while_it_iterates(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        async with await log.cursor("c", auto_commit_ms=0) as cursor:
+            assert [(record.offset, cursor.committed) async for record in cursor] == [(n, n) for n in range(6)]
+            assert cursor.committed == 6
+
+    run(tmp_path / "t-0", scenario)
+
+
+def test_iteration_ends_where_the_log_ended_at_its_start(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        async with await log.cursor("c") as cursor:
+            seen = []
+            async for record in cursor:
+                await log.append(b"more")
+                seen.append(record.offset)
+                assert len(seen) < 20
+            assert seen == list(range(6)) and (cursor.position, await cursor.lag()) == (6, 6)
+            assert len([record async for record in cursor]) == 6
+
+    run(tmp_path / "t-0", scenario)
+
+
 def test_a_record_counts_when_the_next_one_is_asked_for(tmp_path: Path) -> None:
     async def scenario(log: Any) -> None:
         with pytest.raises(ZeroDivisionError):

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import CursorInUse, IllegalArgument, IllegalState, LogClosed, OffsetOutOfRange
+from kafkalog.errors import CorruptRecord, CursorInUse, IllegalArgument, IllegalState, LogClosed, OffsetOutOfRange
 from kafkalog.records.control import ControlType
+from tests.gates import wait_until
 from tests.storage.test_log_transactions import append_marker, build_batch
 
 
@@ -248,6 +249,66 @@ def test_a_log_that_was_cut_and_grew_again_is_told(log: Any) -> None:
         log.cursor("c")
     with log.cursor("c", reset="earliest") as cursor:
         assert cursor.position == 0
+
+
+@pytest.mark.parametrize("mode", ["a", "r"])
+def test_a_log_that_was_cut_and_grew_again_while_it_reads_is_told(log: Any, mode: str) -> None:
+    reader = log if mode == "a" else kafkalog.open(log.path)
+    with reader.cursor("c") as cursor, reader.cursor("resets", reset="earliest") as resets:
+        assert offsets_of(cursor.poll(8)) == offsets_of(resets)[:8]
+        log.truncate_to(5)
+        log.append([b"other"] * 20)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRange, match="record 7 differs from the one that was read"):
+                cursor.poll()
+        assert cursor.position == 8
+        assert cursor.seek(5) == 5 and offsets_of(cursor) == list(range(5, 25))
+        assert offsets_of(resets.poll()) == list(range(25)) and "record 9 differs" in str(resets.lost)
+        assert resets.poll() == []
+    reader.close()
+
+
+def test_a_commit_after_the_log_was_written_again_does_not_hide_that(log: Any) -> None:
+    with log.cursor("c") as cursor:
+        cursor.poll(8)
+        log.truncate_to(5)
+        log.append([b"other"] * 20)
+        cursor.commit()
+    with pytest.raises(OffsetOutOfRange, match="record 7 differs from the one that was read"):
+        log.cursor("c")
+
+
+def test_a_topic_that_was_made_again_while_it_reads_is_told(data: Path) -> None:
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.create_topic("u")
+        dirs["u", 0].append([b"first"] * 8)
+        with kafkalog.open(data / "u-0") as reader, reader.cursor("c") as cursor:
+            assert len(cursor.poll(3)) == 3
+            cursor.seek(3)  # no record was read there
+            dirs.delete_topic("u")
+            dirs.create_topic("u")
+            dirs["u", 0].append([b"second"] * 8)
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRange, match="the topic was deleted and created again"):
+                    wait_until(lambda: cursor.poll(1)[0].value == b"second")
+            cursor.seek("earliest")
+            assert [record.value for record in cursor] == [b"second"] * 8
+
+
+def test_a_position_that_lies_in_damage_is_not_reset(data: Path) -> None:
+    path = data / "u-0"
+    with kafkalog.open(path, "a") as log, log.cursor("c") as cursor:
+        log.append(b"first")
+        log.append(b"second")
+        assert len(cursor.poll()) == 2
+    file = path / "00000000000000000000.log"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with kafkalog.open(path) as log:
+        with pytest.raises(CorruptRecord):
+            log.cursor("c", reset="latest")
+        assert log.cursors()[0].position == 2
 
 
 def test_a_topic_that_was_made_again_is_told(log: Any) -> None:

@@ -93,25 +93,33 @@ class AsyncCursor:
 
     def __aiter__(self) -> AsyncIterator[Record]:
         """Yield the records from the position to the current end."""
-        return self._records(0)
+        return self._records(0, is_bounded=True)
 
     def tail(self, timeout: float | None = None) -> AsyncIterator[Record]:
         """Yield records from the position and wait for new ones; end after `timeout` seconds without any."""
         check_timeout(timeout)
         return self._records(timeout)
 
-    async def _records(self, timeout: float | None) -> AsyncIterator[Record]:
+    async def _records(self, timeout: float | None, *, is_bounded: bool = False) -> AsyncIterator[Record]:
         waiting = Waiting(timeout)
-        cursor = self.cursor
+        cursor, run = self.cursor, self._log._run
+        stop = await run(cursor._end) if is_bounded else None
         while True:
             before = cursor.position
             found, after = await self._fetch(RECORDS_PER_CALL)
+            if stop is not None:
+                if before >= stop:
+                    return  # the last record counts as processed now
+                found = [record for record in found if record.offset < stop]
+                after = min(after, max(stop, cursor.position))
             for record in found:
                 cursor.advance(record.offset + 1)
                 moves = cursor.moves
                 yield record
                 if cursor.moves != moves:
                     break
+                if cursor._is_commit_due():
+                    await run(cursor.processed)
             else:
                 cursor.advance(after)
                 if not found and after == before and not await waited(waiting):

@@ -17,6 +17,7 @@ from kafkalog.aio.opening import open_in_thread
 from kafkalog.errors import IllegalState, LogClosed
 from kafkalog.log.log import Log
 from kafkalog.log.open import open as open_log
+from kafkalog.reading.chunks import check_tail
 from kafkalog.reading.source import isolation_of
 from kafkalog.reading.tail import Waiting, check_timeout
 from kafkalog.records.batch import RecordBatch
@@ -345,7 +346,7 @@ class AsyncLog:
             raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation"))
         level = isolation_of(isolation)
         check_timeout(timeout)
-        position = await self._end(level) if start is None else start
+        position = max(await self._end(level), await self.start_offset()) if start is None else start
         if position < 0:
             position = max(position + await self._end(level), await self.start_offset())
         waiting = Waiting(timeout)
@@ -358,7 +359,9 @@ class AsyncLog:
                     yield record
                 position = end
                 waiting.restart()
-            elif not await waited(waiting):
+                continue
+            await self._run(check_tail, self.log._source, position)
+            if not await waited(waiting):
                 return
 
     async def _end(self, level: Isolation) -> int:

@@ -13,19 +13,30 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.batch.record import Record
-from kafkalog.cursors.place import Options, lag_of, loss_reason, out_of_log, record_checksum, resolve_position
+from kafkalog.cursors.place import (
+    Options,
+    checksum_of,
+    difference,
+    lag_of,
+    loss_reason,
+    out_of_log,
+    record_checksum,
+    resolve_position,
+)
 from kafkalog.cursors.store import CursorFile, CursorState, CursorStore
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, OffsetOutOfRange
 from kafkalog.reading.chunks import check_tail, records
 from kafkalog.reading.source import end_of, isolation_of, refresh
 from kafkalog.reading.tail import Waiting, check_timeout
 from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 from kafkalog.util.weak_registry import WeakRegistry
 
 if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
+    from kafkalog.storage.readonly.watch import ViewState
     from kafkalog.types import TopicPartition
 
 __all__ = ["Cursor", "CursorInfo", "Options", "cursors_of", "open_cursor"]
@@ -67,16 +78,19 @@ class Cursor:
         self._lock = threading.Lock()
         self._moves = 0
         self._failed_at = -1
-        self._topic_id = _topic_id(source)
+        self._last: tuple[int, int] | None = None  # the offset after the last record that was read, and its checksum
         self.name = file.name
         self.lost: str | None = None
         """Reason for the last reset of the position; None if there was none."""
         refresh(source)
+        self._accept()
         stored = file.read()
         self._committed = -1 if stored is None else stored.position
         self._next = self._processed_to = self._initial_position(stored)
         if stored is None or (self._next != stored.position and options.auto_commit_ms is not None):
             self._write(self._next)
+        elif self._next == stored.position and stored.record_crc is not None:
+            self._last = stored.position, stored.record_crc
         self._schedule_commit()
         self._closed = False
         CURSORS.add(self)
@@ -179,7 +193,9 @@ class Cursor:
             if not found:
                 self._continue_after(error)
                 return found, self._next
-            return found, found[-1].offset + 1
+            end = found[-1].offset + 1
+        if found:
+            self._note(found[-1])
         return found, found[-1].offset + 1 if len(found) == max_records else end
 
     def _records(self, end: int) -> Iterator[Record]:
@@ -201,7 +217,7 @@ class Cursor:
 
     def _until(self, end: int) -> Iterator[Record]:
         """Yield the records below `end`; stop early if the position is moved meanwhile."""
-        moves = self._moves
+        moves, record = self._moves, None
         try:
             for record in self._records(end):
                 self._next = record.offset + 1
@@ -214,17 +230,44 @@ class Cursor:
         except OffsetOutOfRange as error:
             self._continue_after(error)
             return
+        finally:
+            if record is not None and self._moves == moves:
+                self._note(record)
         self._next = self._processed_to = end
+
+    def _note(self, record: Record) -> None:
+        """Remember the last record that was read: if the log has another one in its place, it was written again."""
+        self._last = record.offset + 1, checksum_of(record)
 
     def _end(self) -> int:
         """Return where reading ends now; reset a position that is no longer in the log, or raise OffsetOutOfRange."""
         self._check_open()
-        refresh(self._source)
-        lost = out_of_log(self._source, self._next)
+        source = self._source
+        refresh(source)
+        version = _version(source)
+        lost = out_of_log(source, self._next) or self._difference(version)
         if lost is not None:
-            check_tail(self._source, self._next)
+            check_tail(source, self._next)
             self._move_to(self._reset(lost, self._next))
-        return end_of(self._source, self._isolation)
+        else:
+            self._version = version
+        return end_of(source, self._isolation)
+
+    def _difference(self, version: ViewState | int) -> str | None:
+        """Return the reason why this version of the log does not continue the one that was read; None if it does."""
+        before = self._version
+        if version is before:
+            return None
+        is_listed = not isinstance(version, int) and not isinstance(before, int) and version.segments != before.segments
+        topic_id = _topic_id(self._source) if is_listed else self._topic_id
+        position, checksum = self._last or (0, None)
+        if position > self._next:  # a cancelled call has read ahead
+            checksum = None
+        return difference(self._source, self._topic_id, topic_id, position, checksum)
+
+    def _accept(self) -> None:
+        """Take the log to be the one that is read from now on."""
+        self._version, self._last, self._topic_id = _version(self._source), None, _topic_id(self._source)
 
     def _continue_after(self, error: KafkalogError) -> None:
         """Return if reading may continue after the log was truncated or deleted at the position; else raise `error`."""
@@ -255,13 +298,17 @@ class Cursor:
     def _move_to(self, offset: int) -> None:
         self._moves += 1
         self._next = self._processed_to = offset
+        self._accept()
 
     def _initial_position(self, stored: CursorState | None) -> int:
         """Return the initial position: the stored one, if the log still has it."""
         if stored is None:
             return resolve_position(self._source, self._options.start, end_of(self._source, self._isolation))
         lost = loss_reason(self._source, self._topic_id, stored)
-        return stored.position if lost is None else self._reset(lost, stored.position)
+        if lost is None:
+            return stored.position
+        check_tail(self._source, stored.position)
+        return self._reset(lost, stored.position)
 
     def _reset(self, lost: str, position: int) -> int:
         """Return the position after a lost one; raise OffsetOutOfRange if `reset` is "error"."""
@@ -321,20 +368,27 @@ class Cursor:
         """
         self._check_open()
         self._processed_to = self._next
-        if time.monotonic() >= self._due:
+        if self._is_commit_due():
             if self._processed_to != self._committed:
                 self._write(self._processed_to)
             self._schedule_commit()
 
     def _write(self, position: int) -> int:
         self._file.check_held()  # before the lock: at a fork, a thread of the parent may have held it
-        checksum, now = record_checksum(self._source, position), SYSTEM_CLOCK.milliseconds()
+        known, checksum = self._last or (-1, None)
+        if known != position:
+            checksum = record_checksum(self._source, position)
+        now = SYSTEM_CLOCK.milliseconds()
         state = CursorState(self.name, self.topic_partition, position, checksum, self._topic_id, now)
         with self._lock:  # a cancelled call of an event loop may still run in its thread
             self._file.write(state, sync=self._options.sync)
         self._committed = position
         self._schedule_commit()
         return position
+
+    def _is_commit_due(self) -> bool:
+        """Return True if `processed` would commit a position."""
+        return time.monotonic() >= self._due
 
     def _schedule_commit(self) -> None:
         period = self._options.auto_commit_ms
@@ -379,6 +433,11 @@ class Cursor:
     def __repr__(self) -> str:
         where = "closed" if self._closed else f"at {self._next}"
         return f"<Cursor {self.name} of {self._source.name} {where} committed {self._committed}>"
+
+
+def _version(source: LogSource) -> ViewState | int:
+    """Return what stays the same object while no record of the log is replaced."""
+    return source.state if isinstance(source, LogView) else source.truncation_count
 
 
 def _topic_id(source: LogSource) -> str | None:

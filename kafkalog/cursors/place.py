@@ -14,6 +14,7 @@ from kafkalog.reading.source import end_of, isolation_of
 from kafkalog.util.keywords import closest_match
 
 if TYPE_CHECKING:
+    from kafkalog._core.batch.record import Record
     from kafkalog.cursors.store import CursorState
     from kafkalog.reading.source import LogSource
 
@@ -81,26 +82,38 @@ def out_of_log(source: LogSource, position: int) -> str | None:
 def loss_reason(source: LogSource, topic_id: str | None, stored: CursorState) -> str | None:
     """Return the reason why a committed position is invalid in this log; None if reading may continue there."""
     lost = out_of_log(source, stored.position)
-    if lost is not None:
-        return lost
-    if None not in (topic_id, stored.topic_id) and topic_id != stored.topic_id:
+    return lost or difference(source, stored.topic_id, topic_id, stored.position, stored.record_crc)
+
+
+def difference(
+    source: LogSource, known_id: str | None, topic_id: str | None, position: int, checksum: int | None
+) -> str | None:
+    """Return the reason why this log is not the one that was read up to a position; None if it may be.
+
+    `known_id` and `checksum` are those of the topic and of the record before the position, as of then.
+    """
+    if None not in (topic_id, known_id) and topic_id != known_id:
         return "the topic was deleted and created again"
-    if stored.record_crc is not None and record_checksum(source, stored.position) not in (None, stored.record_crc):
-        return f"record {stored.position - 1} differs from the one that was read: the log was truncated and appended to"
+    if checksum is not None and record_checksum(source, position) not in (None, checksum):
+        return f"record {position - 1} differs from the one that was read: the log was truncated and appended to"
     return None
 
 
 def record_checksum(source: LogSource, position: int) -> int | None:
-    """Return a checksum of the record before `position`; None if that record cannot be read.
-
-    It does not depend on batches, codec and format, so it survives compaction and conversion of the log.
-    """
+    """Return a checksum of the record before `position`; None if that record cannot be read."""
     if not source.log_start_offset < position <= source.log_end_offset:
         return None
     try:
-        record = record_at(source, position - 1)
+        return checksum_of(record_at(source, position - 1))
     except KafkalogError:
         return None  # a gap, a control record, damage: nothing to compare with
+
+
+def checksum_of(record: Record) -> int:
+    """Return a checksum of a record.
+
+    It does not depend on batches, codec and format, so it survives compaction and conversion of the log.
+    """
     key, value = record.key, record.value
     sizes = (-1 if part is None else len(part) for part in (key, value))
     header = _CHECKSUM_HEADER.pack(record.offset, record.timestamp, *sizes)

@@ -200,7 +200,8 @@ def tail(
     source = refreshed(log._source)
     end = end_of(source, level)
     damage = skipped_of(on_damage, skipped)
-    first = end if start is None else first_offset(source, start, end, damage is not None)
+    # the last stable offset may lie below the log start, in the batch of an open transaction (LOG-30)
+    first = max(end, source.log_start_offset) if start is None else first_offset(source, start, end, damage is not None)
     return new_records(source, first, timeout, owner=log, isolation=level, skipped=damage)
 
 

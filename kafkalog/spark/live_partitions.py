@@ -43,6 +43,7 @@ class LivePartitions:
         self._listed_ms = 0  # monotonic
         self._topics: set[str] = set()  # seen so far, if the options decode
         self._identities: dict[TopicPartition, _Identity] = {}
+        self._unconfirmed: set[TopicPartition] = set()  # those that the last change of a directory may have replaced
         self.views = PartitionViews({}, options.isolation, file_system(options))
         self.standings: dict[TopicPartition, Standing] = {}
 
@@ -87,6 +88,8 @@ class LivePartitions:
             refuse_other_types(dict(self._options.decoding), self._topics)
         self.views.switch_to(found)
         fresh = any(now_ms - time // 1_000_000 < FRESH_MS for time in times)
+        if self._directories_seen != times:
+            self._unconfirmed = set(self._identities)
         self._directories_seen, self._listed_ms = None if fresh else times, listed_ms
 
     def _standing(self, one: TopicPartition) -> Standing:
@@ -98,19 +101,22 @@ class LivePartitions:
     def is_recreated(self, partition: TopicPartition) -> bool:
         """Return True if the partition is no longer the one first seen under this name."""
         before = self._identities.get(partition)
-        if before is None:
+        if before is None or partition not in self._unconfirmed:
             return False
         try:
             now = self._identity(partition)
         except PartitionNotFound:  # missing again: the next look reports it
             return False
-        if before.topic_id is not None and now.topic_id is not None:
-            return before.topic_id != now.topic_id
-        return before.inode != now.inode
+        has_ids = before.topic_id is not None and now.topic_id is not None
+        is_same = before.topic_id == now.topic_id if has_ids else before.inode == now.inode
+        if is_same:
+            self._unconfirmed.discard(partition)
+        return not is_same
 
     def accept_recreated(self, partition: TopicPartition) -> None:
         """Treat the partition that exists now as the known one."""
         self._identities.pop(partition, None)
+        self._unconfirmed.discard(partition)
 
     def _identity(self, one: TopicPartition) -> _Identity:
         path = self.views.directories[one]

@@ -59,8 +59,11 @@ def reachable(
         if begin is None:
             begin = standing.earliest
             losses += _late_start(one, standing.earliest)
+        elif one in recreated and begin > standing.earliest:
+            end = standing.earliest
+            text = f"{one} was deleted and created again after it was read up to {begin}: reading continues at {end}"
+            losses.append(Loss(one, text, end))
         elif begin > standing.log_end:
-            end = standing.earliest if one in recreated else standing.latest
             text = f"{one} was read up to {begin} but now ends at {standing.log_end}: reading continues at {end}"
             losses.append(Loss(one, text, end))
         elif begin > standing.latest:

@@ -189,8 +189,7 @@ class BaseStreamReader(DataSourceStreamReader):
 
     def _recreated(self, begin: dict[TopicPartition, int], standings: _Standings) -> set[TopicPartition]:
         live = self._partitions()
-        behind = [one for one in begin if one in standings and begin[one] > standings[one].log_end]
-        return {one for one in behind if live.is_recreated(one)}
+        return {one for one in begin if one in standings and live.is_recreated(one)}
 
     def _report(self, losses: Sequence[Loss], hint: str = LOST_HINT) -> None:
         if not losses:

@@ -283,7 +283,10 @@ class TestLoss:
         append(tmp_path, 2)
         assert read(stream, end, latest(stream, end)) == [(0, 75), (0, 76)]
 
-    def test_a_topic_made_anew_while_the_stream_runs_is_read_from_its_beginning(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("records", [20, 70])
+    def test_a_topic_made_anew_while_the_stream_runs_is_read_from_its_beginning(
+        self, tmp_path: Path, records: int
+    ) -> None:
         def recreate() -> None:
             with kafkalog.open_dirs([tmp_path], "a") as dirs:
                 dirs.create_topic("orders", partitions=1)
@@ -295,14 +298,16 @@ class TestLoss:
         shutil.rmtree(tmp_path / "orders-0")
         (tmp_path / "kafkalog.topics.json").unlink()
         recreate()
-        append(tmp_path, 20)
-        with pytest.warns(DataLoss, match="read up to 50 but now ends at 20: reading continues at 0"):
+        append(tmp_path, records)
+        stream._clock.advance(1000)  # type: ignore[attr-defined]
+        match = "orders-0 was deleted and created again after it was read up to 50: reading continues at 0"
+        with pytest.warns(DataLoss, match=match):
             begin = latest(stream, end)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataLoss)
             assert read(stream, end, begin) == []
         end = latest(stream, begin)
-        assert read(stream, begin, end) == [(0, n) for n in range(20)]
+        assert read(stream, begin, end) == [(0, n) for n in range(records)]
 
     def test_a_partition_that_is_away_for_a_moment_is_not_lost(self, tmp_path: Path) -> None:
         make_topic(tmp_path, partitions=2, batches=1)

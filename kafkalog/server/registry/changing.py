@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from kafkalog.server.registry.content import Content
-from kafkalog.server.registry.errors import RestError, no_subject, no_version
+from kafkalog.server.registry.errors import RestError, invalid_schema, no_subject, no_version
 from kafkalog.server.registry.levels import LEVELS, level_incompatibilities
 from kafkalog.server.registry.parsing import Parsed, parsed
 from kafkalog.server.registry.records import (
     Stored,
+    TopicRecord,
     config_record,
     delete_subject_record,
+    noop_record,
     removal_record,
     schema_record,
 )
@@ -56,11 +58,24 @@ def register(content: Content, subject: str, request: Request) -> Plan:
     if problems := level_incompatibilities(content.level(subject), made, earlier):
         text = f"Schema being registered is incompatible with an earlier schema for subject \"{subject}\""
         raise RestError(409, f"{text}, details: [{'; '.join(problems[:20])}]")
-    versions = content.versions(subject, deleted=True)
     new = Stored(subject, 0, 0, made.kind, made.normal if normal else made.text, given.references)
-    number = given.version or (versions[-1].version + 1 if versions else 1)
+    number = _new_number(content, subject, given)
     id = given.id or content.id_of(new) or content.last_id + 1
+    if given.id is not None and any(one.schema != new.schema for one in content.with_id(id)):
+        raise RestError(42205, f"Overwrite new schema with id {id} is not permitted.")
     return Plan({"id": id}, (schema_record(new._replace(version=number, id=id)),))
+
+
+def _new_number(content: Content, subject: str, given: Given) -> int:
+    """Return the number of a new version. Only an import may choose it, and none replaces a version that there is."""
+    versions = content.versions(subject, deleted=True)
+    number = versions[-1].version + 1 if versions else 1
+    wanted = number if given.version is None else given.version
+    if wanted != number and content.mode(subject) != "IMPORT":
+        raise invalid_schema("Version is not one more than previous version")
+    if content.version(subject, wanted) is not None:
+        raise RestError(42205, f"Subject {subject} has a version {wanted}, which cannot be replaced")
+    return wanted
 
 
 def found_version(content: Content, subject: str, text: str, *, deleted: bool = False) -> Stored:
@@ -69,7 +84,8 @@ def found_version(content: Content, subject: str, text: str, *, deleted: bool = 
     known = content.versions(subject, deleted=deleted)
     if not known:
         raise no_subject(subject)
-    one = known[-1] if number is None else content.version(subject, number)
+    # the latest is one marked as deleted only if there is no other
+    one = (content.versions(subject) or known)[-1] if number is None else content.version(subject, number)
     if one is None or (one.is_deleted and not deleted):
         raise no_version(text)
     return one
@@ -79,6 +95,11 @@ def _check_unused(content: Content, versions: list[Stored]) -> None:
     for one in versions:
         if content.users_of(one.subject, one.version):
             raise RestError(42206, f"One or more references exist to the schema {one.subject} version {one.version}")
+
+
+def _removals(content: Content, versions: list[Stored]) -> tuple[TopicRecord, ...]:
+    """Return the records that remove versions; compaction drops all of them but the first, which keeps the last id."""
+    return noop_record(content.last_id), *(removal_record(one) for one in versions)
 
 
 def delete_version(content: Content, subject: str, text: str, request: Request) -> Plan:
@@ -91,7 +112,7 @@ def delete_version(content: Content, subject: str, text: str, request: Request) 
         if not one.is_deleted:
             raise RestError(40407, f"Subject '{subject}' Version {one.version} was not deleted first before being "
                                    "permanently deleted")  # fmt: skip
-        return Plan(one.version, (removal_record(one),))
+        return Plan(one.version, _removals(content, [one]))
     if one.is_deleted:
         raise RestError(40406, f"Subject '{subject}' Version {one.version} was soft deleted. Set permanent=true to "
                                "delete permanently")  # fmt: skip
@@ -109,7 +130,7 @@ def delete_subject(content: Content, subject: str, request: Request) -> Plan:
     if request.flag("permanent"):
         if current:
             raise RestError(40405, f"Subject '{subject}' was not deleted first before being permanently deleted")
-        return Plan([one.version for one in versions], tuple(removal_record(one) for one in versions))
+        return Plan([one.version for one in versions], _removals(content, versions))
     if not current:
         raise RestError(40404, f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently")
     records = [delete_subject_record(subject, current[-1].version)]

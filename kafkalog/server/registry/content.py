@@ -45,6 +45,10 @@ class Content:
             self._set(self.levels, subject, None if value is None else value.get("compatibilityLevel"))
         elif kind == records.MODE:
             self._set(self.modes, subject, None if value is None else value["mode"])
+        elif kind == records.NOOP and value is not None:
+            if not isinstance(value["lastId"], int):
+                raise ValueError("its last id is no whole number")
+            self.last_id = max(self.last_id, value["lastId"])
 
     def _apply_schema(self, subject: str, version: int, value: object) -> None:
         if value is None:

@@ -119,6 +119,15 @@ class Document:
             schema = self._find(schema["$ref"])
         return None
 
+    def beside_ref(self, schema: Any) -> list[str]:
+        """Return the keywords beside a schema's `$ref`; there are none in drafts up to 7, which ignore them."""
+        dialect = self.schema.get("$schema") if isinstance(self.schema, dict) else None
+        if not isinstance(schema, dict) or "$ref" not in schema or not isinstance(dialect, str):
+            return []
+        found = schema.keys() & {*KEYWORDS, *_UPPER, *_LOWER, *_ALIKE, "type", "items", "const"}
+        is_late = any(draft in dialect for draft in ("2019-09", "2020-12"))
+        return sorted(found - {"$ref", "definitions", "$defs"}) if is_late else []
+
     def _find(self, ref: str) -> Any:
         if ref not in self._schemas:  # the same object each time: pairs of schemas are known by it
             name, _, pointer = ref.partition("#")
@@ -165,6 +174,11 @@ def _types(schema: dict[str, Any]) -> frozenset[str]:
     return found - {"integer"} if "number" in found else found
 
 
+def _value_types(schema: dict[str, Any]) -> frozenset[str]:
+    """Return the types of the values that a schema allows: whole numbers are numbers too."""
+    return _types(schema) | ({"integer"} if "number" in _types(schema) else frozenset())
+
+
 def _same(first: object, second: object) -> bool:
     return _written(first) == _written(second)
 
@@ -186,6 +200,10 @@ class _Comparison:
         self._left -= 1
         if self._left < 0:
             return [f"the schemas have more than {_MOST_PAIRS} pairs"]
+        if beside := self._reader.beside_ref(given_reader):
+            others = given_writer if isinstance(given_writer, dict) and "$ref" in given_writer else {}
+            if changed := [word for word in beside if not _same(given_reader[word], others.get(word))]:
+                return [f"REFERENCE_EXTENDED at {path}: {', '.join(changed)} beside $ref cannot be compared"]
         reader, writer = self._reader.followed(given_reader), self._writer.followed(given_writer)
         if reader is None or writer is None:
             if _same(given_reader, given_writer):
@@ -267,7 +285,11 @@ class _Comparison:
 
     def _values(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[str]:
         """Compare a writer's `enum` or `const`, value by value, where the reader is as simple as that."""
-        values = [writer["const"]] if "const" in writer else writer["enum"]
+        given = [writer["const"]] if "const" in writer else writer["enum"]
+        theirs, allowed = _value_types(writer), _value_types(reader)
+        values = [value for value in given if theirs & {*_types_of(value)}]  # others have no valid document
+        if any(not allowed & {*_types_of(value)} for value in values):
+            return [f"TYPE_NARROWED at {path}: a value of enum is not allowed any more"]
         if "enum" in reader or "const" in reader:
             known = [reader["const"]] if "const" in reader else reader["enum"]
             if {_written(value) for value in values} <= {_written(one) for one in known}:
@@ -277,9 +299,6 @@ class _Comparison:
         words = reader.keys() & {*_UPPER, *_LOWER, *_ALIKE, *KEYWORDS, "items"} - {"definitions", "$defs", "enum"}
         lost = [word for word in words if word not in ("allOf", "anyOf", "oneOf") and word not in writer]
         kinds = {kind for value in values for kind in _types_of(value)}
-        allowed = _types(reader) | ({"integer"} if "number" in _types(reader) else set())
-        if any(not set(_types_of(value)) & allowed for value in values):
-            return [f"TYPE_NARROWED at {path}: a value of enum is not allowed any more"]
         if any(_TYPE_OF.get(word, "") in ({""} | kinds) for word in lost):
             return [f"ENUM_ARRAY_CHANGED at {path}: values and {', '.join(sorted(lost))} cannot be compared"]
         shared = [word for word in words if word in writer and not _same(reader[word], writer[word])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -61,7 +62,13 @@ def _loaded(text: str) -> Any:
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not JSON")
 
-    return json.loads(text, parse_constant=refuse)
+    def finite(digits: str) -> float:
+        number = float(digits)
+        if math.isinf(number):
+            raise ValueError(f"{digits:.60} is beyond the numbers of a double")
+        return number
+
+    return json.loads(text, parse_constant=refuse, parse_float=finite)
 
 
 def _compact(document: object) -> str:
@@ -103,10 +110,10 @@ def _normal_field(field: dict[str, Any], space: str) -> dict[str, Any]:
 
 
 def _json(text: str, others: Sequence[tuple[str, Schema]]) -> Parsed:
-    model = Document(parse_schema(text), {name: parse_schema(other.content) for name, other in others})
+    schema, document = parse_schema(text), _loaded(text)
+    model = Document(schema, {name: parse_schema(other.content) for name, other in others})
     if problems := model.problems():
         raise invalid_schema("; ".join(problems[:5]))
-    document = _loaded(text)
     normal = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return Parsed(JSON, _compact(document), normal, model)
 

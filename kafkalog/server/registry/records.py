@@ -88,9 +88,9 @@ def config_record(subject: str | None, level: str | None) -> TopicRecord:
     return TopicRecord(_key(CONFIG, {"subject": subject}), value)
 
 
-def noop_record() -> TopicRecord:
-    """Return the record with which a registry begins."""
-    return TopicRecord(_key(NOOP, {}), None)
+def noop_record(last_id: int = 0) -> TopicRecord:
+    """Return the record with which a registry begins, or one that keeps the last id; other registries pass over it."""
+    return TopicRecord(_key(NOOP, {}), _compact({"lastId": last_id}) if last_id else None)
 
 
 class Change(NamedTuple):

@@ -12,7 +12,7 @@ from kafkalog.server.registry.records import TopicRecord
 from kafkalog.values.schemas.source import AVRO, Reference
 
 LATEST: Final = "latest"
-MOST_VERSION: Final = (1 << 31) - 1
+MOST_NUMBER: Final = (1 << 31) - 1
 MOST_NAME_CHARS: Final = 1000
 
 
@@ -24,7 +24,7 @@ class Plan(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A schema in the body of a request."""
+    """A schema in the body of a request; its id and version are None unless they are 1 or more."""
 
     kind: str
     text: str
@@ -63,11 +63,17 @@ class Request(NamedTuple):
             raise invalid_schema(f"the type {kind!r:.60} is none of {', '.join(KINDS)}")
         if not isinstance(text, str) or not text.strip():
             raise invalid_schema("it is empty")
-        numbers = {name: found.get(name) for name in ("id", "version")}
-        for name, number in numbers.items():
-            if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
-                raise RestError(422, f"The {name} is {number!r:.60}, not a number")
-        return Given(kind, text, _references(found.get("references")), **numbers)
+        numbers = [_number(name, found.get(name)) for name in ("id", "version")]
+        return Given(kind, text, _references(found.get("references")), *numbers)
+
+
+def _number(name: str, given: Any) -> int | None:
+    """Return an id or version, None if it is left to the registry: clients then send none, 0 or -1."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int) or given > MOST_NUMBER:
+        raise RestError(422, f"The {name} is {given!r:.60}, not a number up to 2^31-1")
+    return given if given > 0 else None
 
 
 def _references(given: Any) -> tuple[Reference, ...]:
@@ -107,7 +113,7 @@ def version_number(text: str) -> int | None:
     """
     if text in (LATEST, "-1"):
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 20 and 1 <= int(text) <= MOST_VERSION):
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and 1 <= int(text) <= MOST_NUMBER):
         raise RestError(
             42202,
             f"The specified version '{text:.60}' is not a valid version id. Allowed values are between [1, 2^31-1] and "

@@ -28,18 +28,20 @@ LIMITS["number"] = LIMITS["integer"]
 
 @st.composite
 def schemas(draw: Any, depth: int = 2) -> Any:
-    kinds = ["any", "integer", "number", "string", "enum", "boolean", "null", "types"]
+    made: dict[str, Any]
+    kinds = ["any", "integer", "number", "string", "enum", "typed enum", "boolean", "null", "types"]
     kind = draw(st.sampled_from(kinds + (["object", "object", "array", "anyOf", "oneOf", "allOf"] if depth else [])))
     if kind == "any":
         return draw(st.sampled_from([True, False, {}]))
     if kind == "enum":
         return {"enum": draw(st.lists(st.sampled_from(VALUES[:14]), min_size=1, max_size=4))}
-    if kind == "types":
+    if kind in ("types", "typed enum"):
         names = st.sampled_from(["null", "integer", "number", "string"])
-        return {"type": draw(st.lists(names, min_size=1, unique=True))}
+        made = {"type": draw(st.lists(names, min_size=1, unique=True))}
+        return made if kind == "types" else made | {"enum": draw(st.lists(st.sampled_from(VALUES[:14]), min_size=1))}
     if kind in ("anyOf", "oneOf", "allOf"):
         return {kind: draw(st.lists(schemas(depth - 1), min_size=1, max_size=3))}
-    made: dict[str, Any] = {"type": kind}
+    made = {"type": kind}
     made |= draw(st.sampled_from(LIMITS.get(kind, [{}])))
     if kind == "array":
         if draw(st.booleans()):
@@ -128,6 +130,9 @@ X, XY = {"x": {"type": "integer"}}, {"x": {"type": "integer"}, "y": {"type": "st
         ({"type": "number", "minimum": 2}, {"type": "integer", "minimum": 1}, "MINIMUM_INCREASED"),
         ({"enum": [1]}, {"enum": [1, 2]}, "ENUM_ARRAY_NARROWED"),
         ({"enum": [1, 2, 3]}, {"enum": [1, 2]}, ""),
+        ({"type": "string", "enum": ["a", None]}, {"type": ["string", "null"], "enum": ["a", None]}, "TYPE_NARROWED"),
+        ({"type": "string", "enum": ["a", None]}, {"type": "string", "enum": ["a", None]}, ""),
+        ({"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["a", None]}, ""),
         ({"type": ["null", "integer"]}, {"type": "integer"}, ""),
         ({"oneOf": [{"type": "null"}, {"type": "integer"}]}, {"type": "integer"}, ""),
         ({"type": "integer"}, {"oneOf": [{"type": "null"}, {"type": "integer"}]}, "TYPE_NARROWED"),
@@ -137,6 +142,18 @@ X, XY = {"x": {"type": "integer"}}, {"x": {"type": "integer"}, "y": {"type": "st
 def test_reasons(reader: Any, writer: Any, reason: str) -> None:
     found = json_incompatibilities(Document(reader), Document(writer))
     assert any(text.startswith(reason) for text in found) if reason else not found
+
+
+@pytest.mark.parametrize(("draft", "reasons"), [("draft/2020-12/schema#", 1), ("draft-07/schema#", 0)])
+def test_what_stands_beside_a_reference_counts_from_draft_2019_on(draft: str, reasons: int) -> None:
+    def document(**beside: Any) -> Document:
+        properties = {"x": {"$ref": "#/$defs/a", **beside}}
+        schema = f"https://json-schema.org/{draft}"
+        return Document({"$schema": schema, "$defs": {"a": {}}, **thing(properties=properties)})
+
+    assert len(json_incompatibilities(document(maxLength=3), document())) == reasons
+    assert json_incompatibilities(document(maxLength=3), document(maxLength=3)) == []
+    assert json_incompatibilities(document(title="x"), document(maxLength=3)) == []
 
 
 def test_references_are_followed_also_in_circles() -> None:

@@ -120,6 +120,8 @@ def one_version(running: tuple[KafkaServer, Snapshot]) -> Rest:
         ("POST", SCHEMAS, body(record(id=("long", "no number"))), 42201),
         ("POST", SCHEMAS, body(OLD, schemaType="XML"), 42201),
         ("POST", SCHEMAS, body({"type": "int"}, schemaType="JSON"), 42201),
+        ("POST", SCHEMAS, body('{"maxLength": 1e400}', schemaType="JSON"), 42201),
+        ("POST", SCHEMAS, body(json.dumps(record(id="long", n=("double", 7))).replace("7", "1e400")), 42201),
         ("POST", SCHEMAS, body({"$ref": "#/definitions/X"}, schemaType="JSON"), 42201),
         ("POST", SCHEMAS, body(WITHOUT_IMPORT, schemaType="PROTOBUF"), 42201),
         ("POST", SCHEMAS, body('"\\ud800"', schemaType="JSON"), 42201),
@@ -127,6 +129,9 @@ def one_version(running: tuple[KafkaServer, Snapshot]) -> Rest:
         ("POST", SCHEMAS, body(OLD, references=[{"name": "X"}]), 42201),
         ("POST", SCHEMAS, [], 422),
         ("POST", SCHEMAS, body(OLD, id=5), 42205),
+        ("POST", SCHEMAS, body(NEW, version=1), 42201),
+        ("POST", SCHEMAS, body(NEW, version=3), 42201),
+        ("POST", SCHEMAS, body(NEW, version=2**31), 422),
         ("POST", SCHEMAS, body(WRONG), 409),
         ("PUT", "/config", {"compatibility": "SIDEWARD"}, 42203),
         ("PUT", "/config/orders-value", {}, 42203),
@@ -190,6 +195,15 @@ def test_soft_and_permanent_deletes(rest: Rest) -> None:
     assert rest.code("GET", "/schemas/ids/1") == 40403
     assert rest.register("orders-value", WRONG) == 3, "an id is never used again"
     assert rest.ok("GET", SCHEMAS) == [1]
+
+
+def test_the_latest_version_to_delete_is_one_that_is_not_deleted(rest: Rest) -> None:
+    rest.register("orders-value", OLD)
+    rest.register("orders-value", NEW, version=2)
+    assert rest.ok("DELETE", f"{SCHEMAS}/2") == 2
+    assert rest.code("DELETE", f"{SCHEMAS}/latest?permanent=true") == 40407
+    assert rest.ok("DELETE", f"{SCHEMAS}/latest") == 1
+    assert rest.ok("GET", f"{SCHEMAS}?deleted=true") == [1, 2]
 
 
 def test_references(rest: Rest) -> None:

@@ -12,7 +12,10 @@ pa = pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
 
 from kafkalog import values  # noqa: E402
 from kafkalog.server.registry.content import Content  # noqa: E402
-from kafkalog.server.registry.records import change_of  # noqa: E402
+from kafkalog.server.registry.errors import RestError  # noqa: E402
+from kafkalog.server.registry.records import TopicRecord, change_of  # noqa: E402
+from kafkalog.server.registry.requests import request_of  # noqa: E402
+from kafkalog.server.registry.routes import decide  # noqa: E402
 from kafkalog.testing import kafka_server  # noqa: E402
 from kafkalog.values.avro_default import long_bytes  # noqa: E402
 from kafkalog.values.schemas.topic import SchemaTopic  # noqa: E402
@@ -49,6 +52,7 @@ def test_the_records_are_those_of_the_original(tmp_path: Path) -> None:
         (f'{{"keytype":"SCHEMA","subject":"{SUBJECT}","version":1,"magic":1}}', {**first, "deleted": True}),
         ('{"keytype":"DELETE_SUBJECT","subject":"j","magic":0}', {"subject": "j", "version": 1}),
         ('{"keytype":"CONFIG","subject":"j","magic":0}', None),
+        ('{"keytype":"NOOP","magic":0}', {"lastId": 2}),
         ('{"keytype":"SCHEMA","subject":"j","version":1,"magic":1}', None),
     ]
 
@@ -106,6 +110,43 @@ def test_what_another_registry_wrote_meanwhile_is_served(tmp_path: Path) -> None
         assert rest.code("POST", "/subjects/s/versions", body('"long"')) == 42205
         assert rest.register("t", '"long"') == 42
         assert "skipped the record at offset 1 of _schemas-0" in server.log()
+
+
+def _changed(content: Content, method: str, target: str, given: object = None) -> list[TopicRecord]:
+    """Apply a change and return its records."""
+    plan = decide(content, request_of(method, target, json.dumps(given).encode()))
+    for key, value in plan.records:
+        content.apply(change_of(key, value))
+    return [*plan.records]
+
+
+def test_an_id_is_not_used_again_after_a_compaction() -> None:
+    content, written = Content(), {}
+    for method, target, given in (
+        ("POST", "/subjects/s/versions", body('"int"')),
+        ("DELETE", "/subjects/s", None),
+        ("DELETE", "/subjects/s?permanent=true", None),
+    ):
+        written |= dict(_changed(content, method, target, given))
+    later = Content()
+    for key, value in written.items():
+        if value is not None:
+            later.apply(change_of(key, value))
+    [(_, value)] = _changed(later, "POST", "/subjects/t/versions", body('"long"'))
+    assert json.loads(value or b"")["id"] == 2
+
+
+def test_an_import_replaces_nothing() -> None:
+    content = Content()
+    content.apply(change_of(b'{"keytype":"MODE"}', b'{"mode":"IMPORT"}'))
+    content.apply(change_of(b'{"keytype":"CONFIG"}', b'{"compatibilityLevel":"NONE"}'))
+    _changed(content, "POST", "/subjects/s/versions", body('"int"', id=7, version=3))
+    for given in (body('"long"', id=7, version=4), body('"long"', id=8, version=3)):
+        with pytest.raises(RestError) as caught:
+            _changed(content, "POST", "/subjects/s/versions", given)
+        assert caught.value.code == 42205
+    _changed(content, "POST", "/subjects/s/versions", body('"long"', id=8, version=1))
+    assert [(one.version, one.id) for one in content.versions("s")] == [(1, 8), (3, 7)]
 
 
 def test_a_deleted_subject_is_cleared() -> None:
