@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fastavro", reason="the extra `schemas` is not installed")
 pa = pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
-pytest.importorskip("google.protobuf", reason="the extra `schemas` is not installed")
+descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2", reason="the extra `schemas` is not installed")
 
 from kafkalog import values  # noqa: E402
+from kafkalog.errors import IllegalArgument  # noqa: E402
 from kafkalog.values import ValueDecoder  # noqa: E402
 from tests.values.avro_cases import encoded, records  # noqa: E402
 from tests.values.protobuf_cases import message_types, messages  # noqa: E402
@@ -129,5 +130,21 @@ def test_a_type_that_contains_itself_is_checked_without_a_column() -> None:
     decoder = values.decoder("avro", schema=tree, fields=["name"])
     found = decoder.decode(pa.array([b"\2a\2\2b\0", b"\2a\2\2\xff\0", b"\2a" + b"\2\2b" * 300 + b"\0"]))
     assert found.values.to_pylist() == [{"name": "a"}, None, None]
-    assert found.errors[1].as_py() == "field next.name: the string is not UTF-8, at byte 5"
-    assert "nested more than 200 levels" in found.errors[2].as_py()
+    sound, text, deep = texts(found)
+    assert (sound, text) == (None, "field next.name: the string is not UTF-8, at byte 5")
+    assert deep is not None and "nested more than 200 levels" in deep
+
+
+def test_fields_of_a_message_that_is_too_deep_for_columns() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="deep.proto", syntax="proto3")
+    for n in range(40):
+        type = file.message_type.add(name=f"M{n}")
+        type.field.add(name="name", number=2, type=9, label=1)
+        if n < 39:
+            type.field.add(name="next", number=1, type=11, type_name=f".M{n + 1}", label=1)
+    schema = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    with pytest.raises(IllegalArgument, match="nested more than 30 levels"):
+        values.decoder("protobuf", schema=schema, message="M0")
+    decoder = values.decoder("protobuf", schema=schema, message="M0", fields=["name"])
+    found = decoder.decode(pa.array([b"\x12\1a\x0a\3\x12\1\xff", b"\x12\1a\x0a\4\x12\1\xff"]))
+    assert found.values.to_pylist() == [{"name": "a"}, None], "the others are skipped: what they hold is not checked"
