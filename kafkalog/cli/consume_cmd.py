@@ -230,6 +230,7 @@ class _Consumer:
         An incomplete batch counts as damage only after a short wait: a writer may be about to finish it. A problem that
         costs no record, such as an index that a backup left out, is a note, and so is an open transaction.
         """
+        from kafkalog.reading.chunks import check_tail
         from kafkalog.reading.source import end_of
 
         for view, start in zip(views, starts, strict=True):
@@ -245,6 +246,8 @@ class _Consumer:
                 view.refresh()
             if view.damage is not None:
                 self._report_damage(view, view.damage)
+            else:
+                check_tail(view, view.log_end_offset, self.skipped)
             for problem in view.problems:
                 common.note(f"note: {problem}")
 

@@ -194,6 +194,14 @@ def test_a_reader_of_a_closed_log_raises_at_its_lost_end(tmp_path: Path) -> None
             log[300]
 
 
+@pytest.mark.parametrize("skips", [(), ("--on-damage", "skip")])
+def test_consume_of_a_closed_log_reports_its_lost_end(tmp_path: Path, skips: tuple[str, ...]) -> None:
+    root = lose_the_end(tmp_path / "data", True)
+    ran = run("consume", "-d", root, "-t", "a", "-o", "beginning", "-f", r"%o\n", *skips)
+    assert ran.stdout.split() == [b"%d" % offset for offset in range(100)]
+    assert ran.returncode == 1 and b"on disk up to offset 500, but ends at 100" in ran.stderr
+
+
 def test_a_reader_of_a_log_in_use_ends_at_its_end(tmp_path: Path) -> None:
     """A broker that truncates a log writes the recovery point later."""
     root = lose_the_end(tmp_path / "data", False)
