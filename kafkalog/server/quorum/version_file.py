@@ -1,7 +1,7 @@
 """`kafkalog.metadata.json`: version of the topics, settings, users, ACLs and quotas of a node of a replica set.
 
 A version is a leader's term and its number of changes in that term. A node's data is between two versions: it has all
-of `complete`, and nothing newer than `begun`. The file lies beside the term's file, and is replaced as a whole and
+of `complete`, and nothing newer than `begun`. The file lies beside the term's files, and is replaced as a whole and
 synced before an answer reports it. An unreadable file aborts the start.
 """
 

@@ -124,7 +124,7 @@ def _after_old_formats(
 
     The end is an offset, 0 without such a batch.
     """
-    runs = []
+    runs: list[tuple[SegmentFacts, int, int]] = []
     for one in reversed(facts):
         for epoch, position, _, last_offset in reversed(one.epoch_runs):
             if epoch < 0 and _has_old_format(one.path, position, fs):
