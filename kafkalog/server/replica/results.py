@@ -25,8 +25,8 @@ class AppendParams(NamedTuple):
     """Parameters common to all partitions of an append.
 
     `internal_allowed`: internal topics may be written as well. `on_wait` is called before a wait, when the batches are
-    no longer needed. `produce_version` is 0 for appends that are not a client's. `topic_ids` are the ids, by name, of the
-    topics in a request by id: a topic of that name with another id is not appended to.
+    no longer needed. `produce_version` is 0 for appends that are not a client's. `topic_ids` are the ids by name of
+    the topics in a request by id: a topic of that name with another id is not appended to.
     """
 
     required_acks: int
