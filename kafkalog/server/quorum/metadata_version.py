@@ -25,8 +25,7 @@ from kafkalog.config.keys import MAX_LONG
 from kafkalog.errors import ApiError, KafkalogError
 from kafkalog.server.quorum import messages
 from kafkalog.server.quorum.errors import NotController
-from kafkalog.server.quorum.state_file import StateFiles
-from kafkalog.server.quorum.version_file import Version, Versions, unknown
+from kafkalog.server.quorum.version_file import Version, VersionFile, Versions, unknown
 from kafkalog.server.quorum.watch import ANSWER_SECONDS
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class MetadataVersion:
         """Number of changes that this node has made since it leads."""
         self._node = node
         self._quorum = quorum
-        self._file: StateFiles[Versions] | None = None
+        self._file: VersionFile | None = None
         self._versions = Versions()
         self._on_disk = Versions()
         self._writing = asyncio.Lock()
@@ -62,13 +61,13 @@ class MetadataVersion:
         self._polling: asyncio.Task[None] | None = None
         self._is_stopped = False
 
-    async def start(self, file: StateFiles[Versions], term: int) -> None:
+    async def start(self, file: VersionFile, term: int) -> None:
         """Read the stored versions. Without them, the data is of leaders up to `term`.
 
         CorruptCheckpoint, StorageError.
         """
         self._file = file
-        stored = await self._node.run(file.load)
+        stored = await self._node.run(file.read)
         self._versions = self._on_disk = unknown(term) if stored is None else stored
 
     async def stop(self) -> None:

@@ -113,7 +113,7 @@ class Quorum:
         stored = await self._node.run(self._file.load)
         last = first_term(log.state.leader_epoch for log in store.logs.values())
         self.state = self._stored = QuorumState(last) if stored is None else stored
-        await self.metadata.start(StateFiles(VersionFile, directories, fs=store.fs), self.state.term)
+        await self.metadata.start(VersionFile(directories()[0], fs=store.fs), self.state.term)
         self._node.topics.on_change(lambda *_: self.metadata.changed())
         self._node.credentials.file.on_change = self.metadata.changed
         self._node.dynamic.on_change = self.metadata.changed
