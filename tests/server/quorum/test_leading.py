@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import shutil
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
@@ -15,7 +14,7 @@ from kafkalog.errors import ConfigError, CorruptCheckpoint, StorageError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.node import Node
 from kafkalog.server.quorum import quorum
-from kafkalog.server.quorum.decisions import Ballot, next_term
+from kafkalog.server.quorum.decisions import next_term
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NO_NODE, QUORUM_FILE, QuorumFile, QuorumState
 from kafkalog.server.replica.results import AppendParams, AppendResult
@@ -199,22 +198,6 @@ async def test_a_vote_is_on_disk_before_it_is_told(tmp_path: Path) -> None:
         with pytest.raises(CorruptCheckpoint, match="damaged"):
             await nodes.start(1)
         nodes.nodes.pop(1, None)
-
-
-@in_loop
-async def test_a_node_remembers_its_vote_without_its_first_disk(tmp_path: Path) -> None:
-    directories = [tmp_path / name for name in "ab"]
-    settings: dict[str, Any] = {"node_id": 2, "kafkalog_replicas": "1@a:9091,2@b:9092,3@c:9093"}
-
-    def ballot(node: Node, candidate: int, term: int) -> Ballot:
-        return node.quorum.ballot(term)._replace(candidate=candidate)
-
-    async with node_for(*directories, **settings) as node:
-        term = next_term(0, 1, node.quorum.own_set)
-        assert (await node.quorum.vote(ballot(node, 1, term))).is_granted
-    shutil.rmtree(directories[0])  # its disk is not mounted
-    async with node_for(*directories, **settings) as node:
-        assert node.quorum.state == QuorumState(term, NO_NODE, 1)
 
 
 @in_loop
