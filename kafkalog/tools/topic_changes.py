@@ -45,8 +45,9 @@ def delete_topic(dirs: Sequence[str], topic: str, *, apply: bool = True, fs: Fil
                 _unmark_deleted(homes, topic, fs)
             raise
         for home in homes:
-            forget(home, [one.topic_partition for one in (*found, *moving)], fs=fs)
-            renamed += [one.path for one in _of_kind(home, topic, DELETE_DIR_SUFFIX, fs)]
+            gone = _of_kind(home, topic, DELETE_DIR_SUFFIX, fs)  # also of a call that was interrupted
+            forget(home, [one.topic_partition for one in (*found, *moving, *gone)], fs=fs)
+            renamed += [one.path for one in gone]
             store = TopicStore(home, fs=fs)
             entry = store.get(topic)
             store.remove((topic,), () if entry is None else (entry.topic_id,))

@@ -12,6 +12,7 @@ from kafkalog.storage.producer_snapshot import format_snapshot
 from kafkalog.tools.repair.directories import repair
 from kafkalog.tools.verify.directories import verify
 from tests import raw_batches
+from tests.builder import message_v1
 from tests.faults import FaultFS
 from tests.tools.test_repair import MARKER, content, tree
 from tests.tools.test_verify_damage import LOG, write_log
@@ -154,6 +155,20 @@ def test_leader_epochs_come_from_the_log(tmp_path: Path, damage: str) -> None:
     assert repair(root, apply=True, backup_dir=tmp_path / "kept").ok and verify(root).ok
     assert (root / "a-0" / EPOCHS).read_text() == "0\n3\n0 0\n3 2\n4 3\n"
     assert (tmp_path / "kept" / "a-0" / EPOCHS).read_text() == damage
+
+
+@pytest.mark.parametrize("written", ["0\n1\nx y\n", "0\n1\n3 0\n"], ids=["malformed", "late"])
+def test_epochs_before_a_batch_of_an_old_format_are_left_out(tmp_path: Path, written: str) -> None:
+    """LOG-59: as an append does; a batch of v2 without an epoch ends none."""
+    root = tmp_path / "data"
+    batches = [raw_batches.batch(n, [b"x"], epoch=epoch) for n, epoch in ((0, 3), (2, 4), (3, -1), (4, 6))]
+    write_log(root / "a-0", batches)
+    (root / "a-0" / LOG).write_bytes(b"".join((batches[0], message_v1(1, b"old"), *batches[1:])))
+    (root / ".kafka_cleanshutdown").write_bytes(MARKER)
+    (root / "a-0" / EPOCHS).write_text(written)
+    assert repair(root, apply=True, backup_dir=tmp_path / "kept").ok and verify(root).ok
+    assert (root / "a-0" / EPOCHS).read_text() == "0\n2\n4 2\n6 4\n"
+    assert not repair(root).changes
 
 
 def test_several_directories_are_repaired_in_one_run(tmp_path: Path) -> None:

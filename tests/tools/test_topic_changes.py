@@ -13,6 +13,7 @@ from kafkalog.server.node.stored_topics import StoredTopics
 from kafkalog.storage.names import future_dir_name
 from kafkalog.tools.topic_changes import delete_topic
 from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import RECOVERY_POINT_FILE, OffsetCheckpoint
 from tests.faults import WRITING_CALLS, FaultFS, each_failure
 from tests.handover_cases import write
 from tests.manager.managers import OpenManager, list_names
@@ -70,6 +71,7 @@ def test_a_second_delete_completes_the_first(tmp_path: Path) -> None:
         except UnknownTopicOrPartition:
             assert "t" not in TopicStore(copy).topics(), at
         assert TopicStore(copy).names() == ["other"]
+        assert {one.topic for one in OffsetCheckpoint(copy / RECOVERY_POINT_FILE).read()} == {"other"}, at
         assert not [name for name in list_names(copy) if name.startswith("t-") and not name.endswith("-delete")]
 
 

@@ -202,6 +202,26 @@ def test_consume_of_a_closed_log_reports_its_lost_end(tmp_path: Path, skips: tup
     assert ran.returncode == 1 and b"on disk up to offset 500, but ends at 100" in ran.stderr
 
 
+@pytest.mark.parametrize("torn", [b"", b"\0\0\0\0\0\0\0\3\0\0"], ids=["whole", "batch in progress"])
+def test_a_reader_of_a_log_that_is_closed_meanwhile_ends_where_it_began(tmp_path: Path, torn: bytes) -> None:
+    """The owner's recovery point is then above the end that the reader saw."""
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("a")
+        dirs["a", 0].append([b"0", b"1", b"2"])
+        path = tmp_path / "a-0" / f"{0:020d}.log"
+        before = path.stat().st_size
+        with open(path, "ab") as file:
+            file.write(torn)
+        log = kafkalog.open(tmp_path / "a-0")
+        records = log.records()
+        assert next(records).offset == 0
+        os.truncate(path, before)
+        dirs["a", 0].append([b"3", b"4"])
+    with log:
+        assert [one.offset for one in records] == [1, 2]
+        assert len(list(log.records())) == 5
+
+
 def test_a_reader_of_a_log_in_use_ends_at_its_end(tmp_path: Path) -> None:
     """A broker that truncates a log writes the recovery point later."""
     root = lose_the_end(tmp_path / "data", False)

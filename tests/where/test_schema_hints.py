@@ -9,6 +9,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument
+from kafkalog.values.schemas.source import AVRO, Schema, schemas_of
 from tests.commands import kafkalog as command
 from tests.values.test_schemas import Registry
 
@@ -96,6 +97,17 @@ def test_a_registry_by_its_address(path: Path, registry: Registry) -> None:
     assert "did you mean" not in refused(path, "value.email == 'x'", registry=registry.url)
     registry.answers["/subjects/users-value/versions"] = b'{"no": "list"'
     assert "its fields are name" in refused(path, "value.email == 'x'", registry=registry.url)
+
+
+def test_only_the_latest_versions_are_fetched() -> None:
+    class Registered:
+        def schemas_of(self, subject: str | None) -> Iterator[Schema]:
+            for number in range(1000, 0, -1):
+                fetched.append(number)
+                yield Schema(b"{}", AVRO, number)
+
+    fetched: list[int] = []
+    assert [one.id for one in schemas_of(Registered(), "users-value")] == fetched == [*range(1000, 980, -1)]
 
 
 def test_protobuf(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, UnknownTopicOrPartition
 from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.node.topics import Topic
 from kafkalog.server.requests.context import Answer, RequestContext
@@ -55,17 +56,20 @@ async def handle(node: Node, context: RequestContext, request: DeleteTopicsReque
                 rows.append(_row(found.name, found.id, ErrorCode.NONE, None))
             else:
                 rows.append(found)
-    failures = await _failures(node, [topic.name for topic in to_delete.values()]) if to_delete else {}
+    by_id = {topic.name: topic.id for topic in to_delete.values() if topic.id in ids}
+    failures = await _failures(node, [topic.name for topic in to_delete.values()], by_id) if to_delete else {}
     for row_number, topic in to_delete.items():
         error = failures.get(topic.name)
-        if error is not None:
+        if isinstance(error, UnknownTopicOrPartition) and topic.name in by_id:
+            rows[row_number] = _row(None, topic.id, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)
+        elif error is not None:
             rows[row_number] = _refusal(topic, error)
     return {"responses": rows}
 
 
-async def _failures(node: Node, names: list[str]) -> dict[str, KafkalogError]:
+async def _failures(node: Node, names: list[str], ids: Mapping[str, UUID]) -> dict[str, KafkalogError]:
     try:
-        return await node.topics.delete_all(names)
+        return await node.topics.delete_all(names, ids)
     except KafkalogError as error:
         return dict.fromkeys(names, error)
 

@@ -62,6 +62,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     results: Results = {}
     batches: Batches = {}
     pending: dict[TopicPartition, dict[int, AppendResult]] = {}
+    topic_ids: dict[str, UUID] = {}
     is_transactional = False
     version, requested = context.api_version, request.topic_data
     is_single = len(requested) == 1 and len(requested[0].partition_data) == 1
@@ -73,6 +74,8 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         if found is None or node.authorizer.is_enabled:
             refusal = _refusal(node, context, topic_key, found)
         rows = results.setdefault(topic_key, {})
+        if found is not None and version >= _FIRST_WITH_IDS:
+            topic_ids[found.name] = found.id
         if next(turns):
             await asyncio.sleep(0)
         for partition in topic.partition_data:
@@ -102,7 +105,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     if is_transactional and not _may_use_transaction(node, context, request.transactional_id):
         raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if batches:
-        await _append(node, context, request, batches, pending)
+        await _append(node, context, request, batches, pending, topic_ids)
     if node.quotas.file.state.quotas:
         context.throttle_ms = max(context.throttle_ms, node.quotas.record_produce(context, context.size_bytes))
     if request.acks == 0:
@@ -119,6 +122,7 @@ async def _append(
     request: _Request,
     batches: Batches,
     pending: Mapping[TopicPartition, dict[int, AppendResult]],
+    topic_ids: Mapping[str, UUID],
 ) -> None:
     """Append the batches and store their results in `pending`."""
     appended = await node.replicas.append_scanned(
@@ -130,6 +134,7 @@ async def _append(
             transactional_id=request.transactional_id,
             produce_version=context.api_version,
             on_wait=lambda: release_records(request, batches),
+            topic_ids=topic_ids,
         ),
     )
     for key, rows in pending.items():

@@ -55,6 +55,7 @@ _SETTINGS: Final = {
 """Prefix of the settings of each internal topic."""
 METADATA_TOPIC: Final = "__cluster_metadata"
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+NO_IDS: Final[Mapping[str, UUID]] = MappingProxyType({})
 MAX_PARTITIONS_AT_ONCE: Final = 10_000
 """Maximum partitions that one call creates, as in the reference's controller (`MAX_PARTITIONS_PER_BATCH`)."""
 
@@ -277,11 +278,19 @@ class Topics(Changing):
         for error in (await self.delete_all((name,))).values():
             raise error
 
-    async def delete_all(self, names: Iterable[str]) -> dict[str, KafkalogError]:
-        """Delete topics and return the error of each one that failed, by name, as in `delete`."""
+    async def delete_all(
+        self, names: Iterable[str], ids: Mapping[str, UUID] = NO_IDS
+    ) -> dict[str, KafkalogError]:
+        """Delete topics and return the error of each one that failed, by name, as in `delete`.
+
+        A topic named in `ids` is missing if it has another id: it was created again while the call waited.
+        """
         async with self._changing:
             self.check_change()
             found = {name: self._topics.get(name) for name in names}
+            for name, topic in found.items():
+                if topic is not None and topic.id != ids.get(name, topic.id):
+                    found[name] = None
             failures: dict[str, KafkalogError] = {
                 name: UnknownTopicOrPartition() for name, topic in found.items() if topic is None
             }

@@ -1,7 +1,7 @@
 """`kafkalog.quorum.json`: the term of a replica set, its leader, and this node's vote.
 
-The file lies in the first data directory, and is replaced as a whole and synced before an answer reports its content: a
-node that forgot its vote could give it twice. An unreadable file aborts the start.
+The file lies in each data directory, and is replaced as a whole and synced before an answer reports its content: a node
+that forgot its vote could give it twice, also if a disk is offline. An unreadable file aborts the start.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from kafkalog.server.quorum.log_copy_grant import LogCopyGrant
 from kafkalog.server.quorum.metadata_version import MetadataVersion
 from kafkalog.server.quorum.poll import ASK_SECONDS, LastEpochs, NoPeers, Peers, Poll
 from kafkalog.server.quorum.replica_set import ReplicaSet, check_member, parse_replicas
+from kafkalog.server.quorum.state_file import StateFiles
 from kafkalog.server.quorum.version_file import NONE, VersionFile
 from kafkalog.server.quorum.watch import watch
 from kafkalog.server.replica.roles import Role, majority_of
@@ -88,7 +89,7 @@ class Quorum:
         self.is_handing_over = False
         """True while this node leads but changes nothing, because another node is about to lead."""
         self._node = node
-        self._file: QuorumFile | None = None
+        self._file: StateFiles[QuorumState] | None = None
         self._listeners: list[Callable[[], object]] = []
         self._changing = asyncio.Lock()
         self._electing = asyncio.Lock()
@@ -104,12 +105,15 @@ class Quorum:
         if self.replica_set is None:
             return
         store = self._node.store
-        directory = next(one.path for one in store.online)
-        self._file = QuorumFile(directory, fs=store.fs)
-        stored = await self._node.run(self._file.read)
+
+        def directories() -> list[str]:
+            return [one.path for one in store.online]
+
+        self._file = StateFiles(QuorumFile, directories, fs=store.fs)
+        stored = await self._node.run(self._file.load)
         last = first_term(log.state.leader_epoch for log in store.logs.values())
         self.state = self._stored = QuorumState(last) if stored is None else stored
-        await self.metadata.start(VersionFile(directory, fs=store.fs), self.state.term)
+        await self.metadata.start(VersionFile(directories()[0], fs=store.fs), self.state.term)
         self._node.topics.on_change(lambda *_: self.metadata.changed())
         self._node.credentials.file.on_change = self.metadata.changed
         self._node.dynamic.on_change = self.metadata.changed

@@ -1,16 +1,20 @@
-"""Small JSON files of a data directory, each replaced as a whole."""
+"""Small JSON files of data directories, each replaced as a whole; a copy in each directory survives an offline disk."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Final, Generic, TypeVar
 
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 from kafkalog.util.os_errors import os_errors
 
+_LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
+V = TypeVar("V", bound=tuple[object, ...])
 VERSION: Final = 1
 _MAX_FILE_BYTES: Final = 1 << 16
 
@@ -65,6 +69,44 @@ class StateFile(Generic[T]):
     @staticmethod
     def _value(data: dict[str, object]) -> T:
         raise NotImplementedError
+
+
+class StateFiles(Generic[V]):
+    """Equal state files in all directories that are online. The calls wait for the disk.
+
+    `directories` returns the paths now. Of different values, the largest is the newest: a directory that was offline
+    has an older one.
+    """
+
+    def __init__(self, kind: type[StateFile[V]], directories: Callable[[], Iterable[str]], *, fs: FileSystem) -> None:
+        self._kind = kind
+        self._directories = directories
+        self._fs = fs
+
+    def _files(self) -> list[StateFile[V]]:
+        return [self._kind(one, fs=self._fs) for one in self._directories()]
+
+    def load(self) -> V | None:
+        """Return the newest value, None if there is none, and write it where another one is. Errors as in `read`."""
+        found = [one.read() for one in self._files()]
+        newest = max((one for one in found if one is not None), default=None)
+        if newest is not None and any(one != newest for one in found):
+            self.write(newest)
+        return newest
+
+    def write(self, value: V) -> None:
+        """Write the value to each directory. StorageError if none of them took it; others are logged."""
+        failures: list[StorageError] = []
+        files = self._files()
+        for file in files:
+            try:
+                file.write(value)
+            except StorageError as error:
+                failures.append(error)
+        if failures and len(failures) == len(files):
+            raise failures[0]
+        for one in failures:
+            _LOG.warning("%s is only in the other data directories: %s", self._kind.content, one)
 
 
 def parse_number(data: dict[str, object], name: str, least: int, most: int) -> int:

@@ -1,8 +1,8 @@
 """`kafkalog.metadata.json`: version of the topics, settings, users, ACLs and quotas of a node of a replica set.
 
 A version is a leader's term and its number of changes in that term. A node's data is between two versions: it has all
-of `complete`, and nothing newer than `begun`. The file lies beside the term's file, and is replaced as a whole and
-synced before an answer reports it. An unreadable file aborts the start.
+of `complete`, and nothing newer than `begun`. The file lies in the first data directory, beside the settings and users
+that it is about. It is replaced as a whole and synced before an answer reports it. An unreadable file aborts the start.
 """
 
 from __future__ import annotations

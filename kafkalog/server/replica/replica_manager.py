@@ -17,7 +17,7 @@ from kafkalog.errors import (
     StorageError,
     UnknownTopicOrPartition,
 )
-from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.error_codes import ErrorCode, Refused, code_of
 from kafkalog.server.replica.append_results import appended, refused
 from kafkalog.server.replica.append_sizes import most_at_once
 from kafkalog.server.replica.delayed_delete import DelayedDelete, Deletion
@@ -292,6 +292,8 @@ class ReplicaManager:
                 await self._may_append.wait()
             try:
                 partition = self._writable(key, params.internal_allowed)
+                if params.topic_ids and partition.topic_id != params.topic_ids.get(key.topic):
+                    raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)  # deleted and created again meanwhile
                 info = await self._appended(partition, data, table, params, checked.guards.get(key))
             except Exception as error:
                 results[key] = refused(key, error, partition)

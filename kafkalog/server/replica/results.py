@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -25,7 +25,8 @@ class AppendParams(NamedTuple):
     """Parameters common to all partitions of an append.
 
     `internal_allowed`: internal topics may be written as well. `on_wait` is called before a wait, when the batches are
-    no longer needed. `produce_version` is 0 for appends that are not a client's.
+    no longer needed. `produce_version` is 0 for appends that are not a client's. `topic_ids` are the ids by name of
+    the topics in a request by id: a topic of that name with another id is not appended to.
     """
 
     required_acks: int
@@ -35,6 +36,7 @@ class AppendParams(NamedTuple):
     transactional_id: str | None = None
     produce_version: int = 0
     on_wait: Callable[[], object] | None = None
+    topic_ids: Mapping[str, UUID] | None = None
 
 
 class AppendResult(NamedTuple):

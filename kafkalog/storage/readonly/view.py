@@ -188,6 +188,15 @@ class LogView:
         state = self._state
         if state is self._whole_state:
             return None
+        found = self._damage_after(state)
+        if found is None or isinstance(found, MisplacedBatch) or self.closed:
+            return found
+        self.refresh()  # the owner may have written since the last look, and closed the log
+        if self._state.log_end_offset > state.log_end_offset or self._damage_after(self._state) is None:
+            return None
+        return found
+
+    def _damage_after(self, state: ViewState) -> CorruptRecord | None:
         problem, before = state.end.problem, state.end.damage
         if isinstance(before, MisplacedBatch) and before.last_offset >= state.log_end_offset:
             return before  # its offsets may be right, and the log end higher

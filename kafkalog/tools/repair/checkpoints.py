@@ -29,6 +29,8 @@ from kafkalog.util.fileio import FileSystem
 from kafkalog.util.os_errors import os_errors
 
 _FILES: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
+_MAGIC_AT: Final = 16
+"""Byte of a batch that names its format."""
 Offsets = dict[TopicPartition, int]
 
 
@@ -87,7 +89,8 @@ def _lines(path: str, fs: FileSystem) -> Offsets:
 def plan_epochs(partition: str, facts: Sequence[SegmentFacts], fs: FileSystem) -> Change | None:
     """Return the change that makes `leader-epoch-checkpoint` match the batches; None if it needs none.
 
-    A malformed one is built from the batches alone; epochs of a sound file stay.
+    A malformed one is built from the batches alone; epochs of a sound file stay. Once an epoch is added, those that
+    begin before the last batch of an older format are left out, as an append does (LOG-59).
     """
     path = os.path.join(partition, LEADER_EPOCH_CHECKPOINT)
     entries: tuple[EpochEntry, ...] = ()
@@ -96,22 +99,44 @@ def plan_epochs(partition: str, facts: Sequence[SegmentFacts], fs: FileSystem) -
         entries = read_epochs(partition, fs=fs)
     except CorruptCheckpoint as error:
         faults.append(error.message)
+    after, old_end = _after_old_formats(facts, fs)
     cache = LeaderEpochCache(partition, fs=fs)
-    cache.extend(entries)
+    cache.extend(entry for entry in entries if entry.start_offset >= old_end)
     latest = cache.latest_epoch
     new_epochs: list[EpochEntry] = []
-    for one in facts:
-        for epoch, position, _, _ in one.epoch_runs:
-            if epoch > latest:
-                latest = epoch
-                new_epochs.append(EpochEntry(epoch, max(_base_offset(one.path, position, fs), one.base_offset)))
+    for one, epoch, position in after:
+        if epoch > latest:
+            latest = epoch
+            new_epochs.append(EpochEntry(epoch, max(_base_offset(one.path, position, fs), one.base_offset)))
     cache.extend(new_epochs)
-    added = len(cache.entries) - len(entries)
-    if added > 0:
+    added = len(set(cache.entries).difference(entries))
+    if added:
         faults.append(f"{added} leader epoch{'' if added == 1 else 's'} from the batches")
     if not faults:
         return None
     return _change(path, "; ".join(faults), _text(cache.entries), fs)
+
+
+def _after_old_formats(
+    facts: Sequence[SegmentFacts], fs: FileSystem
+) -> tuple[list[tuple[SegmentFacts, int, int]], int]:
+    """Return the runs after the last batch of format v0 or v1, as (segment, epoch, position), and that batch's end.
+
+    The end is an offset, 0 without such a batch.
+    """
+    runs: list[tuple[SegmentFacts, int, int]] = []
+    for one in reversed(facts):
+        for epoch, position, _, last_offset in reversed(one.epoch_runs):
+            if epoch < 0 and _has_old_format(one.path, position, fs):
+                return runs[::-1], last_offset + 1
+            runs.append((one, epoch, position))
+    return runs[::-1], 0
+
+
+def _has_old_format(path: str, position: int, fs: FileSystem) -> bool:
+    """Return True if the batch has format v0 or v1, which have no epoch; some of v2 lack theirs."""
+    with os_errors("read", path, position), fs.open_file(path, "r") as file:
+        return file.pread(_MAGIC_AT + 1, position)[_MAGIC_AT:] in (b"\0", b"\1")
 
 
 def _base_offset(path: str, position: int, fs: FileSystem) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError
@@ -72,7 +73,7 @@ def schemas_of(source: object, subject: str | None) -> list[Schema]:
     A directory has no subjects: these are all of its schemas.
     """
     listed = getattr(source, "schemas_of", None)
-    return [] if listed is None else [*listed(subject)][:MOST_VERSIONS]
+    return [] if listed is None else [*islice(listed(subject), MOST_VERSIONS)]
 
 
 def schema_from_json(found: Any, place: str, number: int | None = None) -> Schema:

@@ -128,6 +128,26 @@ def test_versions_that_are_not_served_close(tmp_path: Path, version: int) -> Non
     run_node(tmp_path, body)
 
 
+@pytest.mark.parametrize(("version", "expected"), [(12, 0), (13, ErrorCode.UNKNOWN_TOPIC_ID)])
+def test_a_topic_that_was_created_again_meanwhile_is_another_topic(
+    tmp_path: Path, version: int, expected: int
+) -> None:
+    """By id; by name it is the same one."""
+
+    async def body(node: Node) -> None:
+        node.replicas.hold_writes()
+        waiting = asyncio.ensure_future(produce(node, {("t", 0): make_batch()}, version))
+        await settle()
+        await node.topics.delete("t")
+        await node.topics.create("t", 1)
+        node.replicas.release_writes()
+        [one] = await waiting
+        assert one.error_code == expected
+        assert node.replicas.find(T0).log.log_end_offset == (0 if expected else 1)
+
+    run_node(tmp_path, body)
+
+
 def test_codes_of_the_reference(tmp_path: Path) -> None:
     """FLOW-1, FLOW-5, FLOW-6, FLOW-7 and wire.md M5."""
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.node import Node
 from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tests.server.nodes import call, connection_for, node_for
@@ -256,6 +257,27 @@ def test_topics_are_deleted_by_id(tmp_path: Path) -> None:
         answer = await call(node, "delete_topics", 6, tree)
         assert [row.error_code for row in answer.responses] == [0, 100, 42, 42]
         assert answer.responses[0].name == "t" and not node.topics.names()
+
+    with_node(tmp_path, use)
+
+
+def test_a_delete_by_id_leaves_a_topic_that_was_created_again_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(node: Node) -> None:
+        (made,) = await create(node, {"name": "t"})
+        delete_all = node.topics.delete_all
+
+        async def after_others(*arguments: Any) -> Any:
+            await delete_all(["t"])
+            await node.topics.create("t", 1)
+            return await delete_all(*arguments)
+
+        monkeypatch.setattr(node.topics, "delete_all", after_others)
+        tree = {"topics": [{"name": None, "topic_id": made.topic_id}], "timeout": 1000}
+        answer = await call(node, "delete_topics", 6, tree)
+        assert [(row.name, row.error_code) for row in answer.responses] == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
+        assert node.topics.names() == ["t"]
 
     with_node(tmp_path, use)
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptCheckpoint, StorageError
-from kafkalog.server.quorum.file import QUORUM_FILE, QuorumFile, QuorumState
+from kafkalog.server.node.node import Node
+from kafkalog.server.quorum.decisions import Ballot, next_term
+from kafkalog.server.quorum.file import NO_NODE, QUORUM_FILE, QuorumFile, QuorumState
+from kafkalog.server.quorum.state_file import StateFiles
 from kafkalog.util.fileio import OS, FileSystem
+from tests.server.looping import in_loop
+from tests.server.nodes import node_for
 
 NODES = st.integers(-1, 2**31 - 1)
 STATES = st.builds(QuorumState, st.integers(0, 2**31 - 1), NODES, NODES)
@@ -61,6 +68,57 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, content: bytes
         QuorumFile(tmp_path).read()
     assert str(raised.value.path).endswith(QUORUM_FILE)
     assert (tmp_path / QUORUM_FILE).read_bytes() == content
+
+
+def test_a_vote_is_known_while_the_directory_of_its_first_copy_is_offline(tmp_path: Path) -> None:
+    """Directories that were offline have an older state; they get the newest when they are back."""
+    online = [str(tmp_path / name) for name in ("a", "b")]
+    for name in online:
+        os.mkdir(name)
+    files = StateFiles(QuorumFile, lambda: online, fs=OS)
+    assert files.load() is None
+    files.write(QuorumState(3, 1, 1))
+    a = online.pop(0)
+    assert files.load() == QuorumState(3, 1, 1)
+    files.write(QuorumState(5, NO_NODE, 2))
+    online.insert(0, a)
+    assert QuorumFile(a).read() == QuorumState(3, 1, 1)
+    assert files.load() == QuorumFile(a).read() == QuorumState(5, NO_NODE, 2)
+
+
+@in_loop
+async def test_a_node_remembers_its_vote_without_its_first_disk(tmp_path: Path) -> None:
+    directories = [tmp_path / name for name in "ab"]
+    settings: dict[str, Any] = {"node_id": 2, "kafkalog_replicas": "1@a:9091,2@b:9092,3@c:9093"}
+
+    def ballot(node: Node, candidate: int, term: int) -> Ballot:
+        return node.quorum.ballot(term)._replace(candidate=candidate)
+
+    async with node_for(*directories, **settings) as node:
+        term = next_term(0, 1, node.quorum.own_set)
+        assert (await node.quorum.vote(ballot(node, 1, term))).is_granted
+    shutil.rmtree(directories[0])  # its disk is not mounted
+    async with node_for(*directories, **settings) as node:
+        assert node.quorum.state == QuorumState(term, NO_NODE, 1)
+
+
+def test_a_state_counts_once_one_directory_has_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class OneFullDisk(FullDisk):
+        def rename(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+            if "full" in os.fspath(target):
+                super().rename(source, target)
+            OS.rename(source, target)
+
+    names = ["full", "free"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    files = StateFiles(QuorumFile, lambda: [str(tmp_path / name) for name in names], fs=OneFullDisk())
+    files.write(QuorumState(3, 1, 1))
+    assert files.load() == QuorumState(3, 1, 1)
+    assert "the term of the replica set is only in the other data directories" in caplog.text
+    names.remove("free")
+    with pytest.raises(StorageError, match="write the term"):
+        files.write(QuorumState(4, 1, 1))
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
