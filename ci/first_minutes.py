@@ -34,7 +34,7 @@ def main(readme: Path) -> None:
         print(block.text, flush=True)
         name = f"{readme.name}:{block.line}"
         if block.language == "console":
-            documents.run_console(block, name, Path.cwd())
+            documents.run_console(block, name, Path.cwd(), documents.output_by_bash)
             names = {}  # who goes back to the shell has left Python
         else:
             documents.run_python(block, name, names)

@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import kafkalog
-from tests.command_server import IS_POSSIBLE, CommandServer
-from tests.commands import MODULE
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -95,18 +93,34 @@ def console_environment() -> dict[str, str]:
 
 def run_command(command: str, directory: Path, environment: dict[str, str]) -> tuple[int, str, str]:
     """Return the status and both outputs of a command, by bash unless it is a plain call of `kafkalog`."""
+    from tests.command_server import IS_POSSIBLE
+    from tests.commands import MODULE
+
     words, done = words_of(command), None
     if words and words[0] == "kafkalog" and IS_POSSIBLE:
         done = command_server().run([MODULE, *words[1:]], b"", str(directory), environment, timeout_s=600)
     if done is None:
-        line = ["bash", "-o", "pipefail", "-c", command]
-        done = subprocess.run(line, cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+        done = _by_bash(command, directory, environment)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
+def output_by_bash(command: str, directory: Path) -> str:
+    """Return the output of a command that has to succeed; needs no other module of the tests."""
+    done = _by_bash(command, directory, console_environment())
+    assert done.returncode == 0, f"$ {command}\n{done.stdout.decode()}{done.stderr.decode()}"
+    return done.stdout.decode()
+
+
+def _by_bash(command: str, directory: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
+    line = ["bash", "-o", "pipefail", "-c", command]
+    return subprocess.run(line, cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+
+
 @cache
-def command_server() -> CommandServer:
+def command_server() -> Any:
     """Return what runs the plain calls in documents."""
+    from tests.command_server import CommandServer
+
     return CommandServer(console_environment())
 
 

@@ -203,7 +203,7 @@ class LogView:
         if isinstance(problem, MisplacedBatch):
             return problem
         is_torn = state.length > state.end_position
-        if not self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)):
+        if not self._was_closed_cleanly():
             self._whole_state = None if is_torn else state
             return None
         where = state.active.path, state.log_end_offset, state.end_position
@@ -214,6 +214,13 @@ class LogView:
             return lost_end(state.active.path, point, state.log_end_offset, state.end_position)
         self._whole_state = state
         return None
+
+    def _was_closed_cleanly(self) -> bool:
+        marker = os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)
+        try:
+            return self._fs.exists(marker)
+        except OSError as error:
+            raise StorageError.from_os(error, "get the status of the marker of a clean close", path=marker) from error
 
     @staticmethod
     def _is_untrimmed(state: ViewState) -> bool:
