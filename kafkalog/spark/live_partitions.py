@@ -98,8 +98,12 @@ class LivePartitions:
             self._identities[one] = self._identity(one)
         return Standing(earliest, latest, max(latest, self.views[one].log_end_offset))
 
-    def is_recreated(self, partition: TopicPartition) -> bool:
-        """Return True if the partition is no longer the one first seen under this name."""
+    def is_recreated(self, partition: TopicPartition, read_to: int) -> bool:
+        """Return True if a partition that was read up to `read_to` is another one by now, which must be read again.
+
+        The topic's id decides. Without ids, another directory is a sign only if its log ends before `read_to`: a copy
+        of the partition may have replaced it.
+        """
         before = self._identities.get(partition)
         if before is None or partition not in self._unconfirmed:
             return False
@@ -107,11 +111,16 @@ class LivePartitions:
             now = self._identity(partition)
         except PartitionNotFound:  # missing again: the next look reports it
             return False
-        has_ids = before.topic_id is not None and now.topic_id is not None
-        is_same = before.topic_id == now.topic_id if has_ids else before.inode == now.inode
-        if is_same:
-            self._unconfirmed.discard(partition)
-        return not is_same
+        standing = self.standings[partition]
+        if before.topic_id is not None and now.topic_id is not None:
+            is_other = before.topic_id != now.topic_id
+        else:
+            is_other = before.inode != now.inode and read_to > standing.log_end
+        if is_other and read_to > standing.earliest:
+            return True
+        self._identities[partition] = now
+        self._unconfirmed.discard(partition)
+        return False
 
     def accept_recreated(self, partition: TopicPartition) -> None:
         """Treat the partition that exists now as the known one."""

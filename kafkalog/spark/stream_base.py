@@ -93,8 +93,6 @@ class BaseStreamReader(DataSourceStreamReader):
         begin = offsets_from_dict(start)
         standings, found = self._checked(lambda now: reachable(begin, now, self._recreated(begin, now)), begin)
         self._latest = {one: standing.latest for one, standing in standings.items()}
-        for loss in found.losses:
-            self._partitions().accept_recreated(loss.partition)
         now_ms = self._clock.monotonic_ms()
         admission = admitted(
             found.begins,
@@ -106,6 +104,9 @@ class BaseStreamReader(DataSourceStreamReader):
         )
         if admission.starts_delay:
             self._last_batch_ms = now_ms
+        if admission.ends is not None:  # else the next trigger must notice it again
+            for loss in found.losses:
+                self._partitions().accept_recreated(loss.partition)
         # without any partition the known offsets are kept, in case the partitions return
         return start if not admission.ends or admission.ends == begin else offsets_to_dict(admission.ends)
 
@@ -189,7 +190,7 @@ class BaseStreamReader(DataSourceStreamReader):
 
     def _recreated(self, begin: dict[TopicPartition, int], standings: _Standings) -> set[TopicPartition]:
         live = self._partitions()
-        return {one for one in begin if one in standings and live.is_recreated(one)}
+        return {one for one in begin if one in standings and live.is_recreated(one, begin[one])}
 
     def _report(self, losses: Sequence[Loss], hint: str = LOST_HINT) -> None:
         if not losses:
