@@ -116,7 +116,7 @@ def read_cluster_metadata(path: str | os.PathLike[str], *, fs: FileSystem = OS) 
                     records += _replay_batch(image, batch, log_path)
                     epoch = max(epoch, batch.header.leader_epoch)
             except CorruptRecord as error:
-                if error is not view.damage:  # damage at the end is left to the caller
+                if view.damage is None or error.position != view.damage.position:  # at the end: left to the caller
                     raise
             end, problem = view.log_end_offset, view.damage
     bootstrap = ""
