@@ -282,6 +282,17 @@ def test_the_log_start_and_the_epochs_within_it(tmp_path: Path, given: int, star
     again.close()
 
 
+@pytest.mark.parametrize(("damaged", "end"), [(10, 10), (0, 2)])
+def test_a_cut_below_the_first_epoch_leaves_the_epochs_of_the_batches(tmp_path: Path, damaged: int, end: int) -> None:
+    """The file is of after a deletion that a power loss undid, and the damage is below its first epoch."""
+    folder = write_segments(tmp_path, killed=True)
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 11\n")
+    flip(folder / name(damaged), 250 if damaged == 0 else 90)
+    again = log(tmp_path, **UNCLEAN)
+    assert (again.log_end_offset, again.leader_epochs) == (end, ((0, 0),))
+    again.close()
+
+
 def test_the_last_segment_has_its_room_again(tmp_path: Path) -> None:
     """LOAD-16: also after a recovery, which leaves indexes without any."""
     folder = write_segments(tmp_path)

@@ -246,6 +246,19 @@ def test_an_empty_epoch_file_is_late(tmp_path: Path, is_clean: bool, is_ok: bool
         assert (root / "a-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
 
+def test_an_empty_epoch_file_of_a_log_without_visible_records_is_right(tmp_path: Path) -> None:
+    """An opening forgets epochs that end at the log start, as of a log whose records were all deleted."""
+    root = tmp_path / "data"
+    with kafkalog.open_dirs(root, "a") as dirs:
+        dirs.create_topic("a")
+        dirs["a", 0].append([b"x", b"y"])
+        dirs["a", 0].delete_before(2)
+    with kafkalog.open_dirs(root, "a"):
+        pass
+    assert (root / "a-0" / "leader-epoch-checkpoint").read_text() == "0\n0\n"
+    assert (root / "a-0" / LOG).stat().st_size > 0 and not verify(root).findings
+
+
 def test_an_epoch_file_that_an_old_format_emptied_is_right(tmp_path: Path) -> None:
     """A follower's batch of an old format ends what was known of epochs; the next epoch has to be in the file."""
     path = tmp_path / "data" / "a-0"

@@ -24,7 +24,7 @@ from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow
 from kafkalog.storage.damage import MisplacedBatch, next_sound
 from kafkalog.storage.directory import Directory, list_directory
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from kafkalog.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -114,6 +114,7 @@ class LogLoader:
         self._clock = clock
         self._log_start = log_start_offset
         self._keeps_begun_epochs = keeps_begun_epochs
+        self._found_epochs: list[EpochEntry] = []  # of recovered segments
         self._refuses_loss = refuses_loss
         self._recovery_point = recovery_point
         self._clean = had_clean_shutdown
@@ -370,6 +371,8 @@ class LogLoader:
         )
         segment.pin_indexes()
         cut = recover_segment(segment, producers, self._epochs, found, cuts=cuts)
+        latest = self._found_epochs[-1].epoch if self._found_epochs else -1
+        self._found_epochs += found.epochs_above(latest)
         self._settle(segment)
         self._tails[segment.base_offset] = found.found.tail
         if found.found.ends_below:
@@ -428,6 +431,7 @@ class LogLoader:
         self._remove_later(segments)
         self._tails.clear()
         self._epochs.clear()
+        self._found_epochs.clear()
         self._producers.truncate_fully_and_start_at(self._log_start)
         return None
 
@@ -435,20 +439,20 @@ class LogLoader:
         if not self._segments:
             self._touched = True
             self._segments[self._log_start] = LogSegment.open(
-                self._directory,
-                self._log_start,
-                self._config,
-                fs=self._fs,
-                clock=self._clock,
-                preallocated_bytes=self._config.init_file_size,
-            )
+                self._directory, self._log_start, self._config,
+                fs=self._fs, clock=self._clock, preallocated_bytes=self._config.init_file_size,
+            )  # fmt: skip
         segments = LogSegments(self._segments.values())
         next_offset = segments.active.read_next_offset() if end is None else end
         kept_all = self._clean and end is not None
         point = next_offset if kept_all else min(self._recovery_point, next_offset)
         start = max(self._log_start, segments[0].base_offset)
+        epochs_end = next_offset + self._keeps_begun_epochs
+        if all(entry.start_offset >= epochs_end for entry in self._epochs.entries):
+            # a deletion moved the first epoch up, then a power loss undid the deletion and left damage below that
+            self._epochs.extend(self._found_epochs)
         self._epochs.truncate_from_start(self._log_start)
-        self._epochs.truncate_from_end(next_offset + self._keeps_begun_epochs)
+        self._epochs.truncate_from_end(epochs_end)
         if not self._clean:
             self._producers.snapshots.remove_damaged(point)
         self._producers.snapshots.remove_strays(segments.base_offsets)

@@ -81,6 +81,11 @@ class FoundSegment(NamedTuple):
         """Reason why the pass stopped."""
         return _DAMAGE.get(self.status, "the rest is not a batch")
 
+    def epochs_above(self, known: int) -> list[EpochEntry]:
+        """Return the leader epochs above the known one that begin in the segment (LOG-59, SEG-25)."""
+        base, begun = self.found.base_offset, self.found.leader_epochs
+        return [EpochEntry(epoch, max(start, base)) for epoch, start in begun if epoch > known]
+
 
 def scan_segment(
     segment: LogSegment | SegmentData, advance: Callable[[int], object] | None = None
@@ -142,7 +147,7 @@ def recover_segment(
         ]
     if aborted:
         segment.txn_index.extend(aborted)
-    take_over_epochs(epochs, found)
+    epochs.extend(scanned.epochs_above(epochs.latest_epoch))
     _refuse_overflow(segment, scanned)
     where, end = found.tail.size, scanned.end_offset
     cut = segment.records.truncate_to(where) if cuts else 0
@@ -202,10 +207,3 @@ def _refuse_end(segment: LogSegment, scanned: FoundSegment) -> None:
 def _refuse_overflow(segment: LogSegment, scanned: FoundSegment) -> None:
     if scanned.status == BAD_RANGE:
         segment.ensure_offset_in_range(scanned.found.bad_offset)
-
-
-def take_over_epochs(epochs: LeaderEpochCache, found: RecoveryPass) -> None:
-    """Add the leader epochs that begin in a segment and are not known yet (LOG-59, SEG-25)."""
-    known = epochs.latest_epoch
-    new = [EpochEntry(epoch, max(start, found.base_offset)) for epoch, start in found.leader_epochs if epoch > known]
-    epochs.extend(new)

@@ -240,8 +240,9 @@ def _check_epochs(
     known = list(takewhile(lambda run: run[1] >= 0, reversed(runs)))  # a follower's batch of an old format clears all
     severity = Severity.REPAIRABLE if state.is_clean and not state.is_live else Severity.NOTE
     hint = "recovery adds it: the broker died before it wrote the checkpoint"
-    if epochs == () and known:
-        path, epoch, position, first, _ = known[-1]
+    visible = [run for run in known if run[4] >= state.log_start_offset]  # an opening forgets those below the log start
+    if epochs == () and visible:
+        path, epoch, position, first, _ = visible[-1]
         what = f"leader epoch {epoch} begins here, and leader-epoch-checkpoint is empty"
         findings.add(severity, "epoch-late", what, path=path, offset=first, position=position, hint=hint)
     highest = -1
