@@ -90,6 +90,6 @@ def header(settings: Settings, around: Surroundings) -> Iterator[str]:
         yield f"Compression: {settings.compression}"
     if settings.threads > 1:
         yield f"Threads:     {settings.threads}, which share what is read"
-    told = "pages are dropped before each read" if settings.cold else "as it is; `cached` says how much was in memory"
-    yield f"Page cache:  {told}"
+    cache = "pages are dropped before each read" if settings.cold else "as it is; `cached` says how much was in memory"
+    yield f"Page cache:  {cache}"
     yield f"Clock:       {around.clock_ns:,.0f} ns for each reading, one for each operation that is timed"

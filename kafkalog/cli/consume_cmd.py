@@ -198,8 +198,9 @@ class _Consumer:
         fs, dirs = common.locate_dirs(self.dirs, self.given["tiered"])
         found = find(dirs, self.given["topic"], self.given["partitions"], fs=fs)
         with ExitStack() as stack:
-            opens = lambda one: stack.enter_context(LogView(one.path, fs=fs))  # noqa: E731
-            opened = list(common.each_opened(found, opens, self.failed))
+            opened = list(
+                common.each_opened(found, lambda one: stack.enter_context(LogView(one.path, fs=fs)), self.failed)
+            )
             views = [view for _, view in opened]
             if self.group is None:
                 starts = [self.bounds.first_offset(view, end_of(view, self.isolation)) for view in views]

@@ -37,8 +37,8 @@ def most_records(map_bytes: int) -> int:
     return 0 if map_bytes < 64 * _RECORD_BYTES else 1 << (map_bytes // _RECORD_BYTES).bit_length() - 1
 
 
-def told(chunks: Iterator[Chunk], tell: Callable[[int], object] | None) -> Iterator[Chunk]:
-    """Yield the chunks, and call `tell` with the offset of each before."""
+def reported(chunks: Iterator[Chunk], tell: Callable[[int], object] | None) -> Iterator[Chunk]:
+    """Yield the chunks; call `tell` with the first offset of each before it."""
     for chunk in chunks:
         if tell is not None:
             tell(chunk.batches.base_offset(chunk.first))
@@ -139,7 +139,7 @@ class LogEnd:
         if start >= end or self._is_full:
             return
         try:
-            for chunk in told(batch_chunks(self._source, start, end, skipped=skipped), self._tell):
+            for chunk in reported(batch_chunks(self._source, start, end, skipped=skipped), self._tell):
                 fitting = _with_records(chunk, self._most_records - self._map.records)
                 if fitting.last > fitting.first:
                     take_keys(self._map, fitting)

@@ -16,7 +16,7 @@ from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_reader import KeyReader, ReaderPlace, ReadPart
 from kafkalog.errors import CorruptIndex, IllegalArgument, LogClosed, StorageError
 from kafkalog.keys.build import open_index, take_keys
-from kafkalog.keys.log_end import LogEnd, told
+from kafkalog.keys.log_end import LogEnd, reported
 from kafkalog.keys.part import Part
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count
@@ -46,7 +46,7 @@ class Parts:
     """The parts of one log, lowest offset first, as of the last `current`; they follow the log.
 
     `place` is where the indexes of closed segments lie. `tell` is called with the offset of each chunk that is read for
-    keys. The keys of the log's end are in a map of up to `map_bytes`; what lies behind it, a part of its own, is
+    keys. The keys of the log's end are in a map of up to `map_bytes`; what lies behind it, a separate part, is
     searched. Threads: under `lock`.
     """
 
@@ -227,7 +227,7 @@ class Parts:
     def _chunks(self, start: int, stop: int, skipped: list[Skipped] | None) -> Iterator[Chunk]:
         if start >= stop:
             return iter(())
-        return told(batch_chunks(self._source, start, stop, sequential=True, skipped=skipped), self._tell)
+        return reported(batch_chunks(self._source, start, stop, sequential=True, skipped=skipped), self._tell)
 
     def find_last(
         self, part: Part, secret_hash: int, below: int, start: int, skipped: list[Skipped] | None

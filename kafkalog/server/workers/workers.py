@@ -1,6 +1,6 @@
 """The workers of a server, as its main process has them: started, asked, and started again when they end.
 
-A worker is a process with data directories and a listener of its own. Clients see it as a node that leads the
+A worker is a process with its own data directories and listener. Clients see it as a node that leads the
 partitions in these directories. Everything else is answered by the main process: metadata, groups, transactions,
 topics, settings, users.
 """
