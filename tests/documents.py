@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"<!-- not run: \S(?:(?!-->).)*-->\s*\Z", re.DOTALL)
+QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*["]""")
+OR_TRUE = " || true"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -92,16 +95,33 @@ def console_environment() -> dict[str, str]:
 
 
 def run_command(command: str, directory: Path, environment: dict[str, str]) -> tuple[int, str, str]:
-    """Return the status and both outputs of a command, by bash unless it is a plain call of `kafkalog`."""
+    """Return the status and both outputs of a command; bash runs what needs more of a shell than `stages_of` knows."""
+    stages = stages_of(command)
+    if stages is None:
+        done = _by_bash(command, directory, environment)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+    status, data, errors = 0, b"", ""
+    for stage in stages:
+        done = _in_a_fork(stage, data, directory, environment) or _by_bash(stage, directory, environment, data)
+        status, data, errors = done.returncode or status, done.stdout, errors + done.stderr.decode()
+    return 0 if command.endswith(OR_TRUE) else status, data.decode(), errors
+
+
+def _in_a_fork(
+    command: str, stdin: bytes, directory: Path, environment: dict[str, str]
+) -> "subprocess.CompletedProcess[bytes] | None":
+    """Return a finished call of `kafkalog` or of a program in Python, by the server of commands; None for others."""
     from tests.command_server import IS_POSSIBLE
     from tests.commands import MODULE
 
-    words, done = words_of(command), None
-    if words and words[0] == "kafkalog" and IS_POSSIBLE:
-        done = command_server().run([MODULE, *words[1:]], b"", str(directory), environment, timeout_s=600)
-    if done is None:
-        done = _by_bash(command, directory, environment)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    words = words_of(command)
+    if not words or not IS_POSSIBLE:
+        return None
+    if words[0] == "kafkalog":
+        return command_server().run([MODULE, *words[1:]], stdin, str(directory), environment, timeout_s=600)
+    if words[0] == "python" and words[1:] and words[1].endswith(".py"):
+        return command_server().run(words[1:], stdin, str(directory), environment, timeout_s=600)
+    return None
 
 
 def output_by_bash(command: str, directory: Path) -> str:
@@ -111,9 +131,11 @@ def output_by_bash(command: str, directory: Path) -> str:
     return done.stdout.decode()
 
 
-def _by_bash(command: str, directory: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
+def _by_bash(
+    command: str, directory: Path, environment: dict[str, str], stdin: bytes = b""
+) -> "subprocess.CompletedProcess[bytes]":
     line = ["bash", "-o", "pipefail", "-c", command]
-    return subprocess.run(line, cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+    return subprocess.run(line, cwd=directory, env=environment, input=stdin, capture_output=True)
 
 
 @cache
@@ -124,10 +146,23 @@ def command_server() -> Any:
     return CommandServer(console_environment())
 
 
+def stages_of(command: str) -> list[str] | None:
+    """Return the stages of a pipeline that can run one after the other; None for everything else of a shell.
+
+    One that begins with `head` cannot: it closes its pipe while the stage before still writes.
+    """
+    joined = command.replace("\\\n", " ").removesuffix(OR_TRUE)
+    if re.search(r"[;&<>(){}`\n#]|\|\|", QUOTED.sub("", joined)):
+        return None
+    bars = [match.start() for match in re.finditer(r"\|", QUOTED.sub(lambda match: " " * len(match[0]), joined))]
+    stages = [joined[begin + 1 : end].strip() for begin, end in pairwise([-1, *bars, len(joined)])]
+    return None if any(stage.split()[:1] in ([], ["head"]) for stage in stages) else stages
+
+
 def words_of(command: str) -> list[str] | None:
     """Return the words of a command; None if it has something in it that a shell has to interpret."""
     joined = command.replace("\\\n", " ")
-    unquoted = re.sub(r"""'[^']*'|"[^"$`\\]*["]""", "", joined)
+    unquoted = QUOTED.sub("", joined)
     return None if re.search(r"[^\w @%+=:,./-]", unquoted) else shlex.split(joined)
 
 

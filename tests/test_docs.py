@@ -5,11 +5,23 @@ docs/replication.md has three servers and is run by tests/server/replicated/, do
 """
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.documents import EXAMPLES, ROOT, blocks_of, run_console, run_document, run_python, words_of
+from tests.documents import (
+    EXAMPLES,
+    ROOT,
+    blocks_of,
+    console_environment,
+    run_command,
+    run_console,
+    run_document,
+    run_python,
+    stages_of,
+    words_of,
+)  # fmt: skip
 
 DOCUMENTS = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", EXAMPLES / "README.md", *sorted((ROOT / "docs").rglob("*.md"))
@@ -59,6 +71,31 @@ def test_a_wrong_example_is_found(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_shell_runs_what_needs_one(command: str, words: list[str] | None) -> None:
     assert words_of(command) == words
+
+
+@pytest.mark.parametrize(
+    ("command", "stages"),
+    [
+        ("kafkalog ls data", ["kafkalog ls data"]),
+        ("printf 'a | b' |\\\n kafkalog produce | sort", ["printf 'a | b'", "kafkalog produce", "sort"]),
+        ("kafkalog verify data || true", ["kafkalog verify data"]),
+    ]
+    + [(one, None) for one in ("a || b", "a | head -n 1", "a; b", "a | b > c", "a &", "a |", "(a)", "a $(b)", "a\nb")],
+)  # fmt: skip
+def test_stages_that_can_run_one_after_the_other(command: str, stages: list[str] | None) -> None:
+    assert stages_of(command) == stages
+
+
+def test_a_pipeline_without_a_shell_ends_as_with_one(tmp_path: Path) -> None:
+    environment = console_environment()
+    for command in (
+        "printf '3\n1\n2\n' | sort | tail -n 2", "false | cat", "echo a | kafkalog produce -d no/such | cat",
+        "kafkalog consum | cat || true", "kafkalog --version | wc -l",
+    ):  # fmt: skip
+        status, output, errors = run_command(command, tmp_path, environment)
+        line = ["bash", "-o", "pipefail", "-c", command]
+        shell = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert (status, output, errors) == (shell.returncode, shell.stdout, shell.stderr), command
 
 
 def test_a_block_is_left_out_only_with_a_reason() -> None:

@@ -15,6 +15,7 @@ descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2", reason="t
 from kafkalog import values  # noqa: E402
 from kafkalog.errors import IllegalArgument  # noqa: E402
 from kafkalog.values import ValueDecoder  # noqa: E402
+from kafkalog.where.lists import is_list  # noqa: E402
 from tests.values.avro_cases import encoded, records  # noqa: E402
 from tests.values.protobuf_cases import message_types, messages  # noqa: E402
 from tests.values.test_only_fields import part_of, paths_of  # noqa: E402
@@ -45,8 +46,26 @@ def check(data: st.DataObject, decoder: ValueDecoder, whole: list[bytes]) -> Non
     found, some = decoder.decode(rows), narrow.decode(rows)
     some.values.validate(full=True)
     assert (some.failed, texts(some)) == (found.failed, texts(found))
-    expected = [part_of(row, paths) for row in found.values.to_pylist()]
-    assert repr(some.values.to_pylist()) == repr(expected), "NaN is equal here"
+    expected = [part_of(row, paths) for row in rows_of(found.values)]
+    assert repr(rows_of(some.values)) == repr(expected), "NaN is equal here"
+
+
+def rows_of(column: pa.Array) -> list[Any]:
+    """Return the values, dates and times as their integers: damaged ones may lie beyond Python's years 1 to 9999."""
+    return column.cast(with_integers(column.type)).to_pylist()
+
+
+def with_integers(type: pa.DataType) -> pa.DataType:
+    """Return a type with integers in the place of dates and times, at any depth."""
+    if pa.types.is_struct(type):
+        return pa.struct([field.with_type(with_integers(field.type)) for field in type])
+    if pa.types.is_map(type):
+        return pa.map_(type.key_type, type.item_field.with_type(with_integers(type.item_type)))
+    if is_list(type):
+        return pa.list_(type.value_field.with_type(with_integers(type.value_type)))
+    if pa.types.is_temporal(type):
+        return pa.int32() if type.bit_width == 32 else pa.int64()
+    return type
 
 
 def texts(found: Any) -> list[str | None]:
@@ -112,6 +131,15 @@ def test_a_field_without_a_column_is_resolved_as_with_one(
     assert texts(values.decoder("avro", schema=made[1], writer=made[0], fields=["id"]).decode(
         pa.array([b"\2" + data])
     )) == ([] if text is None else [text])  # fmt: skip
+
+
+def test_a_date_beyond_the_years_of_python_is_compared_too() -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "x", "type": {"type": "int", "logicalType": "date"}}]
+    decoder = values.decoder("avro", schema={"type": "record", "name": "R", "fields": fields})
+    found = decoder.decode(pa.array([b"\2\xfe\xff\xff\xff\x0f"])).values
+    with pytest.raises(OverflowError):
+        found.to_pylist()
+    assert rows_of(found) == [{"id": 1, "x": 2**31 - 1}]
 
 
 def test_a_writer_that_lacks_a_field_fails_whatever_is_asked_for(tmp_path: Path) -> None:
