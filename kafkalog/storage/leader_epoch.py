@@ -33,7 +33,9 @@ class LeaderEpochCache:
             os.path.join(os.fspath(directory), LEADER_EPOCH_CHECKPOINT), _parse, _format, fs=fs, may_be_unsynced=True
         )
         self._entries: tuple[EpochEntry, ...] = ()
-        self._written: tuple[EpochEntry, ...] = ()  # guarded by self._writing
+        self._changes = 0
+        self._written = 0  # the number of changes that the file has; guarded by self._writing
+        self._is_contradictory = False  # the file has entries that loading dropped
         self._writing = threading.Lock()
         self.is_synced = True
         """False while the file may be empty after a power loss, because it was written without a sync."""
@@ -59,12 +61,14 @@ class LeaderEpochCache:
         cache = cls(directory, fs=fs)
         cache.assign(epoch, 0)
         cache._file.create(cache._entries)
-        cache._written, cache.is_synced = cache._entries, False
+        cache._written, cache.is_synced = cache._changes, False
         return cache
 
     def _loaded(self, entries: Iterable[EpochEntry]) -> LeaderEpochCache:
-        self.extend(entries)
-        self._written = self._entries
+        given = tuple(entries)
+        self.extend(given)
+        self._written = self._changes
+        self._is_contradictory = self._entries != given
         return self
 
     @property
@@ -81,7 +85,7 @@ class LeaderEpochCache:
     @property
     def has_changed(self) -> bool:
         """True if the memory has changes that the file lacks."""
-        return self._entries is not self._written
+        return self._changes != self._written
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Begin `epoch` at `start_offset` and drop contradicting entries; return True if anything changed.
@@ -127,15 +131,21 @@ class LeaderEpochCache:
         self._keep(tuple(entry for entry in self._entries if entry.start_offset < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove epochs that ended by `start_offset`; the one that covers it begins there now."""
+        """Remove epochs that ended by `start_offset`; the one that covers it begins there now.
+
+        Where one covers it, a file whose entries contradicted each other is written again (EPOCH-6).
+        """
         entries = self._entries
         at = bisect_right([entry.start_offset for entry in entries], start_offset)
         if at:
             self._keep((EpochEntry(entries[at - 1].epoch, start_offset), *entries[at:]))
+            if self._is_contradictory:
+                self._changes += 1
 
     def clear(self) -> None:
-        """Remove all epochs."""
+        """Remove all epochs; the file is written also if there were none, as the reference does."""
         self._keep(())
+        self._changes += 1
 
     def restore(self, entries: tuple[EpochEntry, ...]) -> None:
         """Return to earlier `entries`, since the batches that began or removed others were not written."""
@@ -144,6 +154,7 @@ class LeaderEpochCache:
     def _keep(self, entries: tuple[EpochEntry, ...]) -> None:
         if entries != self._entries:
             self._entries = entries
+            self._changes += 1
 
     def relocate(self, directory: str) -> None:
         """Set the new name of the partition directory."""
@@ -153,10 +164,10 @@ class LeaderEpochCache:
     def write_if_changed(self) -> None:
         """Write and sync the file if the epochs have changed. A StorageError leaves the old file."""
         with self._writing:
-            entries = self._entries
-            if entries is not self._written:
-                self._file.write(entries)
-                self._written = entries
+            changes = self._changes  # read first: a change in between is written again
+            if changes != self._written:
+                self._file.write(self._entries)
+                self._written = changes
                 self.is_synced = True
 
     def sync(self) -> None:

@@ -1,6 +1,7 @@
 """The reference's log, step by step: results, errors, offsets, segments, and every file at the end."""
 
-from collections.abc import Iterable
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from kafkalog.errors import (
     InvalidTxnState,
     KafkalogError,
     OffsetOutOfRange,
+    OffsetsOutOfOrder,
     OutOfOrderSequence,
+    RecordBatchTooLarge,
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
@@ -26,28 +29,34 @@ from tests.golden.test_recovery import same_files
 from tests.golden_cases import each_entry, version
 
 pytestmark = pytest.mark.golden
-EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 ISOLATIONS = {"LOG_END": "log_end", "HIGH_WATERMARK": "high_watermark", "TXN_COMMITTED": "committed"}
 ERRORS = {
     "OffsetOutOfRangeException": OffsetOutOfRange,
     "InvalidProducerEpochException": InvalidProducerEpoch,
     "OutOfOrderSequenceException": OutOfOrderSequence,
     "InvalidTxnStateException": InvalidTxnState,
+    "OffsetsOutOfOrderException": OffsetsOutOfOrder,
+    "RecordBatchTooLargeException": RecordBatchTooLarge,
     "RecordTooLargeException": RecordTooLarge,
     "UnexpectedAppendOffsetException": UnexpectedAppendOffset,
     "RecordValidationException": (InvalidRecord, InvalidTimestamp),
 }
 
 
-def replaced_indexes(names: Iterable[str]) -> set[str]:
+def without_epoch() -> set[int]:
+    """The special timestamps to which the reference answers without an epoch where the log has none, not with -1."""
+    return {LATEST, EARLIEST, EARLIEST_LOCAL} if version() >= (4, 4) else {LATEST, EARLIEST}
+
+
+def replaced_indexes(sizes: Mapping[str, int]) -> set[str]:
     """The deleted indexes of segments that were empty when one of the same base replaced them.
 
-    Since 4.4 the reference makes them when it rolls a preallocated segment; before, and here, they are not there.
+    The reference makes them when something looks into the empty segment, and since 4.4 when it rolls a preallocated
+    one; here they may not be there.
     """
-    if version() < (4, 4):
-        return set()
-    logs = {name for name in names if name.endswith((".log", ".log.deleted"))}
-    stems = [name.removesuffix(".log") for name in logs if f"{name}.deleted" in logs]
+    deleted = {name.removesuffix(".log.deleted"): size for name, size in sizes.items() if name.endswith(".log.deleted")}
+    stems = [stem for stem, size in deleted.items() if not size or f"{stem}.log" in sizes]
     return {f"{stem}{end}.deleted" for stem in stems for end in (".index", ".timeindex")}
 
 
@@ -63,7 +72,7 @@ class Trace:
         folder.mkdir()
         self.log = self.open(0, 0)
 
-    def open(self, log_start_offset: int, recovery_point: int) -> UnifiedLog:
+    def open(self, log_start_offset: int, recovery_point: int, clean: bool = True) -> UnifiedLog:
         return UnifiedLog.open(
             self.folder,
             self.config,
@@ -71,6 +80,7 @@ class Trace:
             scheduler=self.scheduler,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
+            had_clean_shutdown=clean,
             high_watermark_follows_end=False,
         )
 
@@ -93,7 +103,8 @@ class Trace:
                 assert self.used(self.names()) == self.used(op["names"]), where
         self.log.close()
         files = self.entry["files"]
-        expected = {name: bytes.fromhex(data) for name, data in files.items() if name not in replaced_indexes(files)}
+        replaced = replaced_indexes({name: len(data) for name, data in files.items()})
+        expected = {name: bytes.fromhex(data) for name, data in files.items() if name not in replaced}
         if self.entry["config"].get("compression.type", "producer") != "producer":
             for name in [name for name in expected if name.endswith(".log")]:  # a codec's bytes depend on its library
                 ours, theirs = (self.folder / name).read_bytes(), expected.pop(name)
@@ -101,6 +112,8 @@ class Trace:
                     (b.base_offset, b.last_offset, b.count, b.max_timestamp) for b in scan(theirs)
                 ]
                 (self.folder / name).unlink()
+        for name in replaced:
+            (self.folder / name).unlink(missing_ok=True)
         assert same_files(self.folder, expected)
 
     def run_tasks(self) -> None:
@@ -124,7 +137,7 @@ class Trace:
         """Without the indexes of an empty segment: the reference makes them when something looks into them."""
         bases = [segment.base_offset for segment in self.log.segments if not segment.size]
         empty = {f"{base:020d}{end}" for base in bases for end in (".index", ".timeindex")}
-        return [entry for entry in names if entry[0] not in empty | replaced_indexes([name for name, _ in names])]
+        return [entry for entry in names if entry[0] not in empty | replaced_indexes(dict(names))]
 
     def step(self, op: dict[str, Any]) -> Any:
         return getattr(self, "do_" + op["op"])(op)
@@ -149,10 +162,7 @@ class Trace:
         return {"firstOffset": info.first_offset, "lastOffset": info.last_offset}
 
     def do_read(self, op: dict[str, Any]) -> Any:
-        isolation = ISOLATIONS[op["isolation"]]
-        if version() >= (4, 4) and op["offset"] < self.log.log_start_offset:
-            isolation = "log_end"  # 4.3 moves the high watermark to its batch before it refuses, 4.4 does not
-        found = self.log.read(op["offset"], op["maxLength"], isolation, op["minOneMessage"])
+        found = self.log.read(op["offset"], op["maxLength"], ISOLATIONS[op["isolation"]], op["minOneMessage"])
         place = found.fetch_offset_metadata
         aborted = found.aborted_transactions
         return {
@@ -182,9 +192,8 @@ class Trace:
             return None
         if op["result"] is None and self.log.segments.floor(found.offset) is not self.first_in_time(op["timestamp"]):
             return None  # the reference looks into one segment only, also when what it finds there was deleted
-        epoch: int | None = found.leader_epoch
-        if version() >= (4, 4) and op["timestamp"] == EARLIEST_LOCAL_TIMESTAMP and found.leader_epoch < 0:
-            epoch = None  # a log without epochs: 4.3 says -1
+        has_none = op["timestamp"] in without_epoch() and found.leader_epoch < 0
+        epoch = None if has_none else found.leader_epoch
         return {"timestamp": found.timestamp, "offset": found.offset, "leaderEpoch": epoch}
 
     def first_in_time(self, timestamp: int) -> Any:
@@ -198,6 +207,23 @@ class Trace:
 
     def do_deleteOldSegments(self, op: dict[str, Any]) -> int:
         return self.log.delete_old_segments()
+
+    def do_truncateFullyAndStartAt(self, op: dict[str, Any]) -> None:
+        self.log.truncate_fully_and_start_at(op["offset"])
+
+    def do_flush(self, op: dict[str, Any]) -> None:
+        self.log.flush()
+
+    def do_kill_reopen(self, op: dict[str, Any]) -> None:
+        """The files as they were, opened as after a power loss that took none of them."""
+        killed = self.folder.with_suffix(".killed")
+        shutil.copytree(self.folder, killed, ignore=shutil.ignore_patterns("*.deleted"))
+        self.log.close_handlers()
+        shutil.rmtree(self.folder)
+        killed.rename(self.folder)
+        self.scheduler = MockScheduler(self.clock)
+        self.log = self.open(op["logStartOffset"], op["recoveryPoint"], clean=False)
+        self.log.update_high_watermark(op["highWatermark"])
 
     def do_roll(self, op: dict[str, Any]) -> int:
         return self.log.roll().base_offset

@@ -7,7 +7,7 @@ import pytest
 from kafkalog._core.log.state import LogState
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.types import LogOffsetMetadata
+from kafkalog.types import Isolation, LogOffsetMetadata
 from tests.storage.logs import append_batches, log
 
 
@@ -92,6 +92,15 @@ def test_an_offset_alone_is_resolved_to_the_batch_that_holds_it(two_batches: Uni
     assert two_batches.read(0, 1000, "high_watermark").records.size == 120
     assert (two_batches.high_watermark, two_batches.last_stable_offset) == (5, 5)
     assert two_batches.state.high_watermark_metadata == LogOffsetMetadata(5, 0, 120)
+
+
+@pytest.mark.parametrize("isolation", ["high_watermark", "committed"])
+def test_a_read_below_the_log_start_leaves_it(two_batches: UnifiedLog, isolation: Isolation) -> None:
+    """LOG-29: the reference refuses the offset before it looks at the high watermark."""
+    two_batches.update_high_watermark(7)
+    with pytest.raises(OffsetOutOfRange):
+        two_batches.read(-1, 1000, isolation)
+    assert two_batches.state.high_watermark_metadata == LogOffsetMetadata(7)
 
 
 def test_an_increment_resolves_the_old_one_first(two_batches: UnifiedLog) -> None:

@@ -58,6 +58,38 @@ def test_cut_from_the_start_keeps_the_epoch_that_covers_it(cache: LeaderEpochCac
     assert list_entries(cache) == [(2, 15), (5, 30)]
 
 
+@pytest.mark.parametrize(("start", "written"), [(3, "0\n2\n1 3\n4 8\n"), (0, "0\n3\n1 2\n3 9\n4 8\n")])
+def test_a_file_that_contradicts_itself_is_written_again_by_a_cut_that_meets_it(
+    tmp_path: Path, start: int, written: str
+) -> None:
+    """EPOCH-6, EPOCH-12: as the reference does, which writes the file only where an epoch covers the start."""
+    file = tmp_path / "leader-epoch-checkpoint"
+    file.write_text("0\n3\n1 2\n3 9\n4 8\n")
+    cache = LeaderEpochCache.open(tmp_path)
+    assert list_entries(cache) == [(1, 2), (4, 8)] and not cache.has_changed
+    cache.truncate_from_start(start)
+    cache.write_if_changed()
+    assert file.read_text() == written
+
+
+def test_a_file_that_contradicts_itself_is_written_again_though_the_epochs_stay(tmp_path: Path) -> None:
+    """EPOCH-6."""
+    file = tmp_path / "leader-epoch-checkpoint"
+    file.write_text("0\n3\n1 2\n3 9\n4 8\n")
+    cache = LeaderEpochCache.open(tmp_path)
+    cache.truncate_from_start(2)
+    cache.write_if_changed()
+    assert file.read_text() == "0\n2\n1 2\n4 8\n"
+
+
+def test_clearing_writes_the_file_also_of_no_epochs(tmp_path: Path) -> None:
+    """EPOCH-9."""
+    cache = LeaderEpochCache.open(tmp_path)
+    cache.clear()
+    cache.write_if_changed()
+    assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n0\n"
+
+
 def test_the_file_follows_when_told(cache: LeaderEpochCache, tmp_path: Path) -> None:
     file = tmp_path / "leader-epoch-checkpoint"
     assert cache.has_changed and file.read_bytes() == b""

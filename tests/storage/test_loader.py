@@ -247,6 +247,7 @@ def test_the_recovery_point_and_the_high_watermark_after_it(tmp_path: Path) -> N
 def test_a_log_that_ends_below_its_start_begins_anew(tmp_path: Path) -> None:
     """LOAD-13: its files are kept, epochs and producers forgotten; a segment and an empty snapshot at the start."""
     folder = write_segments(tmp_path)
+    (folder / "leader-epoch-checkpoint").write_bytes(b"")
     clock = MockClock(NOW)
     again = log(tmp_path, clock=clock, scheduler=MockScheduler(clock), log_start_offset=500, **SETTINGS)
     assert (bases(again), again.log_start_offset, again.log_end_offset, again.recovery_point) == ([500], 500, 500, 500)
@@ -254,7 +255,9 @@ def test_a_log_that_ends_below_its_start_begins_anew(tmp_path: Path) -> None:
     listed = set(files(folder))
     assert {name(0), name(5, ".index"), name(10, ".timeindex")} <= set(files(next(folder.glob("kafkalog-kept/*"))))
     assert {name(500), name(500, ".snapshot")} <= listed and not {name(0), name(5), name(10)} & listed
+    assert {one for one in listed if ".snapshot" in one} == {name(500, ".snapshot")}, "the others are gone at once"
     assert read_snapshot(str(folder / name(500, ".snapshot"))) == []
+    assert (folder / "leader-epoch-checkpoint").read_text() == "0\n0\n"
     again.close()
 
 
@@ -268,16 +271,16 @@ def test_an_empty_directory(tmp_path: Path, start: int) -> None:
     a_log.close()
 
 
-@pytest.mark.parametrize(("given", "start"), [(0, 5), (7, 7), (11, 11)])
+@pytest.mark.parametrize(("given", "start"), [(0, 5), (7, 7), (11, 11), (12, 12)])
 def test_the_log_start_and_the_epochs_within_it(tmp_path: Path, given: int, start: int) -> None:
-    """LOAD-14: the larger of checkpoint and first base; epochs are cut at both ends."""
+    """LOAD-14: the larger of checkpoint and first base; epochs are cut at both ends, the last stays at the log end."""
     folder = write_segments(tmp_path)
     for path in folder.glob(f"{0:020d}*"):
         path.unlink()
     (folder / "leader-epoch-checkpoint").write_text("0\n4\n0 0\n1 6\n2 8\n3 40\n")
     again = log(tmp_path, log_start_offset=given, **SETTINGS)
     assert (again.log_start_offset, again.log_end_offset) == (start, 12)
-    kept = {0: ((0, 0), (1, 6), (2, 8)), 7: ((1, 7), (2, 8)), 11: ((2, 11),)}
+    kept = {0: ((0, 0), (1, 6), (2, 8)), 7: ((1, 7), (2, 8)), 11: ((2, 11),), 12: ((2, 12),)}
     assert again.leader_epochs == kept[given]
     again.close()
 

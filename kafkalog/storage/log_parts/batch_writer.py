@@ -214,8 +214,9 @@ class BatchWriter:
         core = self._core
         for row in range(table.count):
             if table.magic(row) < 2:
-                core.epochs.clear()
-                core.after_unlock.append(core.write_epochs)
+                if core.epochs.entries:
+                    core.epochs.clear()
+                    core.after_unlock.append(core.write_epochs)
             elif table.leader_epoch(row) > core.epochs.latest_epoch:
                 self.begin_epoch_locked(table.leader_epoch(row), table.base_offset(row))
 

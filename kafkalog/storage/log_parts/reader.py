@@ -18,7 +18,7 @@ from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.log_parts.watermark import HighWatermark
 from kafkalog.storage.lookup import bounded, offset_for_time
-from kafkalog.storage.read import add_aborted, extent_of, locate_or_offset_only, read_state
+from kafkalog.storage.read import add_aborted, extent_of, locate_or_offset_only, out_of_range, read_state
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.transactions import Transactions
@@ -74,6 +74,9 @@ class LogReader:
         if isolation == "log_end":
             state = self._core.state
             return read_state(state, start_offset, max_length, state.end_metadata, min_one_message)
+        state = self._core.state
+        if start_offset < state.log_start_offset:  # a refused read moves no high watermark to its batch (LOG-29)
+            raise out_of_range(start_offset, state.log_start_offset, state.log_end_offset)
         bound = self.readable_end(isolation)
         state = self._core.state
         found = read_state(state, start_offset, max_length, bound, min_one_message)

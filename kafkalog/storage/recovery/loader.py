@@ -428,11 +428,11 @@ class LogLoader:
         segments = tuple(self._segments.values())
         if files:
             self._keep(Loss(self._directory, max(self._segments), 0, end, reason, files))
+        self._producers.truncate_fully_and_start_at(self._log_start)
         self._remove_later(segments)
         self._tails.clear()
         self._epochs.clear()
         self._found_epochs.clear()
-        self._producers.truncate_fully_and_start_at(self._log_start)
         return None
 
     def _finish(self, end: int | None) -> Loaded:
@@ -451,8 +451,8 @@ class LogLoader:
         if all(entry.start_offset >= epochs_end for entry in self._epochs.entries):
             # a deletion moved the first epoch up, then a power loss undid the deletion and left damage below that
             self._epochs.extend(self._found_epochs)
-        self._epochs.truncate_from_start(self._log_start)
         self._epochs.truncate_from_end(epochs_end)
+        self._epochs.truncate_from_start(self._log_start)  # last: a log whose records were all deleted keeps its epoch
         if not self._clean:
             self._producers.snapshots.remove_damaged(point)
         self._producers.snapshots.remove_strays(segments.base_offsets)
