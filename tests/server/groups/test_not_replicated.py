@@ -161,3 +161,18 @@ async def test_a_static_member_that_returns_is_answered_though_its_group_ends_me
     assert again.result().error_code == (
         ErrorCode.REBALANCE_IN_PROGRESS if is_upgraded else ErrorCode.NOT_COORDINATOR
     )
+
+
+@in_loop
+async def test_partitions_added_while_nothing_can_be_written_are_assigned_later(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await create_topic(node)
+        assert await beat(node) == 0
+        partition = with_a_follower(node)
+        led_elsewhere(node, partition)
+        await node.topics.add_partitions("t", 3)
+        assert await beat(node, epoch=2) == ErrorCode.NOT_COORDINATOR
+        replicated(node, partition)
+        assert await beat(node, epoch=2) == 0
+        [member] = node.groups.groups["g"].members.values()
+        assert [sorted(numbers) for numbers in member.assigned.values()] == [[0, 1, 2]]
