@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.errors import IllegalState
+from kafkalog.errors import IllegalState, KafkalogError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.txns.decisions import (
@@ -328,7 +328,11 @@ class TransactionCoordinator:
         A task is used for many partitions, to serve other requests in between, and if each step must be replicated
         before the next. Calls for a transaction that is being ended get an error to retry.
         """
-        is_alone = self._log.is_alone(prepared.transactional_id) and not self._elsewhere(partitions)
+        try:
+            is_alone = self._log.is_alone(prepared.transactional_id) and not self._elsewhere(partitions)
+        except KafkalogError:  # the disk of the transaction's own record is away, or its topic is being deleted
+            self._retry_later(prepared, partitions)
+            return None
         if len(partitions) <= TURN_ROWS and is_alone:
             self._complete(prepared, self._mark(prepared, partitions))
             return None
