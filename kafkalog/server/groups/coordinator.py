@@ -106,15 +106,20 @@ class GroupCoordinator:
     async def _load(self, partitions: int, positions: Sequence[KeptPosition]) -> None:
         from kafkalog.server.groups.replay import replay_log  # not needed to start in a new directory
 
+        unloaded = self.table.unloaded
         for partition in range(partitions):
             try:
                 log = self._node.replicas.partition(OFFSETS_TOPIC, partition).log
-                self._add_replayed(await self._node.run(replay_log, log))
+                replay = await self._node.run(replay_log, log)
+                if partition in unloaded:  # the topic was not deleted meanwhile
+                    self._add_replayed(replay)
             except Exception as error:  # the groups of the other partitions remain usable
-                cause = None if isinstance(error, KafkalogError | OSError) else error
-                _LOG.error("the groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition, error, exc_info=cause)
-                self.table.failed.add(partition)
-            self.table.unloaded.discard(partition)
+                if partition in unloaded:
+                    cause = None if isinstance(error, KafkalogError | OSError) else error
+                    message = "the groups of %s-%d cannot be read: %s"
+                    _LOG.error(message, OFFSETS_TOPIC, partition, error, exc_info=cause)
+                    self.table.failed.add(partition)
+            unloaded.discard(partition)
         try:
             await self.commits.import_positions(positions)
         except (KafkalogError, OSError) as error:
