@@ -183,8 +183,14 @@ class GroupCoordinator:
                 return await self.mixed.join(group_id, event)
             if not event.protocol_type or not event.protocols:
                 return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
-            self.consumer.forget(group)
+            try:
+                self.consumer.forget(group)
+            except (KafkalogError, OSError) as failure:
+                _LOG.error("group %s cannot become a classic group: %s", group_id, failure)
+                return Joined(group_error_code(failure), event.member_id)
             group = None
+            if self.offsets.has(group_id):  # even a client that is refused leaves a group with its offsets
+                group = self.groups[group_id] = ClassicGroup(group_id, self._node.clock())
         return await self.classic.join(group_id, group, event)
 
     async def sync(self, group_id: str, event: Syncing) -> Synced:

@@ -176,3 +176,32 @@ async def test_partitions_added_while_nothing_can_be_written_are_assigned_later(
         assert await beat(node, epoch=2) == 0
         [member] = node.groups.groups["g"].members.values()
         assert [sorted(numbers) for numbers in member.assigned.values()] == [[0, 1, 2]]
+
+
+async def emptied(node: Any) -> None:
+    """Leave a consumer group without members, with an offset."""
+    await create_topic(node)
+    assert await beat(node) == 0
+    assert await beat(node, epoch=-1) == 0
+    assert await commit_offset(node, 5) == 0
+
+
+@in_loop
+async def test_an_empty_consumer_group_that_cannot_be_written_is_not_replaced_by_a_classic_one(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await emptied(node)
+        before = node.groups.overview()
+        led_elsewhere(node, with_a_follower(node))
+        assert (await join_group(node)).error_code == ErrorCode.NOT_COORDINATOR
+        assert node.groups.overview() == before
+
+
+@in_loop
+async def test_an_empty_consumer_group_keeps_its_offsets_when_a_classic_member_is_refused(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await emptied(node)
+        [before] = node.groups.overview()
+        too_large = [{"name": "range", "metadata": bytes(2 << 20)}]
+        assert (await join_group(node, protocols=too_large)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        [after] = node.groups.overview()
+        assert (after.group_type, after.offsets) == ("classic", before.offsets)
