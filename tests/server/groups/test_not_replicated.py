@@ -12,6 +12,7 @@ import pytest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.commits import NewOffset
 from kafkalog.server.groups.effects import MEMBER_TIMER
+from kafkalog.server.groups.group_log import OFFSETS_TOPIC
 from kafkalog.server.replica.roles import Role
 from tests.server.groups.groups import READS_T, commit_offset, create_topic, join_group
 from tests.server.groups.test_replicated_records import OTHER, replicated, with_a_follower
@@ -205,3 +206,13 @@ async def test_an_empty_consumer_group_keeps_its_offsets_when_a_classic_member_i
         assert (await join_group(node, protocols=too_large)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         [after] = node.groups.overview()
         assert (after.group_type, after.offsets) == ("classic", before.offsets)
+
+
+@in_loop
+async def test_a_member_of_a_group_whose_disk_is_away_looks_for_its_coordinator(tmp_path: Path) -> None:
+    async with node_for(tmp_path / "one", tmp_path / "two") as node:
+        await create_topic(node)
+        await join_group(node)
+        log = node.replicas.partition(OFFSETS_TOPIC, node.groups.partition_for("g")).log
+        node.store.fail_directory(Path(log.path).parent, OSError(5, "Input/output error"))
+        assert (await join_group(node)).error_code == ErrorCode.NOT_COORDINATOR
