@@ -83,6 +83,7 @@ class GroupCoordinator:
 
     async def stop(self) -> None:
         """Cancel timers and tasks; answer pending requests with NOT_COORDINATOR."""
+        self.table.log.is_closed = True
         self._node.topics.off_change(self._on_topic)
         self.table.timers.cancel_all()
         await self.expiry.stop()

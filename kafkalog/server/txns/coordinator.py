@@ -88,6 +88,7 @@ class TransactionCoordinator:
 
     async def stop(self) -> None:
         """Cancel timers and tasks. The next start resumes unfinished ends."""
+        self._log.is_closed = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

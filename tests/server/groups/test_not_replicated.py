@@ -13,7 +13,9 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.commits import NewOffset
 from kafkalog.server.groups.effects import MEMBER_TIMER
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC
+from kafkalog.server.node.parts import make_part
 from kafkalog.server.replica.roles import Role
+from kafkalog.server.txns.producer_ids import ProducerIds
 from tests.server.groups.groups import READS_T, commit_offset, create_topic, join_group
 from tests.server.groups.test_replicated_records import OTHER, replicated, with_a_follower
 from tests.server.looping import in_loop
@@ -216,3 +218,59 @@ async def test_a_member_of_a_group_whose_disk_is_away_looks_for_its_coordinator(
         log = node.replicas.partition(OFFSETS_TOPIC, node.groups.partition_for("g")).log
         node.store.fail_directory(Path(log.path).parent, OSError(5, "Input/output error"))
         assert (await join_group(node)).error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def restarted(node: Any, name: str) -> None:
+    """Replace a coordinator, as a node of a replica set does that leads again."""
+    await node.parts[name].stop()
+    node.parts[name] = make_part(node, name)
+    await node.parts[name].start()
+    await node.parts[name].loaded()
+
+
+@in_loop
+async def test_a_heartbeat_that_waited_while_the_leader_changed_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node_for(tmp_path) as node:
+        await create_topic(node)
+        assert await beat(node) == 0
+        log = node.replicas.partition(OFFSETS_TOPIC, node.groups.partition_for("g")).log
+        match, goes_on = node.topic_patterns.of, asyncio.Event()
+
+        async def slowly(patterns: Any) -> Any:
+            await goes_on.wait()
+            return await match(patterns)
+
+        monkeypatch.setattr(node.topic_patterns, "of", slowly)
+        waiting = asyncio.ensure_future(beat(node, "n", subscribed_topic_regex="t.*"))
+        await settle()
+        await restarted(node, "groups")
+        end = log.log_end_offset
+        goes_on.set()
+        assert await waiting == ErrorCode.NOT_COORDINATOR and log.log_end_offset == end
+
+
+@in_loop
+async def test_an_epoch_that_waited_while_the_leader_changed_is_not_assigned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node_for(tmp_path) as node:
+        await node.transactions.loaded()
+        first = await node.transactions.init_producer_id("x", 1000)
+        ready, goes_on = ProducerIds.ready, asyncio.Event()
+
+        async def slowly(ids: ProducerIds) -> None:
+            await goes_on.wait()
+            await ready(ids)
+
+        monkeypatch.setattr(ProducerIds, "ready", slowly)
+        waiting = asyncio.ensure_future(node.transactions.init_producer_id("x", 1000))
+        await settle()
+        await restarted(node, "transactions")
+        goes_on.set()
+        assert (await waiting).error == ErrorCode.NOT_COORDINATOR
+        second = await node.transactions.init_producer_id("x", 1000)
+        assert (second.producer_id, second.producer_epoch) == (first.producer_id, first.producer_epoch + 1)
+        await restarted(node, "transactions")
+        assert node.transactions.describe("x")[1].producer_epoch == second.producer_epoch
