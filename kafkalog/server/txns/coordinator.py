@@ -408,7 +408,7 @@ class TransactionCoordinator:
 
     def _retry_later(self, prepared: Transaction, failed: frozenset[TopicPartition]) -> None:
         self._open_ends[prepared.transactional_id] = failed
-        if "ends" not in self._timers:
+        if "ends" not in self._timers and not self._log.is_closed:
             self._timers["ends"] = self._node.later(self._retry_ms, self._finish_open_ends)
 
     def _finish_open_ends(self) -> None:

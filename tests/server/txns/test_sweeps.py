@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from kafkalog.errors import StorageError
@@ -80,5 +82,34 @@ def test_an_end_whose_own_record_is_on_a_failed_disk_does_not_keep_other_ends_fr
         node.replicas.partition = find
         node.wait(2 * MAX_RETRY_MS)
         assert state_of(coordinator, "x") == S.COMPLETE_COMMIT
+
+    on_node(tmp_path / "data", work)
+
+
+def test_an_end_that_fails_while_the_coordinator_stops_is_left_to_the_next_one(tmp_path: Path) -> None:
+    async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
+        is_stopping = asyncio.Event()
+
+        async def settled(keys: Any) -> int:
+            try:
+                await is_stopping.wait()
+            except asyncio.CancelledError:
+                is_stopping.set()  # another end fails before it is its turn to be cancelled
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                raise
+            return E.REQUEST_TIMED_OUT
+
+        ends = []
+        for name in ("x", "y"):
+            producer = await begin_transaction(coordinator, name)
+            ends.append((name, producer))
+        find, node.replicas.settled = node.replicas.partition, settled
+        node.replicas.partition = lambda *place: SimpleNamespace(**{**vars(find(*place)), "is_alone": False})
+        waiting = [asyncio.ensure_future(coordinator.end(*one, True)) for one in ends]
+        await asyncio.sleep(0.01)
+        await coordinator.stop()
+        await asyncio.gather(*waiting)
+        assert is_stopping.is_set() and not node._timers
 
     on_node(tmp_path / "data", work)
