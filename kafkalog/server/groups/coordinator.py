@@ -85,7 +85,7 @@ class GroupCoordinator:
         """Cancel timers and tasks; answer pending requests with NOT_COORDINATOR."""
         self.table.log.is_closed = True
         self._node.topics.off_change(self._on_topic)
-        self.table.timers.cancel_all()
+        self.table.timers.close()
         await self.expiry.stop()
         for task in (self._loading, *self.classic.settling):
             if task is not None:

@@ -252,6 +252,29 @@ async def test_a_heartbeat_that_waited_while_the_leader_changed_writes_nothing(
 
 
 @in_loop
+async def test_a_heartbeat_that_waited_while_the_leader_changed_starts_no_timers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node_for(tmp_path) as node:
+        await create_topic(node)
+        assert await beat(node, subscribed_topic_regex="t.*") == 0
+        match, goes_on, timers = node.topic_patterns.of, asyncio.Event(), node.groups.table.timers
+
+        async def slowly(patterns: Any) -> Any:
+            await goes_on.wait()
+            return await match(patterns)
+
+        assert timers.has("g", MEMBER_TIMER + "m")
+        monkeypatch.setattr(node.topic_patterns, "of", slowly)
+        waiting = asyncio.ensure_future(beat(node, epoch=2))
+        await settle()
+        await restarted(node, "groups")
+        goes_on.set()
+        assert await waiting == 0
+        assert not timers.has("g", MEMBER_TIMER + "m"), "it would try to remove the member again and again"
+
+
+@in_loop
 async def test_an_epoch_that_waited_while_the_leader_changed_is_not_assigned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
