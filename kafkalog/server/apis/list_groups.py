@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: ListGroupsRequest) -> Answer:
     """Return the matching groups that the client may see."""
-    if node.groups.is_loading:
+    is_starting = node.quorum.leads and "describe_groups" in node.leaders_calls  # as the leader of a replica set
+    if is_starting or node.groups.is_loading:
         raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     allows = node.authorizer.allows
     sees_all = allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)

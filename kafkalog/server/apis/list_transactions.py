@@ -24,7 +24,9 @@ async def handle(node: Node, context: RequestContext, request: ListTransactionsR
         set(request.state_filters), set(request.producer_id_filters), duration_ms
     )
     if found is None:
-        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if node.quorum.leads:
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        found = []  # administrators ask every node, and only the leader has transactions
     pattern: str | None = getattr(request, "transactional_id_pattern", None)
     if pattern:
         try:

@@ -56,7 +56,11 @@ class ClassicGroups:
 
     def _refusal(self, group: ClassicGroup, event: Joining) -> int:
         """Return 0 if there is memory for the member, else an error code; reject a member too large for a record."""
-        if max((len(data) for _, data in event.protocols), default=0) > self._table.log.most_bytes(group.id):
+        try:
+            most_bytes = self._table.log.most_bytes(group.id)
+        except KafkalogError as error:  # the disk of the group's records is away
+            return group_error_code(error)
+        if max((len(data) for _, data in event.protocols), default=0) > most_bytes:
             return ErrorCode.UNKNOWN_SERVER_ERROR  # the error that writing such a record would give all members
         known = group.members.get(event.member_id)
         more = held_bytes(event.protocols) - (0 if known is None else known.held_bytes)

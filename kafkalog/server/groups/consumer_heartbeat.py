@@ -168,9 +168,9 @@ def advance(
     """
     if is_bumped or not draft.group.has_current_topics:
         is_bumped = _update_topics(draft, topics) or is_bumped
-        draft.group.has_current_topics = True
     if is_bumped:
         draft.bump(topics_hash(draft.group, topics))
+    draft.group.has_current_topics = True  # after all records: if they are not written, the group itself stays as it was
     if draft.group.epoch > draft.group.target_epoch:
         _assign(draft, topics, rules)
     return _reconcile(draft, draft.group.members[member_id], owned)

@@ -83,8 +83,9 @@ class GroupCoordinator:
 
     async def stop(self) -> None:
         """Cancel timers and tasks; answer pending requests with NOT_COORDINATOR."""
+        self.table.log.is_closed = True
         self._node.topics.off_change(self._on_topic)
-        self.table.timers.cancel_all()
+        self.table.timers.close()
         await self.expiry.stop()
         for task in (self._loading, *self.classic.settling):
             if task is not None:
@@ -106,15 +107,20 @@ class GroupCoordinator:
     async def _load(self, partitions: int, positions: Sequence[KeptPosition]) -> None:
         from kafkalog.server.groups.replay import replay_log  # not needed to start in a new directory
 
+        unloaded = self.table.unloaded
         for partition in range(partitions):
             try:
                 log = self._node.replicas.partition(OFFSETS_TOPIC, partition).log
-                self._add_replayed(await self._node.run(replay_log, log))
+                replay = await self._node.run(replay_log, log)
+                if partition in unloaded:  # the topic was not deleted meanwhile
+                    self._add_replayed(replay)
             except Exception as error:  # the groups of the other partitions remain usable
-                cause = None if isinstance(error, KafkalogError | OSError) else error
-                _LOG.error("the groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition, error, exc_info=cause)
-                self.table.failed.add(partition)
-            self.table.unloaded.discard(partition)
+                if partition in unloaded:
+                    cause = None if isinstance(error, KafkalogError | OSError) else error
+                    message = "the groups of %s-%d cannot be read: %s"
+                    _LOG.error(message, OFFSETS_TOPIC, partition, error, exc_info=cause)
+                    self.table.failed.add(partition)
+            unloaded.discard(partition)
         try:
             await self.commits.import_positions(positions)
         except (KafkalogError, OSError) as error:
@@ -178,8 +184,14 @@ class GroupCoordinator:
                 return await self.mixed.join(group_id, event)
             if not event.protocol_type or not event.protocols:
                 return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
-            self.consumer.forget(group)
+            try:
+                self.consumer.forget(group)
+            except (KafkalogError, OSError) as failure:
+                _LOG.error("group %s cannot become a classic group: %s", group_id, failure)
+                return Joined(group_error_code(failure), event.member_id)
             group = None
+            if self.offsets.has(group_id):  # even a client that is refused leaves a group with its offsets
+                group = self.groups[group_id] = ClassicGroup(group_id, self._node.clock())
         return await self.classic.join(group_id, group, event)
 
     async def sync(self, group_id: str, event: Syncing) -> Synced:

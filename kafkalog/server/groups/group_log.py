@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.encode import encode_ready
 from kafkalog._core.batch.ready_batch import ReadyBatch
+from kafkalog.errors import NotLeaderOrFollower
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.server.error_codes import ErrorCode, code_of
@@ -16,6 +17,7 @@ from kafkalog.util.java_hash import partition_of
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
+    from kafkalog.storage.producer_state import VerificationGuard
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 MAX_RECORDS: Final = 1000
@@ -34,11 +36,16 @@ _TOO_LARGE: Final = frozenset({
 
 
 class GroupLog:
-    """Appends records of groups. Appends run on the event loop, since the batches are small."""
+    """Appends records of groups. Appends run on the event loop, since the batches are small.
+
+    Once it `is_closed`, with its coordinator, nothing is appended: a request that waited meanwhile knows only what the
+    groups were then, and in a replica set this node may lead again by now, with another coordinator.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._codec = CompressionType(node.config["offsets.topic.compression.codec"])
+        self.is_closed = False
 
     @property
     def partitions(self) -> int:
@@ -62,7 +69,7 @@ class GroupLog:
             batch = encode_ready(list(records), timestamp=self._node.clock())
         if batch is None:
             batch = self._fill(RecordsBuilder(compression=self._codec), records)
-        return int(self._node.replicas.append_now(self._place(group_id), batch, "coordinator"))
+        return self._append(group_id, batch)
 
     def append_many(self, group_id: str, records: Sequence[Record]) -> None:
         """Append any number of records of a group, in as many batches as needed."""
@@ -83,9 +90,9 @@ class GroupLog:
             base_sequence=0,
             is_transactional=True,
         )
-        place, replicas = self._place(group_id), self._node.replicas
-        guard = replicas.partition(*place).log.maybe_start_verification(producer_id, 0, producer_epoch, False)
-        return int(replicas.append_now(place, self._fill(builder, records), "coordinator", guard=guard))
+        log = self._node.replicas.partition(*self._place(group_id)).log
+        guard = log.maybe_start_verification(producer_id, 0, producer_epoch, False)
+        return self._append(group_id, self._fill(builder, records), guard)
 
     async def settled(self, group_id: str) -> int:
         """Wait until the group's records are replicated. Return 0, or the error code for the client, which retries.
@@ -99,6 +106,11 @@ class GroupLog:
     def is_alone(self, group_id: str) -> bool:
         """Return True if this node leads the group's partition and has its only copy."""
         return bool(self._node.replicas.partition(OFFSETS_TOPIC, self.partition_for(group_id)).is_alone)
+
+    def _append(self, group_id: str, batch: ReadyBatch | bytearray, guard: VerificationGuard | None = None) -> int:
+        if self.is_closed:
+            raise NotLeaderOrFollower("the coordinator of the group has stopped")
+        return int(self._node.replicas.append_now(self._place(group_id), batch, "coordinator", guard=guard))
 
     def _place(self, group_id: str) -> TopicPartition:
         return TopicPartition(OFFSETS_TOPIC, self.partition_for(group_id))

@@ -101,9 +101,10 @@ class GroupTable:
         self.groups.pop(group_id, None)
 
     def clear(self) -> None:
-        """Remove all groups."""
+        """Remove all groups, also those that are still to be read."""
         self.groups.clear()
         self.offsets.clear()
         self.memory.clear()
+        self.unloaded.clear()
         self.failed.clear()
         self.unreadable.clear()

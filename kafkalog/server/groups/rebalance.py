@@ -153,8 +153,11 @@ def _replaced(
 ) -> list[Effect]:
     """Answer a static member that returned to a stable group; it keeps its assignment.
 
-    If the group's record could not be written (`error`), restore the old member and report the error.
+    If the group's record could not be written (`error`), restore the old member and report the error. A member that
+    was removed or replaced meanwhile is not restored.
     """
+    if error and group.members.get(member.id) is not member:
+        return [Reply(waiter, Joined(error, member.id))]
     if error:
         _put_in_place(group, member, old)
         group.leader = old_leader

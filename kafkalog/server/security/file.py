@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import CorruptCheckpoint, IllegalArgument, IllegalState, StorageError
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument, IllegalState, PolicyViolation, StorageError
 from kafkalog.server.node.changing import Changing
 from kafkalog.server.security.state import SecurityState, digest, format_state, parse_state, parse_taken_from
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
@@ -119,13 +119,16 @@ class SecurityFile(Changing):
         return self.state
 
     def write(self, state: SecurityState) -> None:
-        """Replace the file's state. StorageError; `state` is unchanged then."""
+        """Replace the file's state. PolicyViolation if it is too large, StorageError; `state` is unchanged then."""
+        content = format_state(state, self._taken_from)
+        if len(content) > MAX_FILE_BYTES:  # the next start would reject it
+            raise PolicyViolation(f"the ACLs, quotas and users would exceed {MAX_FILE_BYTES} bytes", path=self.path)
         with os_errors("write the ACLs and users", self.path):
-            atomic_write(self._fs, self.path, format_state(state, self._taken_from), private=True)
+            atomic_write(self._fs, self.path, content, private=True)
         self.state = state
 
     async def change(self, run: Run, change: Change) -> SecurityState:
-        """Apply `change` to the state, write the result and return it. Changes run one after the other. StorageError.
+        """Apply `change` to the state, write and return the result. Changes run one after the other. Raises as `write`.
 
         Errors of `change` are raised to the caller; nothing has changed then.
         """

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.errors import IllegalState
+from kafkalog.errors import IllegalState, KafkalogError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.txns.decisions import (
@@ -88,6 +88,7 @@ class TransactionCoordinator:
 
     async def stop(self) -> None:
         """Cancel timers and tasks. The next start resumes unfinished ends."""
+        self._log.is_closed = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -328,7 +329,11 @@ class TransactionCoordinator:
         A task is used for many partitions, to serve other requests in between, and if each step must be replicated
         before the next. Calls for a transaction that is being ended get an error to retry.
         """
-        is_alone = self._log.is_alone(prepared.transactional_id) and not self._elsewhere(partitions)
+        try:
+            is_alone = self._log.is_alone(prepared.transactional_id) and not self._elsewhere(partitions)
+        except KafkalogError:  # the disk of the transaction's own record is away, or its topic is being deleted
+            self._retry_later(prepared, partitions)
+            return None
         if len(partitions) <= TURN_ROWS and is_alone:
             self._complete(prepared, self._mark(prepared, partitions))
             return None
@@ -403,7 +408,7 @@ class TransactionCoordinator:
 
     def _retry_later(self, prepared: Transaction, failed: frozenset[TopicPartition]) -> None:
         self._open_ends[prepared.transactional_id] = failed
-        if "ends" not in self._timers:
+        if "ends" not in self._timers and not self._log.is_closed:
             self._timers["ends"] = self._node.later(self._retry_ms, self._finish_open_ends)
 
     def _finish_open_ends(self) -> None:

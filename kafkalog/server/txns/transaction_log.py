@@ -41,6 +41,9 @@ class TransactionLog:
         self._unreadable: set[int] = set()
         self._unreadable_ids: set[str] = set()
         self.is_loading = True
+        self.is_closed = False
+        """True once its coordinator has stopped. Nothing is written then: in a replica set this node may lead again by
+        now, and another coordinator knows newer states."""
 
     async def load(self) -> None:
         """Read all partitions. The transactions are served once `is_loading` is False."""
@@ -114,6 +117,8 @@ class TransactionLog:
 
     def write(self, transaction: Transaction) -> ErrorCode:
         """Write and store the transaction's new value; after an error, the old one remains."""
+        if self.is_closed:
+            return ErrorCode.NOT_COORDINATOR
         error = self._append(self.partition_for(transaction.transactional_id), [transaction], is_end=False)
         if error == ErrorCode.NONE:
             self._transactions[transaction.transactional_id] = transaction

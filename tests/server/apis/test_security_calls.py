@@ -9,8 +9,10 @@ import pytest
 from kafkalog.errors import ConfigError
 from kafkalog.server.node.node import Node
 from kafkalog.server.requests.context import Connection
+from kafkalog.server.security import file
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.security.scram import salted_password
+from kafkalog.server.security.state import SecurityState
 from kafkalog.server.security.users import add_user
 from kafkalog.server.serving import serving
 from kafkalog.server.settings.config import ServerConfig
@@ -76,6 +78,32 @@ def test_acls_that_are_none(tmp_path: Path, changes: dict[str, Any], words: str)
         assert len(node.credentials.file.state.acls) == 1
 
     with_node(tmp_path, use, **ACLS)
+
+
+def test_acls_quotas_and_users_that_the_next_start_could_not_read_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file, "MAX_FILE_BYTES", 4096)
+
+    async def use(node: Node) -> None:
+        rows = [acl_creation(resource_name=f"{number}-{'t' * 200}") for number in range(20)]
+        assert [row.error_code for row in (await call(node, "create_acls", 3, {"creations": rows})).results] == [44] * 20
+        entity = [{"entity_type": "client-id", "entity_name": "c" * 5000}]
+        limit = [{"key": "producer_byte_rate", "value": 5.0, "remove": False}]
+        entries = {"entries": [{"entity": entity, "ops": limit}], "validate_only": False}
+        assert (await call(node, "alter_client_quotas", 1, entries)).entries[0].error_code == 44
+        user = {"name": "u" * 5000, "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
+        users = {"deletions": [], "upsertions": [user]}
+        assert (await call(node, "alter_user_scram_credentials", 0, users)).results[0].error_code == 44
+        assert node.credentials.file.state == SecurityState()
+        answer = await call(node, "create_acls", 3, {"creations": [acl_creation()]})
+        assert answer.results[0].error_code == 0
+
+    async def after(node: Node) -> None:
+        assert [acl.resource_name for acl in node.credentials.file.state.acls] == ["t"]
+
+    with_node(tmp_path, use, **ACLS)
+    with_node(tmp_path, after, **ACLS)
 
 
 def test_without_an_authorizer_there_are_no_acls(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ import pytest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.commits import NewOffset
 from kafkalog.server.groups.effects import MEMBER_TIMER
+from kafkalog.server.groups.group_log import OFFSETS_TOPIC
+from kafkalog.server.node.parts import make_part
 from kafkalog.server.replica.roles import Role
+from kafkalog.server.txns.producer_ids import ProducerIds
 from tests.server.groups.groups import READS_T, commit_offset, create_topic, join_group
 from tests.server.groups.test_replicated_records import OTHER, replicated, with_a_follower
 from tests.server.looping import in_loop
@@ -161,3 +164,136 @@ async def test_a_static_member_that_returns_is_answered_though_its_group_ends_me
     assert again.result().error_code == (
         ErrorCode.REBALANCE_IN_PROGRESS if is_upgraded else ErrorCode.NOT_COORDINATOR
     )
+
+
+@in_loop
+async def test_partitions_added_while_nothing_can_be_written_are_assigned_later(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await create_topic(node)
+        assert await beat(node) == 0
+        partition = with_a_follower(node)
+        led_elsewhere(node, partition)
+        await node.topics.add_partitions("t", 3)
+        assert await beat(node, epoch=2) == ErrorCode.NOT_COORDINATOR
+        replicated(node, partition)
+        assert await beat(node, epoch=2) == 0
+        [member] = node.groups.groups["g"].members.values()
+        assert [sorted(numbers) for numbers in member.assigned.values()] == [[0, 1, 2]]
+
+
+async def emptied(node: Any) -> None:
+    """Leave a consumer group without members, with an offset."""
+    await create_topic(node)
+    assert await beat(node) == 0
+    assert await beat(node, epoch=-1) == 0
+    assert await commit_offset(node, 5) == 0
+
+
+@in_loop
+async def test_an_empty_consumer_group_that_cannot_be_written_is_not_replaced_by_a_classic_one(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await emptied(node)
+        before = node.groups.overview()
+        led_elsewhere(node, with_a_follower(node))
+        assert (await join_group(node)).error_code == ErrorCode.NOT_COORDINATOR
+        assert node.groups.overview() == before
+
+
+@in_loop
+async def test_an_empty_consumer_group_keeps_its_offsets_when_a_classic_member_is_refused(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await emptied(node)
+        [before] = node.groups.overview()
+        too_large = [{"name": "range", "metadata": bytes(2 << 20)}]
+        assert (await join_group(node, protocols=too_large)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        [after] = node.groups.overview()
+        assert (after.group_type, after.offsets) == ("classic", before.offsets)
+
+
+@in_loop
+async def test_a_member_of_a_group_whose_disk_is_away_looks_for_its_coordinator(tmp_path: Path) -> None:
+    async with node_for(tmp_path / "one", tmp_path / "two") as node:
+        await create_topic(node)
+        await join_group(node)
+        log = node.replicas.partition(OFFSETS_TOPIC, node.groups.partition_for("g")).log
+        node.store.fail_directory(Path(log.path).parent, OSError(5, "Input/output error"))
+        assert (await join_group(node)).error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def restarted(node: Any, name: str) -> None:
+    """Replace a coordinator, as a node of a replica set does that leads again."""
+    await node.parts[name].stop()
+    node.parts[name] = make_part(node, name)
+    await node.parts[name].start()
+    await node.parts[name].loaded()
+
+
+@in_loop
+async def test_a_heartbeat_that_waited_while_the_leader_changed_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node_for(tmp_path) as node:
+        await create_topic(node)
+        assert await beat(node) == 0
+        log = node.replicas.partition(OFFSETS_TOPIC, node.groups.partition_for("g")).log
+        match, goes_on = node.topic_patterns.of, asyncio.Event()
+
+        async def slowly(patterns: Any) -> Any:
+            await goes_on.wait()
+            return await match(patterns)
+
+        monkeypatch.setattr(node.topic_patterns, "of", slowly)
+        waiting = asyncio.ensure_future(beat(node, "n", subscribed_topic_regex="t.*"))
+        await settle()
+        await restarted(node, "groups")
+        end = log.log_end_offset
+        goes_on.set()
+        assert await waiting == ErrorCode.NOT_COORDINATOR and log.log_end_offset == end
+
+
+@in_loop
+async def test_a_heartbeat_that_waited_while_the_leader_changed_starts_no_timers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node_for(tmp_path) as node:
+        await create_topic(node)
+        assert await beat(node, subscribed_topic_regex="t.*") == 0
+        match, goes_on, timers = node.topic_patterns.of, asyncio.Event(), node.groups.table.timers
+
+        async def slowly(patterns: Any) -> Any:
+            await goes_on.wait()
+            return await match(patterns)
+
+        assert timers.has("g", MEMBER_TIMER + "m")
+        monkeypatch.setattr(node.topic_patterns, "of", slowly)
+        waiting = asyncio.ensure_future(beat(node, epoch=2))
+        await settle()
+        await restarted(node, "groups")
+        goes_on.set()
+        assert await waiting == 0
+        assert not timers.has("g", MEMBER_TIMER + "m"), "it would try to remove the member again and again"
+
+
+@in_loop
+async def test_an_epoch_that_waited_while_the_leader_changed_is_not_assigned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node_for(tmp_path) as node:
+        await node.transactions.loaded()
+        first = await node.transactions.init_producer_id("x", 1000)
+        ready, goes_on = ProducerIds.ready, asyncio.Event()
+
+        async def slowly(ids: ProducerIds) -> None:
+            await goes_on.wait()
+            await ready(ids)
+
+        monkeypatch.setattr(ProducerIds, "ready", slowly)
+        waiting = asyncio.ensure_future(node.transactions.init_producer_id("x", 1000))
+        await settle()
+        await restarted(node, "transactions")
+        goes_on.set()
+        assert (await waiting).error == ErrorCode.NOT_COORDINATOR
+        second = await node.transactions.init_producer_id("x", 1000)
+        assert (second.producer_id, second.producer_epoch) == (first.producer_id, first.producer_epoch + 1)
+        await restarted(node, "transactions")
+        assert node.transactions.describe("x")[1].producer_epoch == second.producer_epoch

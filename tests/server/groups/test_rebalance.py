@@ -9,7 +9,7 @@ import pytest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import rebalance
 from kafkalog.server.groups.classic_group import ClassicGroup, State
-from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Effect, Reply, Wake
+from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Effect, Reply, Wake, Write
 from kafkalog.server.groups.values import Joining, Syncing
 
 RANGE = (("range", b"r"),)
@@ -283,6 +283,20 @@ def test_a_static_member_whose_return_cannot_be_written_has_not_returned() -> No
     assert driver.group.instances["i1"] == "id-of-j1"
     assert MEMBER_TIMER + "id-of-j1" in driver.timers
     assert MEMBER_TIMER + "id-of-back" not in driver.timers
+
+
+def test_a_static_member_that_returned_twice_keeps_its_instance_when_its_first_return_is_not_written() -> None:
+    """In a replica set the record of the first return may fail after that of the second was written."""
+    driver = Driver()
+    driver.stable(2, is_static=True)
+    again = rebalance.join(driver.group, joining("", new_id="again", instance_id="i1"), "again", driver.rules)
+    [unsettled] = [one for one in again if isinstance(one, Write)]
+    driver.run([one for one in again if one is not unsettled])
+    assert driver.join("last", instance_id="i1").error_code == 0
+    driver.run(unsettled.then(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert driver.answers["again"].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert driver.group.instances["i1"] == "id-of-last"
+    assert driver.join("later", instance_id="i1").error_code == 0
 
 
 def test_static_members_are_waited_for() -> None:

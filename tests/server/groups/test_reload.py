@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import kafkalog
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups import records
+from kafkalog.server.groups import records, replay
 from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC
 from kafkalog.server.groups.records import Record
@@ -169,3 +170,35 @@ async def test_a_transaction_whose_last_record_cannot_be_read_is_neither_served_
         kept = {bytes(row.key): row.value for row in log if row.key is not None}
         assert log.end_offset == end
     assert all(kept[key] == value for key, value in strange)
+
+
+@in_loop
+async def test_the_topic_of_groups_may_be_deleted_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = ["g", "h"]
+    async with node_for(tmp_path) as node:
+        await create_topic(node)
+        assert {node.groups.partition_for(one) for one in groups} == {0, 1}
+        for one in groups:
+            assert await commit_offset(node, 5, one) == 0
+    read, has_begun, may_end = replay.replay_log, threading.Event(), threading.Event()
+
+    def read_slowly(log: Any) -> replay.Replay:
+        found = read(log)
+        has_begun.set()
+        assert may_end.wait(60)
+        return found
+
+    monkeypatch.setattr(replay, "replay_log", read_slowly)
+    async with node_for(tmp_path) as node:
+        assert await commit_offset(node, 6) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await node.run(has_begun.wait, 60)
+        await node.topics.delete(OFFSETS_TOPIC)
+        for one in groups:
+            assert await commit_offset(node, 7, one, partition=1) == 0
+        may_end.set()
+        await node.groups.loaded()
+        for one in groups:
+            assert await commit_offset(node, 8, one, partition=1) == 0
+            assert (await fetch_offset(node, one)).committed_offset == -1, "it was in the deleted topic"

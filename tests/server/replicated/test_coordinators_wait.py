@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node.leading import REFUSED
 from kafkalog.server.txns.decisions import ProducerEpoch
 from kafkalog.server.txns.states import TransactionState
 from kafkalog.types import TopicPartition
@@ -92,3 +93,23 @@ async def test_no_marker_is_written_before_the_end_of_a_transaction_is_certain(t
         await replicate(nodes, TRANSACTIONS)
         assert (await ending).error == ErrorCode.NONE
         assert transactions.describe("x")[1].state == TransactionState.COMPLETE_COMMIT  # type: ignore[union-attr]
+
+
+@in_loop
+async def test_a_node_that_does_not_lead_lists_no_groups_and_no_transactions(tmp_path: Path) -> None:
+    """Administrators ask every node, and ask again for as long as one says that it loads."""
+    async with set_of(tmp_path, count=2, **ONE) as nodes:
+        await lead_with_topics(nodes)
+        for name, filters in (("list_groups", ()), ("list_transactions", ("producer_id_filters",))):
+            asked = {"state_filters": (), "states_filter": (), **dict.fromkeys(filters, ())}
+            answer = await call(nodes[2], name, 0 if name == "list_transactions" else 4, asked)
+            assert answer.error_code == 0, name
+
+
+@in_loop
+async def test_a_leader_whose_coordinators_have_not_started_does_not_list_its_groups_as_none(tmp_path: Path) -> None:
+    async with set_of(tmp_path, count=2, **ONE) as nodes:
+        await lead_with_topics(nodes)
+        nodes[1].leaders_calls = REFUSED
+        answer = await call(nodes[1], "list_groups", 4, {"states_filter": ()})
+        assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+from kafkalog.errors import StorageError
 from kafkalog.server.error_codes import ErrorCode as E
-from kafkalog.server.txns.coordinator import TransactionCoordinator
+from kafkalog.server.txns.coordinator import MAX_RETRY_MS, TransactionCoordinator
 from kafkalog.server.txns.records import TOPIC, transactions_batch
 from kafkalog.server.txns.states import TransactionState as S
 from kafkalog.server.txns.transaction import LAST_EPOCH, Transaction
-from tests.server.txns.small_node import SmallNode
-from tests.server.txns.test_coordinator import A0, begin_transaction, on_node, state_of
+from kafkalog.util.java_hash import partition_of
+from tests.server.txns.small_node import INTERNAL_PARTITIONS, SmallNode
+from tests.server.txns.test_coordinator import A0, OFFSETS, begin_transaction, on_node, state_of
 
 
 def test_ids_are_forgotten_however_many_and_however_long(tmp_path: Path) -> None:
@@ -47,3 +52,64 @@ def test_a_transaction_that_cannot_be_aborted_does_not_keep_others_open(tmp_path
 
     on_node(tmp_path / "data", work)
     on_node(tmp_path / "data", after)
+
+
+def test_an_end_whose_own_record_is_on_a_failed_disk_does_not_keep_other_ends_from_being_retried(
+    tmp_path: Path,
+) -> None:
+    away = partition_of("x", INTERNAL_PARTITIONS)
+    assert partition_of("y", INTERNAL_PARTITIONS) != away
+
+    async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
+        ended, find = node.groups.commits.on_transaction_ended, node.replicas.partition
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("the group coordinator failed")
+
+        def partition(name: str, index: int) -> Any:
+            if (name, index) == (TOPIC, away):
+                raise StorageError("the disk is offline")
+            return find(name, index)
+
+        node.groups.commits.on_transaction_ended = fails
+        for name in ("x", "y"):
+            producer = await begin_transaction(coordinator, name)
+            assert coordinator.add_partitions(name, producer, [OFFSETS]) == E.NONE
+            assert (await coordinator.end(name, producer, True)).error == E.NONE
+        node.groups.commits.on_transaction_ended, node.replicas.partition = ended, partition
+        node.wait(MAX_RETRY_MS)
+        assert (state_of(coordinator, "x"), state_of(coordinator, "y")) == (S.PREPARE_COMMIT, S.COMPLETE_COMMIT)
+        node.replicas.partition = find
+        node.wait(2 * MAX_RETRY_MS)
+        assert state_of(coordinator, "x") == S.COMPLETE_COMMIT
+
+    on_node(tmp_path / "data", work)
+
+
+def test_an_end_that_fails_while_the_coordinator_stops_is_left_to_the_next_one(tmp_path: Path) -> None:
+    async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
+        is_stopping = asyncio.Event()
+
+        async def settled(keys: Any) -> int:
+            try:
+                await is_stopping.wait()
+            except asyncio.CancelledError:
+                is_stopping.set()  # another end fails before it is its turn to be cancelled
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                raise
+            return E.REQUEST_TIMED_OUT
+
+        ends = []
+        for name in ("x", "y"):
+            producer = await begin_transaction(coordinator, name)
+            ends.append((name, producer))
+        find, node.replicas.settled = node.replicas.partition, settled
+        node.replicas.partition = lambda *place: SimpleNamespace(**{**vars(find(*place)), "is_alone": False})
+        waiting = [asyncio.ensure_future(coordinator.end(*one, True)) for one in ends]
+        await asyncio.sleep(0.01)
+        await coordinator.stop()
+        await asyncio.gather(*waiting)
+        assert is_stopping.is_set() and not node._timers
+
+    on_node(tmp_path / "data", work)
