@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog._core.bytes.crc import crc32c
+from kafkalog.cursors.store import CONTENT_BITS, PLACE_BITS, PLACE_SHIFT
 from kafkalog.errors import IllegalArgument, KafkalogError, OffsetOutOfRange
 from kafkalog.reading.chunks import check_tail
 from kafkalog.reading.lookup import record_at
@@ -23,6 +24,7 @@ START_WORDS: Final = ("earliest", "latest")
 RESETS: Final = ("error", *START_WORDS)
 AUTO_COMMIT_MS: Final = 5000
 _CHECKSUM_HEADER: Final = struct.Struct(">qqqq")
+_PLACE: Final = struct.Struct(">qq")
 
 
 class Options(NamedTuple):
@@ -94,30 +96,42 @@ def difference(
     """
     if None not in (topic_id, known_id) and topic_id != known_id:
         return "the topic was deleted and created again"
-    if checksum is not None and record_checksum(source, position) not in (None, checksum):
+    if checksum is not None and record_checksum(source, position, checksum) not in (None, checksum):
         return f"record {position - 1} differs from the one that was read: the log was truncated and appended to"
     return None
 
 
-def record_checksum(source: LogSource, position: int) -> int | None:
-    """Return a checksum of the record before `position`; None if that record cannot be read."""
+def record_checksum(source: LogSource, position: int, known: int | None = None) -> int | None:
+    """Return a checksum of the record before `position`; None if that record cannot be read.
+
+    It is `known` if the record may be the one with that checksum, redacted since: it has its offset and its timestamp,
+    and neither a value nor headers.
+    """
     if not source.log_start_offset < position <= source.log_end_offset:
         return None
     try:
-        return checksum_of(record_at(source, position - 1))
+        record = record_at(source, position - 1)
+        found = checksum_of(record)
+        is_emptied = not record.value and not record.headers
     except KafkalogError:
         return None  # a gap, a control record, damage: nothing to compare with
+    if known is None:
+        return found
+    is_same = (found ^ known) & (1 << CONTENT_BITS) - 1 == 0
+    return known if is_same or (is_emptied and found >> PLACE_SHIFT == known >> PLACE_SHIFT) else found
 
 
 def checksum_of(record: Record) -> int:
-    """Return a checksum of a record.
+    """Return a checksum of a record, of 63 bits: the lower 32 of all of it, the upper 30 of its offset and timestamp.
 
-    It does not depend on batches, codec and format, so it survives compaction and conversion of the log.
+    It does not depend on batches, codec and format, so it survives compaction and conversion of the log. The upper bits
+    are 0 in one that an earlier release stored.
     """
     key, value = record.key, record.value
     sizes = (-1 if part is None else len(part) for part in (key, value))
     header = _CHECKSUM_HEADER.pack(record.offset, record.timestamp, *sizes)
-    return crc32c(value or b"", crc32c(key or b"", crc32c(header)))
+    place = crc32c(_PLACE.pack(record.offset, record.timestamp)) >> 32 - PLACE_BITS or 1
+    return place << PLACE_SHIFT | crc32c(value or b"", crc32c(key or b"", crc32c(header)))
 
 
 def lag_of(source: LogSource, position: int) -> int | None:

@@ -30,6 +30,10 @@ from kafkalog.util.paths import real_path
 STORE_VARIABLE: Final = "KAFKALOG_CURSORS"
 """Environment variable that names the default store."""
 VERSION: Final = 1
+CONTENT_BITS: Final = 32
+PLACE_BITS: Final = 30
+PLACE_SHIFT: Final = 33
+"""The checksum of a record has these parts: `checksum_of`."""
 MAX_FILE_BYTES: Final = 1 << 16
 MAX_NAME_LENGTH: Final = 200
 MAX_OFFSET: Final = 2**63 - 1
@@ -166,10 +170,12 @@ class CursorFile:
         child and after `release`; StorageError.
         """
         self.check_held()
+        crc = state.record_crc
         content = {
             "version": VERSION,
             "position": state.position,
-            "record_crc": state.record_crc,
+            "record_crc": None if crc is None else crc & (1 << CONTENT_BITS) - 1,
+            "place_crc": None if crc is None else crc >> PLACE_SHIFT,
             "topic_id": state.topic_id,
             "committed_ms": state.committed_ms,
             "log": os.path.realpath(self.partition),
@@ -253,7 +259,9 @@ def _parse(found: object, name: str, topic_partition: TopicPartition) -> CursorS
     topic_id = found.get("topic_id")
     if topic_id is not None and not isinstance(topic_id, str):
         raise ValueError("topic_id is not text")
-    crc = None if found.get("record_crc") is None else _number(found, "record_crc", (1 << 32) - 1)
+    crc = None if found.get("record_crc") is None else _number(found, "record_crc", (1 << CONTENT_BITS) - 1)
+    if crc is not None and found.get("place_crc") is not None:
+        crc |= _number(found, "place_crc", (1 << PLACE_BITS) - 1) << PLACE_SHIFT
     position = _number(found, "position", MAX_OFFSET)
     return CursorState(name, topic_partition, position, crc, topic_id, _number(found, "committed_ms", MAX_TIME_MS))
 

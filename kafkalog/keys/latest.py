@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from array import array
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.record import Record, RecordIterator
-from kafkalog.keys.lookup import ATTEMPTS, PASSING, checked_key, is_passing
-from kafkalog.reading.chunks import batch_chunks, records, visible_chunks
+from kafkalog.keys.lookup import ATTEMPTS, PASSING, checked_key, is_passing, was_replaced
+from kafkalog.reading.chunks import batch_chunks, record_tables, records, visible_chunks
 from kafkalog.reading.source import end_of, refresh, truncation_count
 from kafkalog.records import tables
 from kafkalog.sidecars.view_end import ViewEnd
@@ -100,7 +101,8 @@ class LatestRecords(RecordsByKey):
 
     Each access sees the log as it is then. Nothing is held in memory but the pages of the key index that were used and
     the keys of the active segment: a key is looked up as by `Log.get`. Iteration goes over the records in their order
-    and yields each key at its last record; `len` counts in the same way, once for each state of the log.
+    and yields each key at its last record, with eight bytes of memory for each; `len` counts in the same way, once for
+    each state of the log.
 
     `items()` and `values()` give the records of one walk, whatever is deleted meanwhile. `dict(latest)` looks up each
     key again and raises KeyError for one that was deleted in between: `dict(latest.items())` does not.
@@ -137,11 +139,30 @@ class LatestRecords(RecordsByKey):
         return [None if record is None or record.value is None else record for record in found]
 
     def _records(self) -> Iterator[Record]:
-        """Yield the latest records in the order of their offsets, as of the start."""
+        """Yield the latest records in the order of their offsets, as of the start.
+
+        Where a cleaner replaces segments meanwhile, records may be gone for later ones of their keys: the iteration
+        goes on with the keys that it has not met, to the end as of then.
+        """
         refresh(self._source)
         source, isolation = self._source, self._isolation
-        end = end_of(source, isolation)
-        found = records(source, source.log_start_offset, end, self._owner, committed=isolation == "committed")
+        start, end = source.log_start_offset, end_of(source, isolation)
+        met = array("q")  # hashes of the keys
+        for _ in range(ATTEMPTS):
+            segments, before = source.segments, frozenset(met)
+            for record in self._latest_between(start, end):
+                hashed = hash(record.key)
+                if hashed not in before:
+                    met.append(hashed)
+                    yield record
+            if not was_replaced(source, segments):
+                break
+            start, end = max(end, source.log_start_offset), end_of(source, isolation)
+
+    def _latest_between(self, start: int, end: int) -> Iterator[Record]:
+        """Yield the records in [start, end) that are the last of their keys below `end`."""
+        source, is_committed = self._source, self._isolation == "committed"
+        found = records(source, start, end, self._owner, committed=is_committed)
         waiting: list[Record] = []
         for record in found:
             if record.key is not None:
@@ -259,6 +280,7 @@ class LatestInMemory(LatestRecords):
         last, next_offset = None, max(self._next, start)
         if next_offset >= end:
             return
+        segments, is_first = source.segments, not self._offsets
         for record in self._appended(next_offset, end):
             last, key = record, record.key
             if key is None:
@@ -269,9 +291,30 @@ class LatestInMemory(LatestRecords):
                 self._held_bytes += len(key) + KEY_BYTES
                 if self._held_bytes > self._memory_bytes:
                     raise _Full
+        if is_first and self._offsets and was_replaced(source, segments):
+            self._drop_missing(end)
         self._next = end
         if last is not None:
             self._last = Record(last.value, last.key, last.timestamp, last.headers, last.offset)
+
+    def _drop_missing(self, end: int) -> None:
+        """Drop the keys whose records below `end` are gone: a tombstone may have been cleaned before it was read.
+
+        It goes last, so that a record which it deletes is gone by now.
+        """
+        found = (
+            offset
+            for table in record_tables(self._source, max(self._start, self._source.log_start_offset), end)
+            for offset in table.offsets
+        )
+        at, missing = -1, []
+        for key, offset in self._offsets.items():  # in the order of the offsets, as the log
+            while at < offset:
+                at = next(found, end)
+            if at != offset:
+                missing.append(key)
+        for key in missing:
+            self._drop(key)
 
     def _drop(self, key: bytes) -> None:
         """Remove a key, if it is held."""

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
 
 GAP: Final = 1 << 32
-"""What stands in place of a checksum, all of which are below, where neither a record nor a marker is."""
+"""What stands in place of a checksum, none of which is the same, where neither a record nor a marker is."""
 _MARKER: Final = struct.Struct(">cqqh")
 
 
-def position_checksum(source: LogSource, position: int) -> int | None:
+def position_checksum(source: LogSource, position: int, known: int | None = None) -> int | None:
     """Return a checksum of the record, or of the transaction marker, before `position`; GAP if neither is there.
 
     A marker is known by its offset, its producer and that producer's epoch, which compaction does not change. None for
-    a position outside of the log, and where the log is damaged.
+    a position outside of the log, and where the log is damaged. `known` as for `record_checksum`.
     """
-    found = record_checksum(source, position)
+    found = record_checksum(source, position, known)
     if found is not None or not source.log_start_offset < position <= source.log_end_offset:
         return found
     try:

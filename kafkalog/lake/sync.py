@@ -279,7 +279,8 @@ class _Sync:
             source = log._source
             refresh(source)
             first = None if kept is None else kept.next_offsets.get(number)
-            checksum = None if first is None else position_checksum(source, first)
+            known = None if kept is None else kept.checksums.get(number)
+            checksum = None if first is None else position_checksum(source, first, known)
             yield PartitionState(
                 number, source.log_start_offset, source.last_stable_offset, source.log_end_offset, source.path, checksum
             )
