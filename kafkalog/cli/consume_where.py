@@ -129,15 +129,17 @@ def _write_fields(scan: TypedScan, fields: list[str], out: BinaryIO, max_records
     """Write the rows as JSON objects, one a line."""
     from kafkalog.records.json_text import json_text
     from kafkalog.tools.consume.text import Written
+    from kafkalog.util.python_rows import python_rows
 
     count, end = 0, 0
     for batch in scan:
-        rows = batch.to_pylist() if max_records < 0 else batch.slice(0, max_records - count).to_pylist()
-        for row in rows:
+        if max_records >= 0:
+            batch = batch.slice(0, max_records - count)
+        for row in python_rows(batch, hint="export Parquet, which has any time", offset=_OFFSET):
             out.write(json_text({name: _as_json(row[name]) for name in fields}).encode(errors="replace") + b"\n")
-        count += len(rows)
+        count += batch.num_rows
         if count == max_records:
-            end = rows[-1][_OFFSET] + 1
+            end = row[_OFFSET] + 1
             break
     return Written(count, end)
 

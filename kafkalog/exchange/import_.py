@@ -69,7 +69,7 @@ def import_records(
     StorageError, DirectoryLocked, RecordTooLarge, PartitionNotFound; MissingPackage without pyarrow.
 
     >>> with open("users.jsonl", "w") as file:
-    ...     print('{"key": "u-1", "value": "first"}', file=file)
+    ...     print('{"key": "u-1", "payload": "first"}', file=file)
     >>> import_records("users.jsonl", "data", "users")
     ImportReport(records=1, files=1, partitions=1, kept=False, before=0)
     """

@@ -55,7 +55,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFacts:
-    """A file: its columns (names by part), its topic if its path has one, and its row groups.
+    """A file: its columns (names by part), its topic if its path has one, and its row groups that have rows.
 
     `places` are the bytes [start, stop) of each group in a file of lines.
     """
@@ -90,7 +90,8 @@ def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFac
     with _reading(path, "a Parquet"), pq.ParquetFile(path) as file:
         columns = _columns(file.schema_arrow, names, path)
         file_topic = topic or _topic_of(path, columns)
-        groups = tuple(_group_facts(file, number, columns, file_topic) for number in range(file.num_row_groups))
+        numbers = (one for one in range(file.num_row_groups) if file.metadata.row_group(one).num_rows)
+        groups = tuple(_group_facts(file, number, columns, file_topic) for number in numbers)
     return ParquetFacts(path, columns, file_topic, groups)
 
 
@@ -99,7 +100,8 @@ def _survey_arrow(path: str, names: Mapping[str, str], topic: str | None) -> Par
         columns = _columns(file.schema, names, path)
         file_topic = topic or _topic_of(path, columns)
         tables = (pa.Table.from_batches([file.get_batch(number)]) for number in range(file.num_record_batches))
-        groups = tuple(_table_facts(number, table, columns, file_topic) for number, table in enumerate(tables))
+        found = ((number, table) for number, table in enumerate(tables) if table.num_rows)
+        groups = tuple(_table_facts(number, table, columns, file_topic) for number, table in found)
     return ParquetFacts(path, columns, file_topic, groups)
 
 
@@ -149,6 +151,11 @@ def _columns(schema: pa.Schema, names: Mapping[str, str], path: str) -> dict[str
             raise IllegalArgument(
                 f"column {name!r} of type {kind} cannot be the {part}", path=path, hint="cast it, or name another"
             )
+        if f"{name}_error" in schema.names and name == part and part in ("key", "value"):
+            raise IllegalArgument(
+                f"column {name!r} was exported decoded: it is null where the bytes did not decode", path=path,
+                hint="import an export without decoders",
+            )  # fmt: skip
         columns[part] = name
     return columns
 
@@ -248,7 +255,7 @@ def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterat
     last = -1
     for n, (_, path, number, facts) in enumerate(groups):
         table = _rows_of(where, read_group(facts, number), facts)
-        pending = table if pending is None else pa.concat_tables([pending, table], promote_options="default")
+        pending = table if pending is None else pa.concat_tables([pending, table], promote_options="permissive")
         pending = pending.sort_by("offset")
         next_first = groups[n + 1][0] if n + 1 < len(groups) else 1 << 63
         offsets = pending["offset"].to_numpy()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
-from kafkalog.errors import InvalidRecord
 from kafkalog.log.typed_scan import typed_scan
 from kafkalog.records.json_text import json_text
 from kafkalog.tools.consume.decoded import Serdes, render
 from kafkalog.tools.consume.templates import json_lines
+from kafkalog.util.python_rows import python_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,23 +65,13 @@ def _writer(text: bytes) -> Callable[[BinaryIO], object]:
     return lambda out: out.write(text)
 
 
-def _rows(batch: pyarrow.RecordBatch) -> list[dict[str, Any]]:
+def _rows(batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any]]:
     """Return the rows as Python objects, maps as dicts."""
     import pyarrow
 
     at = batch.schema.get_field_index("timestamp")
     batch = batch.set_column(at, "timestamp", batch.column(at).cast(pyarrow.int64()))
-    try:
-        found: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts="lossy")
-        return found
-    except (ValueError, OverflowError) as error:
-        if batch.num_rows == 1:
-            raise InvalidRecord(
-                f"a time in it has no text: {error}", offset=batch.column("offset")[0].as_py(),
-                hint="export Parquet, which has any time",
-            ) from None
-        half = batch.num_rows // 2
-        return _rows(batch.slice(0, half)) + _rows(batch.slice(half))
+    return python_rows(batch, hint="export Parquet, which has any time", maps_as_dicts=True)
 
 
 def _line(row: dict[str, Any], typed: Mapping[str, Any], pieces: Any, path: str) -> bytes:

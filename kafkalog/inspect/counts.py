@@ -186,7 +186,7 @@ def _python_values(column: pyarrow.ChunkedArray) -> list[Any]:
     try:
         found: list[Any] = column.to_pylist()
     except (ValueError, OverflowError):
-        found = column.cast("int64").to_pylist()
+        found = column.cast("int32" if column.type == "date32" else "int64").to_pylist()
     return found
 
 

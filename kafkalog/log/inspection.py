@@ -176,16 +176,24 @@ def plot(log: Log, *kinds: str, stats: LogStats | None = None) -> LogPlot:
 
 
 def browse(
-    log: Log, *, key: str | None = None, value: str | None = None, schemas: str | None = None, **unknown: Never
+    log: Log,
+    *,
+    key: str | None = None,
+    value: str | None = None,
+    schemas: str | None = None,
+    schema: str | int | None = None,
+    message: str | None = None,
+    **unknown: Never,
 ) -> None:
     """Browse segments, batches and records in the terminal; search by key, offset and time (docs/browse.md).
 
-    `key` and `value` are names of decoders, as for `kafkalog.decoders.decoder`: what they decode is shown as a tree.
+    `key` and `value` are names of decoders, as for `kafkalog.decoders.decoder`, and so are `schemas`, `schema` and
+    `message`, those of the values if these are decoded: what they decode is shown as a tree.
     Returns when the user leaves the browser. Raises MissingPackage if Textual is not installed, IllegalArgument for an
     unknown decoder, IllegalState without a terminal.
     """
     if unknown:
-        raise unknown_keyword("browse", unknown, ("key", "value", "schemas"))
+        raise unknown_keyword("browse", unknown, ("key", "value", "schemas", "schema", "message"))
     from kafkalog.browse.start import BrowseOptions, browse
     from kafkalog.tools.consume.decoded import parse_serdes
     from kafkalog.tools.directories import PartitionPath
@@ -196,8 +204,9 @@ def browse(
     if named:
         from kafkalog.log.selection import select_matching
 
-        select = partial(select_matching, {"key": key, "value": value, "schemas": schemas})
-    options = BrowseOptions(parse_serdes(named, schemas), log._key_store, select)
+        given = {"key": key, "value": value, "schemas": schemas, "schema": schema, "message": message}
+        select = partial(select_matching, given)
+    options = BrowseOptions(parse_serdes(named, schemas, schema, message), log._key_store, select)
     browse([PartitionPath(log.topic_partition, source.path)], source.fs, options)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.batch.decode import RecordTable
 from kafkalog._core.batch.record import Record
@@ -16,6 +17,7 @@ from kafkalog.reading.source import isolation_of
 from kafkalog.records.column_reader import COLUMNS
 from kafkalog.records.table import RecordBatchColumns
 from kafkalog.records.tables import record_tables
+from kafkalog.util.python_rows import python_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.log.selection import Selection
     from kafkalog.where import Expression
+
+_NO_OBJECT: Final = "scan() returns it as a column; on_undecodable='null' gives null, and the reason beside it"
 
 
 class DecodedRecord(NamedTuple):
@@ -96,14 +100,19 @@ def records_decoded(
 
 def _records_decoded(typed: TypedScan, decoder: Selection) -> Iterator[DecodedRecord]:
     batches: list[pyarrow.RecordBatch] = []
+    rows: Iterator[dict[str, Any]] = iter(())
     by_offset: dict[int, dict[str, Any]] = {}
     for found in matching_rows(typed, decoder=decoder):
         if found.decoded is not batches:
             batches = found.decoded
-            by_offset = {row["offset"]: row for batch in batches for row in batch.to_pylist()}
+            rows = chain.from_iterable(python_rows(batch, hint=_NO_OBJECT) for batch in batches)
+            by_offset = {}
         for number in found.rows:
             record = found.table[number]
-            row = by_offset[record.offset]
+            while record.offset not in by_offset:
+                row = next(rows)
+                by_offset[row["offset"]] = row
+            row = by_offset.pop(record.offset)
             yield DecodedRecord(
                 record.offset, record.timestamp, row["key"] if "key" in row else record.key,
                 row["value"] if "value" in row else record.value, record.headers, row.get("key_error"),

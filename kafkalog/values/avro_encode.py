@@ -13,7 +13,7 @@ from kafkalog.util.keywords import closest_match
 from kafkalog.values.avro_default import BadDefault, encoded_default, long_bytes
 from kafkalog.values.avro_leaves import leaf_plan
 from kafkalog.values.avro_schema import MISSING, AvroField, AvroType
-from kafkalog.values.row_bytes import Plan, concatenated, joined, longs, repeated, scalar
+from kafkalog.values.row_bytes import Plan, concatenated, joined, longs, repeated, scalar, without_views
 
 if TYPE_CHECKING:
     import pyarrow
@@ -42,7 +42,7 @@ def encoder(schema: AvroType, columns: pyarrow.DataType) -> Plan:
     if schema.kind != "record":
         raise IllegalArgument(f"the schema of rows is of type {schema.kind}", hint="give that of a record")
     try:
-        return _plan(schema, columns, "")
+        return without_views(lambda plain: _plan(schema, plain, ""), columns)
     except Mismatch as error:
         raise IllegalArgument(
             f"the schema does not fit the columns: {error}",

@@ -13,7 +13,17 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.util.keywords import closest_match
 from kafkalog.values.protobuf_columns import GROUP, WRAPPERS, is_map, is_repeated, is_required
 from kafkalog.values.protobuf_leaves import MESSAGES, leaf_plan, message_parts
-from kafkalog.values.row_bytes import Plan, concatenated, joined, repeated, scalar, sized, sizes, varints
+from kafkalog.values.row_bytes import (
+    Plan,
+    concatenated,
+    joined,
+    repeated,
+    scalar,
+    sized,
+    sizes,
+    varints,
+    without_views,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -51,7 +61,7 @@ def encoder(descriptor: Any, columns: pyarrow.DataType) -> Plan:
     ['0a016110ac02', '10ffffffffffffffffff01']
     """
     try:
-        return _message(descriptor, columns, "")
+        return without_views(lambda plain: _message(descriptor, plain, ""), columns)
     except Mismatch as error:
         raise IllegalArgument(
             f"the message does not fit the columns: {error}",

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["Plan", "concatenated", "fixed", "is_bytes", "is_text", "joined", "longs", "numbers", "repeated", "scalar",
-           "sized", "sizes", "utf8", "varints"]  # fmt: skip
+           "sized", "sizes", "utf8", "varints", "without_views"]  # fmt: skip
 
 Plan = Callable[["pyarrow.Array"], "pyarrow.Array"]
 """Encodes a column; ValueError for a value beyond the type of the schema."""
@@ -146,3 +146,28 @@ def is_bytes(column: pyarrow.DataType) -> bool:
     import pyarrow as pa
 
     return any(one(column) for one in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary))
+
+
+def without_views(plan_of: Callable[[pyarrow.DataType], Plan], columns: pyarrow.DataType) -> Plan:
+    """Return the plan for columns whose views of texts and bytes become plain ones: most kernels take no views."""
+    plain = _plain(columns)
+    plan = plan_of(plain)
+    return plan if plain == columns else lambda values: plan(values.cast(plain))
+
+
+def _plain(column: pyarrow.DataType) -> pyarrow.DataType:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_string_view(column):
+        return pa.string()
+    if types.is_binary_view(column):
+        return pa.binary()
+    if types.is_struct(column):
+        return pa.struct([one.with_type(_plain(one.type)) for one in column])
+    if types.is_map(column):
+        return pa.map_(_plain(column.key_type), column.item_field.with_type(_plain(column.item_type)))
+    for is_kind, kind in ((types.is_list, pa.list_), (types.is_large_list, pa.large_list)):
+        if is_kind(column):
+            return kind(column.value_field.with_type(_plain(column.value_type)))
+    return column

@@ -112,7 +112,7 @@ def membership(type: pa.DataType, kind: Kind, literals: Iterable[Literal]) -> Te
 
 
 def _raw(value: pa.Scalar, as_bytes: bool) -> Any:
-    found = value.as_py() if not pa.types.is_timestamp(value.type) else value
+    found = value if pa.types.is_temporal(value.type) else value.as_py()
     return found.encode() if as_bytes and isinstance(found, str) else found
 
 

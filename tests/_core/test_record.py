@@ -8,6 +8,8 @@ import pytest
 from kafkalog._core.batch.decode import decode
 from kafkalog._core.batch.record import Record, RecordIterator
 from kafkalog._core.batch.scan import scan
+from kafkalog.inspect.values import LAST_MS
+from kafkalog.util.times import time_text
 from tests.builder import R, batch
 
 DATA = batch([R(b"v0", b"k0", 1_526_384_718_288, (("h", b"1"), ("h", None))), R(None, None, 5)], base_offset=7)
@@ -58,6 +60,11 @@ def test_the_view_of_empty_bytes_is_a_view_and_of_null_is_none(own: bool) -> Non
     assert null.value_view is None and null.key_view is None
 
 
+@pytest.mark.parametrize("time", [0, 1, 1_700_000_000_000, LAST_MS, LAST_MS + 1, 2**63 - 1])
+def test_repr_writes_times_as_all_outputs_do(time: int) -> None:
+    assert repr(Record(b"", timestamp=time)).startswith(f"<Record @-1 {time_text(time)} key=")
+
+
 def test_repr_fits() -> None:
     text = repr(from_table()[0])
     assert text == "<Record @7 2018-05-15T11:45:18.288Z key=b'k0' value=b'v0' headers=2>"
@@ -81,7 +88,7 @@ def test_text_is_refused_with_the_fix() -> None:
 def test_no_time_and_times_beyond_datetime() -> None:
     assert Record(b"").datetime is None
     assert Record(b"", timestamp=2**62).datetime is None
-    assert "no time" in repr(Record(b"", timestamp=2**62))
+    assert "no time" in repr(Record(b""))
 
 
 def test_iterator_bounds_and_laziness() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -354,6 +355,20 @@ def test_without_a_terminal_it_says_so(data: Path) -> None:
         if sys.stdin.isatty() and sys.stdout.isatty():
             raise kafkalog.errors.IllegalState("a terminal is there")
         log.browse()
+
+
+def test_a_log_is_browsed_by_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr("kafkalog.browse.start.browse", lambda *given: started.append(given[2]))
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"k", bytes([4]) + b"hi"), (b"k", bytes([4]) + b"ho")])
+        log.browse(value="avro", schema='"string"')
+        (options,) = started
+        assert options.serdes.value(log[0].value) == "hi"
+        found = options.select("value == 'ho'", lambda root: [], "t")
+        assert log.scan(where=found.expression, value="avro", schema='"string"').table()["offset"].to_pylist() == [1]
+        with pytest.raises(kafkalog.errors.IllegalArgument, match="no decoder takes it"):
+            log.browse(value="string", schema='"string"')
 
 
 def test_in_a_real_terminal(data: Path) -> None:

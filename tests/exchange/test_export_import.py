@@ -221,7 +221,39 @@ def test_files_that_are_none_are_told_with_their_place(data: Path, tmp_path: Pat
 
 
 def line(partition: int) -> bytes:
-    return b'{"topic":"t","partition":%d,"offset":0,"key":null,"value":"x","timestamp":1,"headers":[]}\n' % partition
+    return b'{"topic":"t","partition":%d,"offset":0,"key":null,"payload":"x","ts":1,"headers":[]}\n' % partition
+
+
+@pytest.mark.parametrize("name", ["value", "timestamp", "value_error"])
+def test_a_line_whose_value_or_time_would_be_lost_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b'{"key":"k","%s":"first"}' % name.encode())
+    with pytest.raises(FormatError, match=f"{name}.*no '(payload|ts)'|{name} says why"):
+        import_records(tmp_path / "x.jsonl", tmp_path / "back", "t")
+
+
+def of_offsets(*offsets: int, type: pa.DataType) -> pa.Table:
+    values = pa.array([b"%d" % one for one in offsets]).cast(type)
+    parts = pa.array([0] * len(offsets), pa.int32())
+    return pa.table({"value": values, "partition": parts, "offset": pa.array(offsets, pa.int64())})
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_files_without_rows_and_of_other_types_keep_offsets(tmp_path: Path, suffix: str) -> None:
+    tables = [of_offsets(0, 7, type=pa.string()), of_offsets(type=pa.binary()), of_offsets(9, type=pa.large_binary()),
+              of_offsets(12, type=pa.binary())]  # fmt: skip
+    (tmp_path / "in").mkdir()
+    for number, table in enumerate(tables):
+        path = tmp_path / "in" / f"{number}.{suffix}"
+        if suffix == "parquet":
+            pq.write_table(table, path)
+        else:
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+                for batch in table.to_batches() or table.schema.empty_table().to_batches():
+                    out.write_batch(batch)
+    report = import_records(tmp_path / "in", tmp_path / "back", "t")
+    assert (report.kept, report.records) == (True, 4)
+    with kafkalog.open(tmp_path / "back" / "t-0") as log:
+        assert [(one.offset, one.value) for one in log] == [(0, b"0"), (7, b"7"), (9, b"9"), (12, b"12")]
 
 
 def test_a_number_in_a_file_does_not_fill_the_disk_with_partitions(tmp_path: Path) -> None:

@@ -440,6 +440,13 @@ def test_typed_columns_are_not_imported(data: Path, tmp_path: Path) -> None:
         export_records(data, tmp_path / format, format, **given)
         with pytest.raises(kafkalog.KafkalogError, match="value|payload"):
             import_records(tmp_path / format, tmp_path / "copy")
+    with kafkalog.open(tmp_path / "texts" / "t-0", "a") as log:
+        log.append([b"text", b"\xff"])
+    for format in ("parquet", "arrow", "jsonl"):
+        given = {"value": "string", "on_undecodable": "null"}
+        export_records(tmp_path / "texts", tmp_path / f"text-{format}", format, **given)
+        with pytest.raises(kafkalog.KafkalogError, match="was exported decoded"):
+            import_records(tmp_path / f"text-{format}", tmp_path / "copy")
 
 
 def test_committed_offsets_of_groups(tmp_path: Path) -> None:

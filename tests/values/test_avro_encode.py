@@ -83,6 +83,16 @@ def test_columns_that_are_never_null_have_no_union() -> None:
     assert read_values(schema, encode(schema, fields, rows)) == [{"id": 7, "names": ["a", ""]}]
 
 
+def test_views_of_texts_and_bytes_are_as_plain_ones() -> None:
+    inner = {"a": pa.string_view(), "b": pa.list_(pa.binary_view()), "c": pa.map_(pa.string(), pa.string_view())}
+    made = [{"a": None, "b": [b"x", None], "c": [("k", "v")]}, None, {"a": "é", "b": None, "c": None}]
+    plain = pa.array(made, pa.struct({"a": pa.string(), "b": pa.list_(pa.binary()), "c": pa.map_("string", "string")}))
+    rows = pa.StructArray.from_arrays([plain.cast(pa.struct(inner))], ["o"]).slice(1)
+    schema = avro_schema([pa.field("o", plain.type)], "back")
+    found = values.decoder("avro", schema=schema).decode(encoder(parse_avro(schema), rows.type)(rows))
+    assert found.values.to_pylist() == [{"o": None}, {"o": made[2]}]
+
+
 def record(*fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "record", "name": "Row", "fields": [*fields]}
 

@@ -98,7 +98,8 @@ def column(name: str, kind: pa.DataType, *items: Any) -> pa.Array:
         ("u", pa.uint64(), [0, 2**64 - 1]), ("u", pa.int16(), [7]), ("f", pa.float32(), [1.5, -0.0]),
         ("d", pa.float32(), [0.5]), ("d", pa.int32(), [3]), ("data", pa.binary(2), [b"ab"]),
         ("data", pa.large_binary(), [b"", b"a" * 300]), ("s", pa.large_string(), ["", "é"]), ("s", pa.binary(), [b"a"]),
-        ("e", pa.int64(), [0, 1, 7, -1]), ("o", pa.int32(), [0, 5]),
+        ("e", pa.int64(), [0, 1, 7, -1]), ("o", pa.int32(), [0, 5]), ("s", pa.string_view(), ["", "é"]),
+        ("data", pa.binary_view(), [b"", b"a" * 300]),
     ],
 )  # fmt: skip
 def test_columns_of_other_types_fit(name: str, kind: pa.DataType, wanted: list[Any]) -> None:

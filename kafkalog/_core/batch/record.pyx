@@ -121,8 +121,11 @@ cdef class Record:
         return Record, (self.value, self.key, self.timestamp, self.headers, self.offset)
 
     def _moment(self):
+        """The time in the form of `util/times.py: time_text`."""
         moment = self.datetime
-        return "no time" if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S}.{self.timestamp % 1000:03d}Z"
+        if moment is None:
+            return "no time" if self.timestamp < 0 else str(self.timestamp)
+        return moment.isoformat(timespec="milliseconds" if self.timestamp % 1000 else "seconds").replace("+00:00", "Z")
 
     def __repr__(self):
         text = self._moment()

@@ -6,6 +6,7 @@ from typing import Final
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.tools.decoders.plain import DecodeError, Decoder
+from kafkalog.util.python_rows import NO_OBJECT
 
 WITH_GIVEN_SCHEMA: Final = ("avro", "protobuf")
 """Decoders of single values that a given schema changes; JSON shows all of its fields without one."""
@@ -31,7 +32,10 @@ def by_schema(name: str, *, schema: str | int | None, message: str | None, schem
         found = columns.decode(pyarrow.array([data], pyarrow.binary()))
         if found.errors is not None:
             raise DecodeError(found.errors[0].as_py())
-        value: object = found.values[0].as_py()
+        try:
+            value: object = found.values[0].as_py()
+        except NO_OBJECT:
+            raise DecodeError("it has a time beyond Python's calendar") from None
         return value
 
     return decode

@@ -20,6 +20,8 @@ _DECODERS: dict[str, Callable[[str], bytes]] = {
     "base64": lambda text: base64.b64decode(text, validate=True),
     "hex": bytes.fromhex,
 }
+_MEANT: Final = {"value": "payload", "timestamp": "ts"}
+"""Names of columns elsewhere, with those of the fields."""
 _GROWTH: Final = 6  # the most letters that JSON has for a byte: \u00xx
 _FIELDS_BYTES: Final = 1 << 16  # room for names of fields and blanks
 Headers = tuple[tuple[bytes, bytes | None], ...]
@@ -48,6 +50,7 @@ def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
         fields = json.loads(line)
         if not isinstance(fields, dict):
             raise ValueError(f"the line must be an object, not {type(fields).__name__}")
+        _check_names(fields)
         return JsonRecord(
             _number(fields, "partition"),
             _number(fields, "ts"),
@@ -65,6 +68,16 @@ def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
             hint="a line is an object as `kafkalog consume -J` prints it: "
             '{"partition": 0, "ts": 1700000000000, "key": null, "payload": "text", "headers": []}',
         ) from None
+
+
+def _check_names(fields: dict[str, object]) -> None:
+    """Raise ValueError where a record without these fields would be another one."""
+    for name, meant in _MEANT.items():
+        if name in fields and meant not in fields:
+            raise ValueError(f"it has {name!r}, and no {meant!r}")
+    for name in ("key_error", "value_error"):
+        if (reason := fields.get(name)) is not None:
+            raise ValueError(f"it was exported decoded, and {name} says why the bytes are missing: {reason!r:.200}")
 
 
 def _number(fields: dict[str, object], name: str) -> int | None:

@@ -1,0 +1,61 @@
+"""Rows of Arrow batches as Python objects, where Python has them: its calendar ends with the year 9999."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InvalidRecord
+
+if TYPE_CHECKING:
+    import pyarrow
+
+NO_OBJECT = (ValueError, OverflowError)
+"""Errors of pyarrow for a date or a time that Python has no object for."""
+
+
+def python_rows(
+    batch: pyarrow.RecordBatch, *, hint: str, offset: str = "offset", maps_as_dicts: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows as dicts.
+
+    A key or value with a time beyond Python's calendar is None, and its `key_error` or `value_error` says so, where the
+    batch has such a column; otherwise it raises InvalidRecord, after the rows before it. `offset` names the column of
+    offsets.
+
+    >>> import pyarrow
+    >>> day = pyarrow.array([0, 2932897], pyarrow.date32())
+    >>> batch = pyarrow.RecordBatch.from_arrays([pyarrow.array([7, 8]), day], ["offset", "day"])
+    >>> rows = python_rows(batch, hint="read the column")
+    >>> next(rows)
+    {'offset': 7, 'day': datetime.date(1970, 1, 1)}
+    >>> next(rows)
+    Traceback (most recent call last):
+    kafkalog.errors.InvalidRecord: day has a time beyond Python's calendar (offset 8). Hint: read the column
+    """
+    maps: Any = "lossy" if maps_as_dicts else None
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts=maps)
+    except NO_OBJECT:
+        for at in range(batch.num_rows):
+            yield _row(batch.slice(at, 1), hint, offset, maps)
+        return
+    yield from rows
+
+
+def _row(batch: pyarrow.RecordBatch, hint: str, offset: str, maps: Any) -> dict[str, Any]:
+    """Return a batch's only row."""
+    row: dict[str, Any] = {}
+    beyond: list[str] = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            row[name] = column.to_pylist(maps_as_pydicts=maps)[0]
+        except NO_OBJECT:
+            row[name] = None
+            beyond.append(name)
+    for name in beyond:
+        reason = f"{name} has a time beyond Python's calendar"
+        if f"{name}_error" not in row:
+            raise InvalidRecord(reason, offset=row[offset], hint=hint)
+        row[f"{name}_error"] = reason
+    return row
