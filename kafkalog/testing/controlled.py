@@ -32,7 +32,7 @@ _API_VERSIONS: Final = "ApiVersions"
 
 
 class Snapshot(NamedTuple):
-    """Copies of the directories of all nodes, and the node that led."""
+    """A file with the data of each node, named by its number, in `folder`; and the node that led."""
 
     folder: Path
     leader: int

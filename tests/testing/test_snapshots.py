@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from kafkalog.errors import IllegalState, KafkalogError
+from kafkalog.errors import IllegalState, KafkalogError, StorageError
 from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
-from kafkalog.testing.inside.snapshots import make_equal
+from kafkalog.testing.inside.archive import restore_archive, write_archive
 from tests.testing.calls import Link
 from tests.testing.test_faults import METADATA, code_of, produced
 
@@ -98,21 +100,69 @@ def test_cluster_is_as_it_was_and_has_its_leader() -> None:
             cluster.restore(before)
 
 
-def test_directory_becomes_a_copy_without_what_is_equal(tmp_path: Path) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    for name, text in (("same", "1"), ("changed", "2"), ("new/inner", "3"), ("kept", "4")):
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_text(text)
-    make_equal(str(source), str(target), frozenset({"kept"}))
-    inode = (target / "same").stat().st_ino
-    (target / "changed").write_text("0000")
-    (target / "kept").write_text("mine")
-    (target / "gone").mkdir()
-    (target / "gone" / "inner").write_text("x")
-    make_equal(str(source), str(target), frozenset({"kept"}))
-    texts = {str(one.relative_to(target)): one.read_text() for one in target.rglob("*") if one.is_file()}
-    assert texts == {"same": "1", "changed": "2", "new/inner": "3", "kept": "mine"}
-    assert (target / "same").stat().st_ino == inode
+def contents_of(directory: Path) -> dict[str, bytes | None]:
+    found = directory.rglob("*")
+    return {str(one.relative_to(directory)): one.read_bytes() if one.is_file() else None for one in found}
+
+
+def test_archive_restores_what_changed_and_leaves_the_rest(tmp_path: Path) -> None:
+    folder, archive = tmp_path / "folder", str(tmp_path / "archive")
+    large = bytes(range(256)) * 1000
+    wanted = {
+        "same": b"1", "changed": b"22", "longer": b"3", "shorter": b"4444", "emptied": b"", "new/inner/file": b"5",
+        "large-same": large, "large-longer": large, "large-shorter": large + b"6", "becomes-folder": b"7",
+        "becomes-file/inner": b"8", "linked": b"9", "gone": b"0", "kept": b"old",
+    }  # fmt: skip
+    for name, content in wanted.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    (folder / "empty").mkdir()
+    before = contents_of(folder)
+    write_archive(str(folder), archive, {"kept"})
+    inodes = {name: (folder / name).stat().st_ino for name in ("same", "large-same")}
+    times = (folder / "changed").stat().st_mtime_ns
+
+    (folder / "changed").write_bytes(b"00")
+    os.utime(folder / "changed", ns=(times, times))  # two changes within a tick of the file system's clock
+    (tmp_path / "fork").hardlink_to(folder / "linked")
+    for name in ("longer", "emptied", "large-longer", "linked"):
+        (folder / name).write_bytes(before[name] + b"more")  # type: ignore[operator]
+    for name in ("shorter", "large-shorter"):
+        os.truncate(folder / name, 1)
+    shutil.rmtree(folder / "new")
+    shutil.rmtree(folder / "becomes-file")
+    for name in ("gone", "becomes-folder"):
+        (folder / name).unlink()
+    for name in ("added/deep/file", "becomes-folder/inner"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(b"x")
+    (folder / "becomes-file").write_bytes(b"x")
+    (folder / "empty").rmdir()
+    (folder / "kept").write_bytes(b"mine")
+
+    restore_archive(archive, str(folder), {"kept"})
+    assert contents_of(folder) == before | {"kept": b"mine"}
+    assert {name: (folder / name).stat().st_ino for name in inodes} == inodes
+    assert (folder / "changed").stat().st_mtime_ns == times
+    assert (tmp_path / "fork").read_bytes() == b"9more"
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_archive_refuses_a_file_that_shrinks_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_bytes(bytes(size))
+
+    def shrunk(path: str, flags: int, mode: int = 0o777) -> int:
+        if path.endswith("file"):
+            os.truncate(path, 5)
+        return system_open(path, flags, mode)
+
+    system_open = os.open
+    monkeypatch.setattr(os, "open", shrunk)
+    with pytest.raises(StorageError, match="changed while it was copied"):
+        write_archive(str(tmp_path / "folder"), str(tmp_path / "archive"), ())
 
 
 def test_server_that_cannot_close_its_logs_goes_on() -> None:

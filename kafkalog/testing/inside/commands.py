@@ -118,12 +118,12 @@ class Commands:
         await self._reopening.close()
 
     async def do_snapshot(self, path: str) -> None:
-        """Copy the closed directory to this path."""
-        await self._reopening.copy(self._directory, path, is_mine=False)
+        """Copy the closed directory to a file at this path."""
+        await self._reopening.keep(path)
 
     async def do_restore(self, path: str) -> None:
-        """Make the closed directory a copy of this path."""
-        await self._reopening.copy(path, self._directory, is_mine=True)
+        """Make the closed directory what it was when the file at this path was written."""
+        await self._reopening.restore(path)
 
     async def do_open_logs(self) -> None:
         """Open the logs again."""

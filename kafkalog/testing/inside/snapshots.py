@@ -1,4 +1,4 @@
-"""A server's directory copied, or replaced by a copy, while its process and its connections stay.
+"""A server's directory written to a file, or brought back from it, while its process and its connections stay.
 
 The node closes its logs, the files are copied, and another node opens them behind the same sockets. Requests that
 arrive meanwhile wait for it.
@@ -7,8 +7,6 @@ arrive meanwhile wait for it.
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +16,7 @@ from kafkalog.server.node.node import Node
 from kafkalog.server.node.store import open_store
 from kafkalog.server.quorum.file import NO_NODE, QuorumFile
 from kafkalog.server.quorum.replica_set import SETTING as REPLICAS
+from kafkalog.testing.inside.archive import restore_archive, write_archive
 
 if TYPE_CHECKING:
     from kafkalog.server.net.connection import Result
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _FINISH_S: Final = 5.0
 _POLL_S: Final = 0.001
-_SMALL_BYTES: Final = 1 << 16
 _KEPT: Final = frozenset({".lock", "kafkalog.quorum.json"})
 """Files that stay as they are: the lock of this process, and the term, which never goes back."""
 
@@ -67,9 +65,13 @@ class Reopening:
         finally:
             await node.close()
 
-    async def copy(self, source: str, target: str, *, is_mine: bool) -> None:
-        """Make the closed directory a copy of `source`, or with `is_mine` False a copy of it at `target`."""
-        await asyncio.to_thread(make_equal, source, target, _KEPT if is_mine else frozenset({".lock"}))
+    async def keep(self, path: str) -> None:
+        """Write the closed directory to a new file at `path`."""
+        await asyncio.to_thread(write_archive, self._directory, path, _KEPT)
+
+    async def restore(self, path: str) -> None:
+        """Make the closed directory what it was when the file at `path` was written."""
+        await asyncio.to_thread(restore_archive, path, self._directory, _KEPT)
 
     async def open(self) -> None:
         """Open the logs, and let the requests go on that waited."""
@@ -118,42 +120,3 @@ def forget_leader(directory: str) -> None:
     state = file.read()
     if state is not None:
         file.write(state._replace(leader=NO_NODE))
-
-
-def make_equal(source: str, target: str, kept: frozenset[str]) -> None:
-    """Make the directory `target` a copy of `source`; files of the same size and time are taken for equal.
-
-    A copy has the time of its original. The files named in `kept` stay as they are in the target.
-    """
-    os.makedirs(target, exist_ok=True)
-    with os.scandir(source) as entries:
-        wanted = {one.name: one for one in entries if one.name not in kept}
-    with os.scandir(target) as entries:
-        found = {one.name: one for one in entries if one.name not in kept}
-    for name, entry in found.items():
-        is_directory = entry.is_dir(follow_symlinks=False)
-        if name not in wanted or wanted[name].is_dir() != is_directory:
-            shutil.rmtree(entry.path) if is_directory else os.unlink(entry.path)
-    for name, entry in wanted.items():
-        path = os.path.join(target, name)
-        if entry.is_dir():
-            make_equal(entry.path, path, frozenset())
-        elif name not in found or _stamp(entry.stat()) != _stamp(found[name].stat()):
-            stat = entry.stat()
-            if name not in found or found[name].stat().st_size != stat.st_size or not _has_equal_bytes(entry, path):
-                if name in found:
-                    os.unlink(path)  # file systems write out at once a file that is truncated and written again
-                shutil.copyfile(entry.path, path)
-            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-
-
-def _has_equal_bytes(entry: os.DirEntry[str], path: str) -> bool:
-    """Return True if a small file of equal size has the same bytes, as an index that was only opened and closed."""
-    if entry.stat().st_size > _SMALL_BYTES:
-        return False
-    with open(entry.path, "rb", buffering=0) as one, open(path, "rb", buffering=0) as other:
-        return one.read(_SMALL_BYTES) == other.read(_SMALL_BYTES)
-
-
-def _stamp(stat: os.stat_result) -> tuple[int, int]:
-    return stat.st_size, stat.st_mtime_ns
