@@ -14,10 +14,9 @@ help:                   ## this list
 debug:                  ## the same with bounds checks and line tracing
 	KAFKALOG_DEBUG=1 $(BUILD) --force
 
-check: all              ## under three minutes: style, types, quick tests
+check: all              ## under three minutes: style, types (by tests/test_sourcecode.py), quick tests
 	$(PYTHON) -m ruff check .
-	$(PYTHON) -m mypy --strict kafkalog
-	$(PYTHON) -m pytest -q -n 2 --dist loadfile --quick -m "not interop and not slow"
+	$(PYTHON) -m pytest -q -n 3 --dist loadfile --quick -m "not interop and not slow"
 
 test:                   ## all there is, as on a fresh machine
 	bash ci/test.sh

@@ -25,6 +25,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "emulated", parent=hypothesis.settings.get_profile("kafkalog"), max_examples=15, stateful_step_count=15
 )
+hypothesis.settings.register_profile("quick", parent=hypothesis.settings.get_profile("kafkalog"), max_examples=25)
 hypothesis.settings.load_profile("emulated" if emulated() else "kafkalog")
 LONG_FILES = quick.long_files()
 OF_CTRL_C = {
@@ -68,7 +69,14 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out the files of tests/long_files.txt")
+    parser.addoption("--quick", action="store_true", help="leave out the files of tests/long_files.txt, and try fewer "
+                     "examples of properties that do not say how many")  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let properties of `--quick` run fewer examples: those of the whole suite follow before a change is merged."""
+    if config.getoption("quick") and not emulated():
+        hypothesis.settings.load_profile("quick")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

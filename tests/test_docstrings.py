@@ -38,6 +38,7 @@ NEEDS = {
     "kafkalog.values.internal.InternalDecoder": ("pyarrow",),
 }
 TAKES_THE_TERMINAL = {".browse"}
+STARTS_NODES = ("kafkalog.testing.", "kafkalog.queue.connect")
 pytestmark = pytest.mark.skipif(not REFERENCE.is_dir(), reason="needs the documents")
 
 
@@ -117,7 +118,9 @@ def test_what_is_public_has_an_example(name: str) -> None:
     assert not unshown, f"no example of {name} shows {', '.join(sorted(unshown))}"
 
 
-@pytest.mark.parametrize("name", OBJECTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name.startswith(STARTS_NODES) else name for name in OBJECTS]
+)
 def test_examples_do_what_they_say(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package)

@@ -1,7 +1,9 @@
 """The walks of docs/internals name files that exist, and in each file what is said to be in it."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,20 @@ WRITTEN_BY_A_BUILD = ("_version.py",)
 BROKER_SCRIPTS = ("kafka-storage.sh", "kafka-server-start.sh")
 
 
+@cache
+def paths_by_name() -> dict[str, list[Path]]:
+    found = defaultdict[str, list[Path]](list)
+    for top in ("kafkalog", "tests"):
+        for path in (SOURCES / top).rglob("*.*"):
+            found[path.name].append(path)
+    return dict(found)
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
 def find_files(name: str) -> list[Path]:
     """The files that a document may mean by that: a path from one of the usual folders, or the end of one."""
     for folder in FOLDERS:
@@ -26,7 +42,7 @@ def find_files(name: str) -> list[Path]:
     last = name.rpartition("/")[2]
     if last in WRITTEN_BY_A_BUILD:
         return [PACKAGE / last]
-    return [path for top in ("kafkalog", "tests") for path in (SOURCES / top).rglob(last)]
+    return paths_by_name().get(last, [])
 
 
 def steps() -> Iterator[tuple[str, str]]:
@@ -52,7 +68,7 @@ def test_there_are_walks() -> None:
 @pytest.mark.parametrize(("names", "where"), list(steps()))
 def test_a_step_is_where_the_walk_says(names: str, where: str) -> None:
     """A name like `LogSegment.write` or `place_append` stands in one of the files beside it."""
-    text = "".join(path.read_text() for name in FILE.findall(where) for path in find_files(name))
+    text = "".join(text_of(path) for name in FILE.findall(where) for path in find_files(name))
     for name in NAME.findall(names):
         assert re.search(rf"\b{name.rpartition('.')[2]}\b", text), f"{name}: {where}"
 

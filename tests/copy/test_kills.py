@@ -1,8 +1,6 @@
 """Copies that are killed, at each step and at random moments: every record is there once, in order."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 import kafkalog
 from kafkalog.copy import copy_topics
 from kafkalog.server.groups.stored import committed_offsets
-from tests.commands import ROOT, environment
+from tests import commands
 from tests.copy.topics import cluster_on, records_in
 from tests.redact.model import read_all
 
@@ -18,11 +16,8 @@ NAMES = ("plain-0", "plain-1", "gaps-0")
 
 
 def run_and_kill(data: Path, target: str, how: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.copy.killed", str(data), target, how],
-        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-5000:]
+    done = commands.run(["tests.copy.killed", str(data), target, how], cwd=commands.ROOT, timeout_s=600)
+    assert done.returncode == 0, done.stderr.decode()[-5000:]
     assert int(done.stdout) >= 10, done.stdout
 
 

@@ -141,8 +141,8 @@ class Proxy:
 
     async def _close(self) -> None:
         """Return once no task and no socket is left: one that was just taken is seen some turns of the loop later."""
-        for server in self._servers:
-            server.close()
+        for listening in [one for server in self._servers for one in server.sockets]:
+            self._loop.remove_reader(listening.fileno())
         quiet_turns = 0
         while quiet_turns < QUIET_TURNS:
             left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -151,6 +151,8 @@ class Proxy:
             _reset(*self._transports)
             quiet_turns = 0 if left or self._transports else quiet_turns + 1
             await asyncio.sleep(0)
+        for server in self._servers:  # last: a closed one refuses what it has just accepted, and leaves that open
+            server.close()
 
     def _taken(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = self._loop.create_task(self._connection(node, reader, writer))

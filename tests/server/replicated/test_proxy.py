@@ -172,3 +172,18 @@ def test_a_proxy_that_ends_leaves_no_connection_open(echoes: tuple[Echo, Echo]) 
                 client.close()
         gc.collect()
     assert not [str(one.message) for one in warned if issubclass(one.category, ResourceWarning)]
+
+
+def test_a_connection_that_was_accepted_a_moment_before_the_end_is_closed(echoes: tuple[Echo, Echo]) -> None:
+    is_waiting = threading.Event()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with Proxy({1: echoes[0].port}) as proxy:
+            proxy._loop.call_soon_threadsafe(is_waiting.wait)
+            client = Client(proxy.ports[1], b"x")
+            ended = asyncio.run_coroutine_threadsafe(proxy._close(), proxy._loop)
+            is_waiting.set()  # its next turn takes the connection, and begins to end
+            ended.result(WAIT_S)
+        client.close()
+        gc.collect()
+    assert not [str(one.message) for one in warned if issubclass(one.category, ResourceWarning)]
