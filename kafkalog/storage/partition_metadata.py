@@ -34,7 +34,7 @@ def new_topic_id() -> str:
 
 
 def check_topic_id(text: str) -> str:
-    """Return the id as the reference writes it; IllegalArgument unless it is 22 characters of url-safe base64, not zero.
+    """Return the id as the reference writes it; IllegalArgument unless it is 22 characters of base64, not zero.
 
     The last character has four bits too many, which the reference ignores.
     """
