@@ -35,7 +35,7 @@ def parse_broker_epoch(content: bytes) -> int:
     """Return the epoch in a marker's content, also as text and with any version; -1 if there is none."""
     try:
         document = json.loads(content)
-        epoch = int(document["brokerEpoch"])
+        epoch = -1 if isinstance(document["brokerEpoch"], bool) else int(document["brokerEpoch"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return UNKNOWN_EPOCH
     return epoch if 0 <= epoch < 2**63 else UNKNOWN_EPOCH

@@ -34,12 +34,16 @@ def new_topic_id() -> str:
 
 
 def check_topic_id(text: str) -> str:
-    """Return the id; IllegalArgument unless it is 22 characters of url-safe base64 and not the zero id."""
+    """Return the id as the reference writes it; IllegalArgument unless it is 22 characters of base64, not zero.
+
+    The last character has four bits too many, which the reference ignores.
+    """
     if not _ID.fullmatch(text):
         raise IllegalArgument(f"{ascii(text[:80])} is not a topic id: it must be 22 characters of url-safe base64")
-    if base64.urlsafe_b64decode(text + "==") == bytes(16):
+    raw = base64.urlsafe_b64decode(text + "==")
+    if raw == bytes(16):
         raise IllegalArgument("the topic id is zero")
-    return text
+    return base64.urlsafe_b64encode(raw).decode()[:ID_LENGTH]
 
 
 def read_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str]) -> str | None:
@@ -70,7 +74,7 @@ def write_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str], 
     InconsistentTopicId if another id exists. A missing directory is ignored, since its topic was deleted.
     StorageError if the file system fails.
     """
-    check_topic_id(topic_id)
+    topic_id = check_topic_id(topic_id)
     path = os.path.join(directory, PARTITION_METADATA)
     present = read_partition_metadata(fs, directory)
     if present == topic_id:

@@ -274,6 +274,8 @@ class LogSegment(SegmentFiles):
         """
         index, records = self.offset_index, self.records
         position = index.lookup(offset).position
+        if position > records.size:
+            position = 0  # the index is damaged
         window = SMALL_WINDOW if index.entries * _LONG_BATCH_BYTES < records.size else FIRST_WINDOW
         return records.search_for_offset(offset, position, window)
 

@@ -112,12 +112,12 @@ class CheckpointFile(Generic[E]):
             _LOG.warning("%s contains only zeros, as after a power loss: treating it as empty", self.path)
             return []
         try:
-            lines = content.decode().split("\n")
+            lines = content.decode().replace("\r\n", "\n").replace("\r", "\n").split("\n")
         except UnicodeDecodeError as error:
             raise self._corrupt(content.count(b"\n", 0, error.start) + 1, "it is not UTF-8") from None
         if lines[-1] == "":
             lines.pop()
-        return self._entries([line.removesuffix("\r") for line in lines])
+        return self._entries(lines)
 
     def _entries(self, lines: list[str]) -> list[E]:
         version = self._number(lines, 1, "version")
@@ -183,14 +183,14 @@ CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 
 
-def whole_number(text: str) -> int:
+def whole_number(text: str, bits: int = 64) -> int:
     """Return the number in ASCII digits with an optional sign; raise ValueError for other forms that int() accepts."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 40):
         raise ValueError(f"{ascii(text[:80])} is not a number")
     value = int(text)
-    if not -(2**63) <= value < 2**63:
-        raise ValueError(f"{text} does not fit 64 bits")
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise ValueError(f"{text} does not fit {bits} bits")
     return value
 
 
@@ -198,7 +198,7 @@ def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
     if len(fields) != 3:
         raise ValueError(f"{len(fields)} fields instead of <topic> <partition> <offset>")
     topic, partition, offset = fields
-    return TopicPartition(topic, whole_number(partition)), whole_number(offset)
+    return TopicPartition(topic, whole_number(partition, 32)), whole_number(offset)
 
 
 def _format_offset(entry: tuple[TopicPartition, int]) -> str:

@@ -19,7 +19,7 @@ from tests.manager.managers import MARKER, T0, T1, OpenManager, list_names
         (b'{"version":0,"brokerEpoch":426}', 426), (b'{"version":7,"brokerEpoch":"426"}', 426),
         (b'{"version":0,"brokerEpoch":-1}', -1), (b'{"version":0}', -1), (b"", -1), (b"not json", -1),
         (b"[1]", -1), (b'{"brokerEpoch":null}', -1), (b"\xff\xfe", -1), (b"[" * 100_000, -1),
-        (b'{"brokerEpoch":1e400}', -1), (b'{"brokerEpoch":99999999999999999999}', -1),
+        (b'{"brokerEpoch":true}', -1), (b'{"brokerEpoch":1e400}', -1), (b'{"brokerEpoch":99999999999999999999}', -1),
     ],
 )  # fmt: skip
 def test_the_epoch_that_a_marker_tells(tmp_path: Path, content: bytes, epoch: int) -> None:

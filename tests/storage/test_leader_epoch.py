@@ -106,7 +106,9 @@ def test_entries_out_of_order_in_the_file_drop_earlier_ones(tmp_path: Path) -> N
     assert list_entries(LeaderEpochCache.open(tmp_path)) == [(3, 9)]
 
 
-@pytest.mark.parametrize("text", ["0\n1\n-1 0\n", "0\n1\n0 -1\n", "0\n1\n5\n", "1\n0\n", "0\n2\n0 0\n"])
+@pytest.mark.parametrize(
+    "text", ["0\n1\n-1 0\n", "0\n1\n0 -1\n", "0\n1\n2147483648 5\n", "0\n1\n5\n", "1\n0\n", "0\n2\n0 0\n"]
+)
 def test_a_malformed_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text(text)
     with pytest.raises(CorruptCheckpoint):

@@ -20,7 +20,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import snapshot_file_name, txn_index_file_name
 from kafkalog.util.clock import MockClock
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, config, files, log
+from tests.storage.logs import NOW, append_batches, config, files, log
 
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 
@@ -226,6 +226,20 @@ class TestTransactions:
         assert a_log.last_stable_offset == 1 and a_log.producers[0].last_sequence == 0
         a_log.truncate_fully_and_start_at(50)
         assert a_log.producers == () and write(a_log, 1, 7).first_offset == 50
+
+    def test_a_cut_that_opens_one_again(self, tmp_path: Path) -> None:
+        """LOG-53: the stable offset moves back at the next append, also one without a producer, as in the reference."""
+        a_log = log(tmp_path, high_watermark_follows_end=False)
+        write(a_log, 1, 0, txn=True)
+        append_batches(a_log, times=3)
+        append_marker(a_log, ABORT, 1)
+        a_log.close()
+        a_log = log(tmp_path, high_watermark_follows_end=False)
+        a_log.update_high_watermark(3)
+        a_log.truncate_to(4)
+        assert (a_log.last_stable_offset, a_log.producers[0].current_txn_first_offset) == (3, 0)
+        append_batches(a_log)
+        assert a_log.last_stable_offset == 0
 
     def test_a_log_start_inside_one(self, tmp_path: Path) -> None:
         """LOG-30, PSM-25: the batch that holds the log start is named, its base may lie below."""

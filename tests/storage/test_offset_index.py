@@ -146,6 +146,15 @@ def test_fetch_upper_bound_offset(index: OffsetIndex) -> None:
         assert (found and found.offset) == expected, (n, size)
 
 
+def test_the_upper_bound_at_the_first_entry_is_the_second(index: OffsetIndex) -> None:
+    """As in the reference, whose search does not find a match with the first entry; it lists more, never less."""
+    index.append(46, 10)
+    assert index.fetch_upper_bound_offset(OffsetPosition(45, 0), 10) is None
+    index.append(47, 23)
+    assert index.fetch_upper_bound_offset(OffsetPosition(45, 0), 10) == OffsetPosition(47, 23)
+    assert index.fetch_upper_bound_offset(OffsetPosition(45, 0), 9) == OffsetPosition(46, 10)
+
+
 def test_truncate_to(index: OffsetIndex) -> None:
     """IDX-8: entries 1..9 above the base."""
     fill(index, range(BASE + 1, BASE + 10))

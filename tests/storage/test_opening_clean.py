@@ -227,3 +227,20 @@ def test_a_last_batch_that_ends_below_its_base_offset(tmp_path: Path, batches: i
     again = log(tmp_path, had_clean_shutdown=False)
     assert again.log_end_offset == batches - 1
     again.close()
+
+
+def test_an_index_entry_beyond_the_end_of_the_file(tmp_path: Path) -> None:
+    """An entry in the middle, which an opening does not compare: the walk begins at the start of the segment."""
+    a_log = log(tmp_path, index_interval_bytes=1)
+    append_batches(a_log, times=6)
+    a_log.close()
+    path = next((tmp_path / "topic-0").glob("*.index"))
+    entries = bytearray(path.read_bytes())
+    assert len(entries) == 5 * 8
+    entries[2 * 8 + 4] ^= 16
+    path.write_bytes(entries)
+    again = log(tmp_path, index_interval_bytes=1)
+    assert [again.read(offset, 1).fetch_offset_metadata.message_offset for offset in range(6)] == list(range(6))
+    again.close()
+    with LogView(tmp_path / "topic-0") as view:
+        assert view.read(3, 1).fetch_offset_metadata.message_offset == 3

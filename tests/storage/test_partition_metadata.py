@@ -44,6 +44,13 @@ def test_another_id_is_refused(tmp_path: Path) -> None:
     assert read_partition_metadata(OS, tmp_path) == ID
 
 
+def test_bits_that_an_id_has_too_many_do_not_count(tmp_path: Path) -> None:
+    """As in the reference: the last of 22 characters has two bits of the id."""
+    (tmp_path / "partition.metadata").write_text(f"version: 0\ntopic_id: {ID[:-1]}h")
+    assert read_partition_metadata(OS, tmp_path) == ID
+    write_partition_metadata(OS, tmp_path, ID[:-1] + "h")
+
+
 @pytest.mark.parametrize(
     "content",
     [f"version: 1\ntopic_id: {ID}", f"version: 0\ntopic_id: {ID}\n", f"version: 7\ntopic_id: {ID}\nmore: x\n"],

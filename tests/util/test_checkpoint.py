@@ -76,6 +76,7 @@ def test_missing_and_empty_files_read_as_nothing(tmp_path: Path) -> None:
         (b"0\n1\na 0 1_0\n", 3),
         (b"0\n1\na\xff 0 1\n", 3),
         (b"\0" * 64, 1),
+        (b"0\n1\na 2147483648 1\n", 3),
     ],
 )
 def test_malformed_files_name_file_and_line(tmp_path: Path, content: bytes, line: int) -> None:
@@ -94,12 +95,13 @@ def test_malformed_files_name_file_and_line(tmp_path: Path, content: bytes, line
         (b"0", {}),
         (b"0\n1\na 0 1", {TopicPartition("a", 0): 1}),
         (b"0\r\n1\r\na 0 1\r\n", {TopicPartition("a", 0): 1}),
+        (b"0\r1\ra 0 1\r", {TopicPartition("a", 0): 1}),
         (b"0\n1\na  0   1\n", {TopicPartition("a", 0): 1}),
         (b"0\n2\na 0 1\na 0 2\n", {TopicPartition("a", 0): 2}),
     ],
 )
 def test_tolerated(tmp_path: Path, content: bytes, expected: dict[TopicPartition, int]) -> None:
-    """CKPT-3: version line alone, no final newline, CRLF, double spaces, a repeated key (last wins)."""
+    """CKPT-3: version line alone, no final newline, CRLF, CR alone, double spaces, a repeated key (last wins)."""
     assert make_checkpoint(tmp_path, content).read() == expected
 
 

@@ -256,6 +256,7 @@ cdef class AppendEngine:
         if (
             tail.size != core._state.end_position or slot_get(self.segment, &IS_FRESH)
             or leader_epoch > core._state.leader_epoch or core._state.first_unstable_offset >= 0
+            or core.unstable_is_stale
         ):
             return None
         return tail

@@ -277,9 +277,14 @@ cdef class OffsetEntries(Entries):
 
     @cython.critical_section
     def upper_bound(self, int64_t position):
-        """The first entry whose position is >= position, or None (IDX-7)."""
+        """The first entry whose position is >= position, or None (IDX-7).
+
+        Where the first entry has just this position it is the second: so does the search of the reference.
+        """
         self.check()
         cdef Py_ssize_t n = count_at_most(self.data, self.used, minus(position, 1), BY_POSITION)
+        if n == 0 and self.used and self._entry(0).position == position:
+            n = 1
         return self._entry(n) if n < self.used else None
 
     @cython.critical_section

@@ -21,6 +21,7 @@ cdef class LogFields:
     cdef public object milliseconds     # the wall clock
     cdef public int64_t flush_messages  # so many records may lie behind the recovery point; 0: any number
     cdef public int32_t leader_epoch
+    cdef public bint unstable_is_stale  # a truncation left the first unstable offset to the next append
     cdef public bint follows            # an append moves the high watermark to the log end
 
     cdef void set_state(self, LogState state) noexcept

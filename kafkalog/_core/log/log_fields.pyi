@@ -18,6 +18,7 @@ class LogFields:
     after_unlock: list[Callable[[], object]]
     milliseconds: Callable[[], int]
     flush_messages: int
+    unstable_is_stale: bool
     leader_epoch: int
     follows: bool
 

@@ -125,7 +125,8 @@ class BatchWriter:
             segment.write(data, plan)
             after = state.appended(plan, core.follows)
             if staged is None:
-                core.state = after if after.first_unstable_offset < 0 else core.with_unstable_locked(after)
+                has_changed = core.unstable_is_stale or after.first_unstable_offset >= 0
+                core.state = core.with_unstable_locked(after) if has_changed else after
             else:
                 self._publish_staged_locked(segment, after, staged)
             if "append" in HOOKS:

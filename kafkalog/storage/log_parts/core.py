@@ -129,6 +129,7 @@ class LogCore(LogFields):
 
     def with_unstable_locked(self, state: State) -> State:
         """Return `state` with the producers' first unstable offset, not below the log start (LOG-30)."""
+        self.unstable_is_stale = False
         first = self.producers.first_unstable_offset
         if first >= 0:
             first = locate_or_offset_only(state, max(first, state.log_start_offset)).message_offset
@@ -157,6 +158,7 @@ class LogCore(LogFields):
             sync=False,
         )
         if state.high_watermark < state.log_end_offset:
+            self.unstable_is_stale = True
             return state
         self.producers.on_high_watermark(state.high_watermark)
         return self.with_unstable_locked(state)
