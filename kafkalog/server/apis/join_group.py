@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _FIRST_WITH_ID_REQUIRED: Final = 4
 _FIRST_WITH_NULL_PROTOCOL: Final = 7
 _FIRST_THAT_SKIPS: Final = 9
+_MAX_PREFIX: Final = 128
+"""Maximum length of what a new member's id repeats, since a client that never joins with the id holds memory for it."""
 
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
@@ -41,7 +43,7 @@ def _event(context: RequestContext, request: _Request) -> Joining:
     instance_id = getattr(request, "group_instance_id", None)
     return Joining(
         request.member_id,
-        f"{context.client_id if instance_id is None else instance_id}-{uuid4()}",
+        f"{(context.client_id if instance_id is None else instance_id)[:_MAX_PREFIX]}-{uuid4()}",
         instance_id,
         context.client_id,
         f"/{context.connection.peer_host}",

@@ -63,7 +63,8 @@ class ClassicGroups:
         if max((len(data) for _, data in event.protocols), default=0) > most_bytes:
             return ErrorCode.UNKNOWN_SERVER_ERROR  # the error that writing such a record would give all members
         known = group.members.get(event.member_id)
-        more = held_bytes(event.protocols) - (0 if known is None else known.held_bytes)
+        names = event.member_id or event.new_id, event.client_id, event.instance_id
+        more = held_bytes(event.protocols, *names) - (0 if known is None else known.held_bytes)
         return 0 if self._table.memory.has_room(more) else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     async def sync(self, group: ClassicGroup, event: Syncing) -> Synced:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkalog.server.groups.effects import Waiter
-from kafkalog.server.groups.memory_limit import MEMBER_BYTES, NAME_BYTES
+from kafkalog.server.groups.memory_limit import MEMBER_BYTES, NAME_BYTES, long_names_bytes
 from kafkalog.server.groups.values import Joining
 
 
@@ -47,7 +47,7 @@ class ClassicMember:
     @property
     def held_bytes(self) -> int:
         """Estimated memory without the assignment, in bytes."""
-        return held_bytes(self.protocols)
+        return held_bytes(self.protocols, self.id, self.client_id, self.instance_id)
 
     @property
     def is_waiting(self) -> bool:
@@ -63,9 +63,9 @@ class ClassicMember:
         return next(name for name, _ in self.protocols if name in candidates)
 
 
-def held_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
-    """Return the estimated memory of a member with these protocols, in bytes."""
-    return MEMBER_BYTES + sum(NAME_BYTES + len(name) + len(data) for name, data in protocols)
+def held_bytes(protocols: Iterable[tuple[str, bytes]], *names: str | None) -> int:
+    """Return the estimated memory of a member with these protocols and names, in bytes."""
+    return MEMBER_BYTES + long_names_bytes(*names) + sum(NAME_BYTES + len(name) + len(data) for name, data in protocols)
 
 
 class Members(dict[str, ClassicMember]):

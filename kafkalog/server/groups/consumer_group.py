@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.server.groups import records
-from kafkalog.server.groups.memory_limit import MEMBER_BYTES, NAME_BYTES
+from kafkalog.server.groups.memory_limit import MEMBER_BYTES, NAME_BYTES, long_names_bytes
 
 if TYPE_CHECKING:
     from kafkalog.records.schema import Message
@@ -88,9 +88,10 @@ class ConsumerMember(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """Estimated memory of the subscription, in bytes."""
+        """Estimated memory of the names and the subscription, in bytes."""
         protocols = () if self.classic is None else self.classic.protocols
         texts = sum(NAME_BYTES + len(name) + len(data) for name, data in protocols)
+        texts += long_names_bytes(self.id, self.instance_id, self.rack_id, self.client_id, self.assignor)
         return texts + MEMBER_BYTES + len(self.regex or "") + sum(NAME_BYTES + len(topic) for topic in self.topics)
 
     def subscription_fields(self) -> Message:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from sys import getsizeof
 from typing import Final
 
 MEMBER_BYTES: Final = 2048
-"""Estimate for a member or a pending id without its data: objects, timer, names."""
+"""Estimate for a member or a pending id without its data: objects, timer, names of usual length."""
+_USUAL_BYTES: Final = 512
+"""Memory of a name that `MEMBER_BYTES` includes."""
 NAME_BYTES: Final = 100
 """Estimate for a string in a set or a dictionary, without its text."""
+
+
+def long_names_bytes(*names: str | None) -> int:
+    """Return the estimated memory of a member's names beyond what `MEMBER_BYTES` includes; its timers repeat them."""
+    return sum(2 * max(0, getsizeof(name) - _USUAL_BYTES) for name in names if name)
 
 
 class MemoryLimit:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kafkalog.server.groups import records
 from kafkalog.server.groups.consumer_group import LEFT, NO_PARTITIONS, Partitions
-from kafkalog.server.groups.memory_limit import MEMBER_BYTES, NAME_BYTES
+from kafkalog.server.groups.memory_limit import MEMBER_BYTES, NAME_BYTES, long_names_bytes
 from kafkalog.server.groups.other_group import Kind, OtherGroup
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ class ShareMember(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """Estimated memory of the subscription, in bytes."""
-        return MEMBER_BYTES + sum(NAME_BYTES + len(topic) for topic in self.topics)
+        """Estimated memory of the names and the subscription, in bytes."""
+        names = long_names_bytes(self.id, self.rack_id, self.client_id)
+        return MEMBER_BYTES + names + sum(NAME_BYTES + len(topic) for topic in self.topics)
 
     def subscription_fields(self) -> Message:
         """Return the fields of the member's subscription record."""

@@ -176,8 +176,12 @@ class Channel:
             return
         self._watch_writable(None)
         self._is_handshaking = False
-        if self._on_secured is not None:
-            self._on_secured(sock)
+        try:
+            if self._on_secured is not None:
+                self._on_secured(sock)
+        except ValueError as error:  # no principal for the client's certificate
+            self._refuse("bad_handshake", error)
+            return
         self._on_readable()
 
     def _on_busy_readable(self) -> None:

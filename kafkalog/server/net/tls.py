@@ -48,7 +48,10 @@ def tls_context(config: ServerConfig, listener: str) -> ssl.SSLContext:
 
 
 def principal_of(certificate: Mapping[str, Any] | None, rules: PrincipalRules) -> str:
-    """Return `User:` and the name of a certificate from `SSLSocket.getpeercert` by the rules, else ANONYMOUS."""
+    """Return `User:` and the name of a certificate from `SSLSocket.getpeercert` by the rules, else ANONYMOUS.
+
+    ValueError if no rule matches.
+    """
     if not certificate:
         return ANONYMOUS
     return "User:" + rules.name_of(distinguished_name(certificate.get("subject", ())))
@@ -89,11 +92,12 @@ class PrincipalRules:
                     f"ssl.principal.mapping.rules: {remaining!r} is not a rule",
                     hint="use RULE:pattern/replacement/, followed by L or U for lower or upper case, or DEFAULT",
                 )
-            self._rules.append(_Rule(_pattern(found[1]), re.sub(r"\$(\d)", r"\\\1", found[2]), found[3]))
+            pattern = _pattern(found[1])
+            self._rules.append(_Rule(pattern, _template(found[2], pattern.groups), found[3]))
             remaining = remaining[found.end() :]
 
     def name_of(self, distinguished: str) -> str:
-        """Return the principal's name without `User:`; the distinguished name if no rule matches."""
+        """Return the principal's name without `User:`. ValueError if no rule matches."""
         for rule in self._rules:
             if rule.pattern is None:
                 return distinguished
@@ -101,7 +105,7 @@ class PrincipalRules:
             if found is not None:
                 name = found.expand(rule.replacement)
                 return name.lower() if rule.case == "L" else name.upper() if rule.case == "U" else name
-        return distinguished
+        raise ValueError(f"no rule of ssl.principal.mapping.rules matches {ascii(distinguished)}")
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -109,6 +113,18 @@ def _pattern(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as error:
         raise ConfigError(f"ssl.principal.mapping.rules: {text!r} is not a valid pattern: {error}") from None
+
+
+def _template(text: str, groups: int) -> str:
+    """Return a rule's replacement for `Match.expand`: `$1` is a group, or text if the pattern has no such group."""
+
+    def converted(found: re.Match[str]) -> str:
+        number, plain = found.groups()
+        if number is None:
+            return plain.replace("\\", r"\\")
+        return rf"\g<{number}>" if int(number) <= groups else f"${number}"
+
+    return re.sub(r"\$(\d)|\\(.)", converted, text, flags=re.DOTALL)
 
 
 def _set_versions(context: ssl.SSLContext, names: tuple[str, ...]) -> None:

@@ -54,7 +54,8 @@ async def alter_resources(
         if code is None:
             code = ErrorCode.NONE
             try:
-                await alter(resource)
+                async with node.dynamic.turn:  # an item that is added to a list is added to the list as it is then
+                    await alter(resource)
             except KafkalogError as error:
                 code, message = code_of(error), error.message
         rows.append(_row(resource, code, message))

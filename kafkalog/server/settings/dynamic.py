@@ -6,6 +6,7 @@ node, and those of groups and of subscriptions to metrics of clients.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -44,6 +45,8 @@ class DynamicSettings(Changing, Part):
     def __init__(self, node: Node, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
         super().__init__()
         self.path = os.path.join(os.fspath(directory), SETTINGS_FILE)
+        self.turn = asyncio.Lock()
+        """Held by a request from reading a resource's settings until they are changed, those of topics too."""
         self.given: Mapping[str, object] = node.config.given()
         self._node = node
         self._fs = fs

@@ -4,6 +4,7 @@ Names, values, codes and words are what a broker of 4.3.1 answered to these requ
 in it.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -216,6 +217,17 @@ def test_settings_that_the_next_start_could_not_read_are_refused(tmp_path: Path)
         assert (await alter(node, GROUP, "g", (SESSION, SET, "50000")))[0] == 44
         assert (await alter(node, BROKER, "", ("log.retention.ms", SET, "5")))[0] == 44
         assert node.config["log.retention.ms"] is None and not node.dynamic.of_group("g")
+
+    with_node(tmp_path, use)
+
+
+def test_items_that_two_clients_append_to_a_list_at_once_are_both_in_it(tmp_path: Path) -> None:
+    async def use(node: Node) -> None:
+        await node.topics.create("t", 2)
+        name, items = "leader.replication.throttled.replicas", ("0:1", "1:1")
+        answers = await asyncio.gather(*(alter(node, TOPIC, "t", (name, APPEND, one)) for one in items))
+        assert answers == [(0, None)] * 2
+        assert node.topics.own_settings("t")[name].split(",") == list(items)
 
     with_node(tmp_path, use)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.classic_member import ClassicMember, Members, held_bytes
+from kafkalog.server.groups.classic_member import ClassicMember, Members
 from kafkalog.server.groups.memory_limit import MEMBER_BYTES
 from tests.server.groups.groups import JOIN, commit_offset, create_topic, form_group, join_group
 from tests.server.groups.test_rebalance import joining
@@ -33,7 +33,7 @@ def test_members_know_what_they_hold_and_speak(steps: list[tuple[str, str, Any]]
         elif name in members:
             del members[name]
     spoken = [{protocol for protocol, _ in one.protocols} for one in members.values()]
-    assert members.held_bytes == sum(held_bytes(one.protocols) for one in members.values())
+    assert members.held_bytes == sum(one.held_bytes for one in members.values())
     assert members.common() == (set.intersection(*spoken) if spoken else set())
 
 
@@ -121,3 +121,37 @@ async def test_who_commits_nothing_makes_no_group(tmp_path: Path) -> None:
         assert (await call(node, "offset_commit", 9, nothing)).topics == ()
         assert await commit_offset(node, 1, metadata="x" * 5000) == ErrorCode.OFFSET_METADATA_TOO_LARGE
         assert node.groups.overview() == []
+
+
+LONG = "n" * 32_000
+
+
+@in_loop
+async def test_long_names_of_members_count(tmp_path: Path) -> None:
+    """Without a limit for them, members of a few bytes each could hold a hundred times as much in names."""
+    settings: dict[str, Any] = {"kafkalog_groups_members_max_bytes": 200_000}
+    async with node_for(tmp_path, group_initial_rebalance_delay_ms=60_000, **settings) as node:
+        await create_topic(node)
+        first = await call(node, "join_group", 9, {**JOIN, "group_id": "g"}, client_id=LONG)
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED and len(first.member_id) < 200
+        waiting = [
+            asyncio.ensure_future(call(node, "join_group", 3, {**JOIN, "group_id": "g"}, client_id=LONG))
+            for _ in range(10)
+        ]
+        done, pending = await asyncio.wait(waiting, timeout=0.5)
+        assert {one.result().error_code for one in done} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert 2 <= len(pending) <= 4
+    await asyncio.gather(*pending)
+
+
+@in_loop
+async def test_long_ids_of_consumer_groups_members_count(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"kafkalog_groups_members_max_bytes": 200_000}
+    async with node_for(tmp_path, **settings) as node:
+        await create_topic(node)
+        codes = []
+        for number in range(10):
+            fields = {"group_id": "g", "member_id": f"{LONG}{number}", "member_epoch": 0, "rebalance_timeout": 60_000}
+            more = {"topic_partitions": [], "subscribed_topic_names": ["t"]}
+            codes.append((await call(node, "consumer_group_heartbeat", 1, {**fields, **more})).error_code)
+        assert codes == sorted(codes) and 2 <= codes.count(0) <= 4

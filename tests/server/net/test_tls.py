@@ -286,3 +286,29 @@ def test_names_and_rules_as_a_broker_has_them() -> None:
     assert rules.name_of("CN=kafka,O=x") == "CN=kafka,O=x"
     with pytest.raises(ConfigError):
         PrincipalRules("RULE:no end")
+    with pytest.raises(ValueError, match="no rule of ssl.principal.mapping.rules matches 'CN=kafka,O=x'"):
+        PrincipalRules("RULE:CN=([a-z]+)/$1/").name_of("CN=kafka,O=x")
+
+
+@pytest.mark.parametrize(
+    ("replacement", "name"),
+    [("$1@$4", "a@$4"), (r"a\/$1", "a/a"), (r"a\\$1", r"a\a"), (r"x\q$1", "xqa"), ("$0", "CN=a,O=b"), ("$11", "a1")],
+)
+def test_replacements_of_rules_are_those_of_a_broker(replacement: str, name: str) -> None:
+    """The names are those that a broker's `SslPrincipalMapper` of 4.3.1 gives."""
+    assert PrincipalRules(f"RULE:^CN=(.*?),.*$/{replacement}/").name_of("CN=a,O=b") == name
+
+
+def test_a_client_for_whose_certificate_no_rule_is_made_is_refused(folder: Path) -> None:
+    async def run() -> None:
+        more = {"ssl_client_auth": "required", "ssl_truststore_location": str(folder / "ca.pem")}
+        more["ssl_principal_mapping_rules"] = "RULE:^CN=bob,.*$/bob/"
+        async with network_for(echo_frame, **tls_settings(folder, **more)) as network:
+            reader, writer = await connect(network, "SSL", ssl=client_context(folder, "client"))
+            with pytest.raises((ssl.SSLError, ConnectionResetError, asyncio.IncompleteReadError)):
+                writer.write(ASKED)
+                await answer_of(reader)
+            writer.close()
+            assert network.counts.refused["bad_handshake"] == 1
+
+    asyncio.run(run())
