@@ -236,9 +236,11 @@ def build_key_index(
     if unknown:
         raise unknown_keyword("build_key_index", unknown, ("rebuild", "store"))
     from kafkalog.keys.manage import build_indexes
+    from kafkalog.sidecars.background import build_repeatedly
 
     source = refreshed(log._source)
-    infos = build_indexes(source, _own_place(log, "build", store), rebuild=rebuild)
+    place = _own_place(log, "build", store)
+    infos = build_repeatedly(source, lambda: build_indexes(source, place, rebuild=rebuild))
     if store is not None:
         log._key_store, log._keys = store, None
     if log._keys is not None:

@@ -26,6 +26,6 @@ def build_time_ranges(log: Log, **unknown: Never) -> int:
     if unknown:
         raise unknown_keyword("build_time_ranges", unknown, ())
     from kafkalog.log.pruning import time_ranges_of
+    from kafkalog.sidecars.background import build_repeatedly
 
-    refreshed(log._source)
-    return time_ranges_of(log).build()
+    return build_repeatedly(refreshed(log._source), time_ranges_of(log).build)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import CorruptRecord, IllegalArgument, LogClosed, OffsetOutOfRange
 from kafkalog.storage import read
@@ -13,6 +13,7 @@ from kafkalog.util.keywords import closest_match
 if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.storage.log import UnifiedLog
+    from kafkalog.storage.segments import LogSegments
     from kafkalog.types import Isolation
 
     LogSource = LogView | UnifiedLog
@@ -84,6 +85,19 @@ def was_truncated(log: LogSource, before: int) -> bool:
     Waits for a truncation in progress. Truncations by another process show in the files only.
     """
     return not isinstance(log, LogView) and log.truncation_count_when_idle() != before
+
+
+def was_replaced(source: LogSource, segments: LogSegments[Any]) -> bool:
+    """Return True if the log's segments are others than before: what was not found in them may be there.
+
+    Further segments at the end are no such change. A directory that is listed while files are renamed in it may lack
+    one.
+    """
+    refresh(source)
+    current = source.segments
+    if current is segments:
+        return False
+    return len(current) < len(segments) or any(one is not other for one, other in zip(segments, current, strict=False))
 
 
 def closed(log: LogSource) -> LogClosed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import CorruptIndex, CorruptRecord, InvalidRecord, StorageError
+from kafkalog.sidecars.background import build_repeatedly
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.time_ranges.ranges import TimeRanges
 from kafkalog.time_ranges.segment_times import fitting, unpacked
@@ -42,7 +43,7 @@ def build_ranges(source: LogSource, place: TimeRangesPlace, *, rebuild: bool = F
     """
     if rebuild:
         place.remove_others()
-    TimeRanges(source, place).build()
+    build_repeatedly(source, TimeRanges(source, place).build)
     return list_ranges(source, place)
 
 
