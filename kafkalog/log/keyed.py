@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Never
 
 from kafkalog._core.keys.key_reader import read_first
 from kafkalog.errors import IllegalArgument
-from kafkalog.reading.source import isolation_of, refreshed, skipped_of
+from kafkalog.reading.source import isolation_of, refreshed, retried_if_replaced, skipped_of
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
@@ -236,11 +236,10 @@ def build_key_index(
     if unknown:
         raise unknown_keyword("build_key_index", unknown, ("rebuild", "store"))
     from kafkalog.keys.manage import build_indexes
-    from kafkalog.sidecars.background import build_repeatedly
 
     source = refreshed(log._source)
     place = _own_place(log, "build", store)
-    infos = build_repeatedly(source, lambda: build_indexes(source, place, rebuild=rebuild))
+    infos = retried_if_replaced(source, lambda: build_indexes(source, place, rebuild=rebuild))
     if store is not None:
         log._key_store, log._keys = store, None
     if log._keys is not None:
@@ -273,7 +272,8 @@ def key_index(log: Log, *, store: KeyStore = None, **unknown: Never) -> tuple[Ke
         raise unknown_keyword("key_index", unknown, ("store",))
     from kafkalog.keys.manage import list_indexes
 
-    return list_indexes(refreshed(log._source), place_of(log, store))
+    source, place = refreshed(log._source), place_of(log, store)
+    return retried_if_replaced(source, lambda: list_indexes(source, place))
 
 
 def set_key_index(log: Log, key_index: bool | str | os.PathLike[str]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkalog.errors import CorruptRecord, IllegalArgument, LogClosed, OffsetOutOfRange
+from kafkalog.errors import CorruptRecord, IllegalArgument, KafkalogError, LogClosed, OffsetOutOfRange
 from kafkalog.storage import read
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.keywords import closest_match
@@ -26,6 +27,9 @@ ISOLATIONS: Final[dict[str | None, Isolation]] = {
     "read_committed": "committed",
 }
 """Isolation levels of readers, and the end of reading of each."""
+ATTEMPTS: Final = 8
+"""Number of attempts on a log whose owner replaces segments, before the error of the last one is raised."""
+T = TypeVar("T")
 
 
 def refresh(log: LogSource) -> None:
@@ -98,6 +102,21 @@ def was_replaced(source: LogSource, segments: LogSegments[Any]) -> bool:
     if current is segments:
         return False
     return len(current) < len(segments) or any(one is not other for one, other in zip(segments, current, strict=False))
+
+
+def retried_if_replaced(log: LogSource, act: Callable[[], T]) -> T:
+    """Return the result of `act`, which is repeated if it fails on segments that were replaced meanwhile.
+
+    In mode "r" the files of replaced segments are gone, or hold offsets of the segments that followed.
+    """
+    for _ in range(ATTEMPTS - 1):
+        segments = log.segments
+        try:
+            return act()
+        except KafkalogError:
+            if not was_replaced(log, segments):
+                raise
+    return act()
 
 
 def closed(log: LogSource) -> LogClosed:

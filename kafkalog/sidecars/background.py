@@ -5,35 +5,15 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kafkalog.errors import KafkalogError
-from kafkalog.reading.source import was_replaced
 
 if TYPE_CHECKING:
-    from kafkalog.reading.source import LogSource
     from kafkalog.storage.log import UnifiedLog
 
 PERIOD_MS: Final = 5_000
 """Time between two runs, of which one that finds nothing new reads nothing, and until a failure is tried again."""
-ATTEMPTS: Final = 8
-"""Number of builds of a log whose owner replaces segments, before the error of the last one is raised."""
-T = TypeVar("T")
-
-
-def build_repeatedly(source: LogSource, build: Callable[[], T]) -> T:
-    """Return the result of `build`, which is repeated if it fails on segments that were replaced meanwhile.
-
-    In mode "r" the files of replaced segments are gone, or hold offsets of the segments that follow.
-    """
-    for _ in range(ATTEMPTS - 1):
-        segments = source.segments
-        try:
-            return build()
-        except KafkalogError:
-            if not was_replaced(source, segments):
-                raise
-    return build()
 
 
 class SidecarBuilder(ABC):

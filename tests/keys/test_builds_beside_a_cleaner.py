@@ -1,4 +1,7 @@
-"""Sidecars that are built while the owner of the log cleans it: segments that it replaces are no damage."""
+"""Sidecars that are built or listed, and records that are searched to redact them, while the owner cleans the log.
+
+Segments that it replaces are no damage.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptRecord
 from kafkalog.keys import manage
+from kafkalog.redact import directories
 from kafkalog.sidecars import identity
 from kafkalog.time_ranges import ranges
 from kafkalog.time_ranges.manage import build_ranges
@@ -80,3 +84,18 @@ def test_time_ranges_in_memory(owner: Any, monkeypatch: pytest.MonkeyPatch) -> N
     with kafkalog.open(owner.path) as log:
         cleaning_before(monkeypatch, owner, ranges, "read_times")
         assert log.build_time_ranges() == 2 and log.build_time_ranges() == 0
+
+
+def test_lists(owner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with kafkalog.open(owner.path) as log:
+        assert len(log.build_key_index(store=tmp_path / "indexes")) == 3
+    with kafkalog.open(owner.path, key_index=tmp_path / "indexes") as log:
+        cleaning_before(monkeypatch, owner, manage, "_info")
+        assert [(one.base_offset, one.state) for one in log.key_index()] == [(0, "stale")]
+
+
+def test_a_search_for_records_to_redact(owner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner.flush()
+    cleaning_before(monkeypatch, owner, directories, "search")
+    report = directories.redact(Path(owner.path).parent, "t", keys=[b"k", b"k1"], change="empty")
+    assert (report.records, len(report.segments), report.missing) == (2, 1, ())
