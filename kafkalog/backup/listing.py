@@ -7,6 +7,7 @@ import re
 from typing import Final, NamedTuple
 
 from kafkalog.errors import StorageError
+from kafkalog.keys.place import KeyIndexPlace
 from kafkalog.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -20,12 +21,14 @@ from kafkalog.storage.names import (
     parse_base_offset,
 )
 from kafkalog.storage.readonly.listing import unreadable
+from kafkalog.time_ranges.place import TimeRangesPlace
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
 
 _SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 _METADATA_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
 _REPLACED_WHOLE: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, "quorum-state"})
 _TEMPORARY: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TMP_SUFFIX, ".part")
+_SIDECARS: Final = (KeyIndexPlace.suffix, TimeRangesPlace.suffix)
 
 
 class Listing(NamedTuple):
@@ -33,7 +36,7 @@ class Listing(NamedTuple):
 
     `segments` are the base offsets of `.log` files, rising; `inodes` those of all segment files, by name; `swaps` files
     that are about to replace others, with the files that they are made from; `snapshots` producer snapshots by offset;
-    `small` files that are replaced as a whole; `unknown` files that are not Kafka's.
+    `small` files that are replaced as a whole; `unknown` files that are neither Kafka's nor sidecars of segments.
     """
 
     segments: tuple[int, ...]
@@ -78,11 +81,16 @@ def list_partition(path: str, fs: FileSystem) -> Listing:
             snapshots[base] = name
         elif name in _REPLACED_WHOLE or _METADATA_SNAPSHOT.fullmatch(name):
             small.append(name)
-        elif not name.endswith(_TEMPORARY):
+        elif not name.endswith(_TEMPORARY) and not _is_sidecar(name, base):
             unknown.append(name)
     is_swapped = any(name.endswith(SWAP_SUFFIX) for name in swaps)
     pending = tuple(swaps) if is_swapped else ()  # without one, files being cleaned are not part of the log yet
     return Listing(tuple(sorted(segments)), inodes, pending, snapshots, tuple(small), tuple(unknown))
+
+
+def _is_sidecar(name: str, base: int | None) -> bool:
+    """Return True for a file that was made of a segment and can be made again, also while it is written."""
+    return base is not None and name.startswith(tuple(base_name(base) + suffix for suffix in _SIDECARS))
 
 
 def status_of(path: str, fs: FileSystem) -> os.stat_result | None:

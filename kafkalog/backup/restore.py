@@ -129,7 +129,10 @@ def _restore_local(
     fs: FileSystem,
     copies: Copies | None = None,
 ) -> Manifest:
-    """Restore a backup in a directory; of `copies`, which are removed afterwards, files may be taken."""
+    """Restore a backup in a directory, again if it is redacted meanwhile.
+
+    Of `copies`, which are removed afterwards, files may be taken.
+    """
     store = BackupStore(target, fs=fs)
     path = store.find(which) if moment is None else store.find_since(moment.at_ms, which)
     manifest = read_manifest(path, fs)
@@ -140,9 +143,14 @@ def _restore_local(
     for place in places:
         if (place + os.sep).startswith(os.path.join(os.path.realpath(target), "")):
             raise IllegalArgument("the target is inside the directory of backups", path=place, hint="choose another")
-    rewind = None if moment is None else Rewind(path, manifest, moment, store.newest_before(moment.at_ms), fs)
-    linked = rewind.whole_segments() if rewind is not None and copies is not None else frozenset[str]()
-    _restore(path, manifest, places, rewind, linked, Copier(fs, one_at_a_time(tell)), fs, copies)
+    try:
+        rewind = None if moment is None else Rewind(path, manifest, moment, store.newest_before(moment.at_ms), fs)
+        linked = rewind.whole_segments() if rewind is not None and copies is not None else frozenset[str]()
+        _restore(path, manifest, places, rewind, linked, Copier(fs, one_at_a_time(tell)), fs, copies)
+    except CorruptBackup:
+        if store.is_redacted_since(manifest):
+            return _restore_local(target, dirs, manifest.id, moment, tell, fs, copies)
+        raise
     return manifest if rewind is None else rewind.restored(places)
 
 

@@ -106,7 +106,7 @@ class BackupStore:
         """
         paths = [self.find(one) for one in (self.ids() if which == LATEST else [which])] or [self.find()]
         for path in paths:
-            which_ms = _ms_of(os.path.basename(path).removesuffix(_REPLACEMENT))
+            which_ms = _ms_of(id_in(path))
             if which_ms + 1000 > at_ms and read_manifest(path, self._fs).created_ms >= at_ms:
                 return path
         newest = read_manifest(paths[-1], self._fs).created_ms
@@ -130,8 +130,12 @@ class BackupStore:
         try:
             return read_manifest(path, self._fs)
         except CorruptBackup:
-            self.find(os.path.basename(path).removesuffix(_REPLACEMENT))
+            self.find(id_in(path))
             raise
+
+    def is_redacted_since(self, manifest: Manifest) -> bool:
+        """Return True if a backup was redacted since its manifest was read. Errors as for `manifest`."""
+        return self.manifest(manifest.id).redactions != manifest.redactions
 
     def delete(self, which: str) -> None:
         """Delete a complete backup; the others keep all their files. The caller holds the lock. StorageError."""
@@ -290,6 +294,11 @@ class StoreLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+
+
+def id_in(path: str) -> str:
+    """Return the id of the backup in a directory."""
+    return os.path.basename(path).removesuffix(_REPLACEMENT)
 
 
 def _create_store(path: str, fs: FileSystem) -> None:

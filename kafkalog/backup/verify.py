@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kafkalog.backup.copying import Tell, sum_of
 from kafkalog.backup.manifest import MANIFEST, SUMS, Manifest, StoredFile, read_manifest, sums_of
 from kafkalog.backup.remote.backups import RemoteBackups, located
-from kafkalog.backup.store import LATEST, BackupStore
+from kafkalog.backup.store import LATEST, BackupStore, id_in
 from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
 from kafkalog.storage.names import LOCK_FILE, LOG_SUFFIX
 from kafkalog.tools.directories import Path
@@ -30,9 +30,9 @@ def verify_backup(
     """Compare every file of a backup with its recorded length and SHA-256 sum.
 
     `deep` also verifies the logs in it, as `kafkalog.verify` does: that finds damage from before the backup. `tell` is
-    called with the number of bytes as they are read. Damage is in the report; PartitionNotFound if there is no such
-    backup, or it is deleted meanwhile, IllegalArgument for a directory that holds no backups, or for `deep` with an
-    object store.
+    called with the number of bytes as they are read. A backup that is redacted meanwhile is read again. Damage is in
+    the report; PartitionNotFound if there is no such backup, or it is deleted meanwhile, IllegalArgument for a
+    directory that holds no backups, or for `deep` with an object store.
 
     >>> made = kafkalog.backup.create_backup("data", "backups")    # of `log`
     >>> verify_backup("backups").ok
@@ -48,10 +48,22 @@ def verify_backup(
         return remote.verify(which, tell)
     store = BackupStore(remote, fs=fs)
     path = store.find(which)
-    report = _verify(path, deep, tell, fs)
-    if not report.ok and not fs.exists(path):
-        store.find(which if which != LATEST else os.path.basename(path))  # raises if it was deleted meanwhile
-    return report
+    while True:
+        before = _manifest_inode(path, fs)
+        report = _verify(path, deep, tell, fs)
+        if report.ok:
+            return report
+        path = store.find(id_in(path))  # raises if it was deleted meanwhile
+        if _manifest_inode(path, fs) == before:
+            return report
+
+
+def _manifest_inode(path: str, fs: FileSystem) -> int | None:
+    """Return the inode of a backup's manifest, which a redaction replaces; None if it cannot be examined."""
+    try:
+        return fs.stat(os.path.join(path, MANIFEST)).st_ino
+    except OSError:
+        return None
 
 
 def _verify(path: str, deep: bool, tell: Tell | None, fs: FileSystem) -> Report:

@@ -20,6 +20,7 @@ from kafkalog.records.plain_runs import plain_row
 from kafkalog.records.tables import batch_table
 
 if TYPE_CHECKING:
+    from kafkalog._core.batch.record import Record
     from kafkalog.storage.segment_reader import Chunk
 
 NO_PRODUCER: Final = -1
@@ -86,20 +87,31 @@ def committed_batches(chunk: Chunk) -> bytearray:
     return out
 
 
-def is_compacted_from(chunk: Chunk, row: int, before: Chunk, row_before: int) -> bool:
-    """Return True if compaction may have made a v2 batch of another one: it has the same offsets, but fewer records.
+def is_changed_from(chunk: Chunk, row: int, before: Chunk, row_before: int, *, may_be_compacted: bool) -> bool:
+    """Return True if a batch may be another one after compaction, which removes records, or a redaction.
 
-    CorruptRecord, InvalidRecord.
+    It has the same offsets; its records are those of the other one, or one of the two lacks a value and headers. Only a
+    v2 batch keeps its offsets in a compaction. CorruptRecord, InvalidRecord.
     """
     new, old = chunk.batches[row], before.batches[row_before]
-    if new.magic < MAGIC_V2 or (new.base_offset, new.last_offset) != (old.base_offset, old.last_offset):
+    if (new.base_offset, new.last_offset) != (old.base_offset, old.last_offset):
         return False
     found, known = (
         batch_table(one.data, one.batches, number, base_position=one.position, path=one.path)
         for one, number in ((chunk, row), (before, row_before))
     )
+    if found.count != known.count and not (may_be_compacted and new.magic >= MAGIC_V2):
+        return False
     records = {known.offsets[at]: known[at] for at in range(known.count)}
-    return all(records.get(found.offsets[at]) == found[at] for at in range(found.count))
+    return all(_may_be_same(records.get(found.offsets[at]), found[at]) for at in range(found.count))
+
+
+def _may_be_same(one: Record | None, other: Record) -> bool:
+    """Return True for equal records, and for two of one time if either may be the other, redacted."""
+    if one is None or one == other:
+        return one is not None
+    is_emptied = any(not record.value and not record.headers for record in (one, other))
+    return is_emptied and one.timestamp == other.timestamp and (one.key == other.key or not one.key or not other.key)
 
 
 def stamp(data: bytearray, producer_id: int, epoch: int, sequence: int) -> None:

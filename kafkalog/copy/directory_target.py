@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TOPIC_TABLE, LogConfig
-from kafkalog.copy.batches import bytes_of, committed_batches, is_compacted_from
+from kafkalog.copy.batches import bytes_of, committed_batches, is_changed_from
 from kafkalog.copy.facts import TargetTopic, TargetTraits
 from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.report import CopiedPartition, NotKept
@@ -136,7 +136,8 @@ class DirectoryTarget:
     async def _check_last(self, log: UnifiedLog, job: PartitionJob) -> None:
         """Raise IllegalState if the source has another batch than the log's last one anywhere in its offsets.
 
-        Compaction may have removed it from the source; it never puts records where there were none.
+        Compaction may have removed it from the source; it never puts records where there were none. Either log may have
+        been redacted.
         """
         end = log.log_end_offset
         own = next(batch_chunks(log, max(log.log_start_offset, end - 1), end), None)
@@ -149,7 +150,9 @@ class DirectoryTarget:
             for row in range(chunk.first, chunk.last):
                 batch = chunk.batches[row]
                 is_same = (batch.last_offset, batch.size, batch.crc) == (last.last_offset, last.size, last.crc)
-                if not is_same and not (may_be_compacted and is_compacted_from(chunk, row, own, own.last - 1)):
+                if not is_same and not is_changed_from(
+                    chunk, row, own, own.last - 1, may_be_compacted=may_be_compacted
+                ):
                     raise IllegalState(
                         f"{job.key} has another batch at offset {last.base_offset} than the source", path=log.path,
                         offset=last.base_offset, hint="it is another log: copy into another directory",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from errno import ENOENT
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog._core.arrow.input import BadArrow
 from kafkalog._core.batch.pick import pick
@@ -22,7 +22,7 @@ from kafkalog.keys.build import take_keys
 from kafkalog.keys.part import Part
 from kafkalog.keys.parts import NOT_FOUND, Parts
 from kafkalog.reading.chunks import batch_chunks, check_tail, records, visible_chunks
-from kafkalog.reading.source import end_of, refresh
+from kafkalog.reading.source import end_of, refresh, was_replaced
 from kafkalog.storage.fast_lookup import LARGEST_WINDOW_BYTES, OFFSET_BYTES, record_at_offset
 from kafkalog.storage.readonly.view import LogView
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.reading.source import LogSource
     from kafkalog.storage.damage import Skipped
-    from kafkalog.storage.segments import LogSegments
     from kafkalog.types import Isolation
 
 ATTEMPTS: Final = 8
@@ -57,19 +56,6 @@ PASSING: Final = _Changed, OffsetOutOfRange, StorageError
 def is_passing(error: Exception) -> bool:
     """Return True for an error that another look may not meet: a cleaning, deletion or truncation came between."""
     return not isinstance(error, StorageError) or error.errno == ENOENT
-
-
-def was_replaced(source: LogSource, segments: LogSegments[Any]) -> bool:
-    """Return True if the log's segments are others than before: what was not found in them may be there.
-
-    Further segments at the end are no such change. A directory that is listed while files are renamed in it may lack
-    one.
-    """
-    refresh(source)
-    current = source.segments
-    if current is segments:
-        return False
-    return len(current) < len(segments) or any(one is not other for one, other in zip(segments, current, strict=False))
 
 
 def checked_key(key: object) -> bytes:

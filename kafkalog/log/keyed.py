@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Never
 
 from kafkalog._core.keys.key_reader import read_first
 from kafkalog.errors import IllegalArgument
-from kafkalog.reading.source import isolation_of, refreshed, skipped_of
+from kafkalog.reading.source import isolation_of, refreshed, retried_if_replaced, skipped_of
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
@@ -238,7 +238,8 @@ def build_key_index(
     from kafkalog.keys.manage import build_indexes
 
     source = refreshed(log._source)
-    infos = build_indexes(source, _own_place(log, "build", store), rebuild=rebuild)
+    place = _own_place(log, "build", store)
+    infos = retried_if_replaced(source, lambda: build_indexes(source, place, rebuild=rebuild))
     if store is not None:
         log._key_store, log._keys = store, None
     if log._keys is not None:
@@ -271,7 +272,8 @@ def key_index(log: Log, *, store: KeyStore = None, **unknown: Never) -> tuple[Ke
         raise unknown_keyword("key_index", unknown, ("store",))
     from kafkalog.keys.manage import list_indexes
 
-    return list_indexes(refreshed(log._source), place_of(log, store))
+    source, place = refreshed(log._source), place_of(log, store)
+    return retried_if_replaced(source, lambda: list_indexes(source, place))
 
 
 def set_key_index(log: Log, key_index: bool | str | os.PathLike[str]) -> None:

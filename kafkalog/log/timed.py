@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Never
 
-from kafkalog.reading.source import refreshed
+from kafkalog.reading.source import refreshed, retried_if_replaced
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
@@ -27,5 +27,4 @@ def build_time_ranges(log: Log, **unknown: Never) -> int:
         raise unknown_keyword("build_time_ranges", unknown, ())
     from kafkalog.log.pruning import time_ranges_of
 
-    refreshed(log._source)
-    return time_ranges_of(log).build()
+    return retried_if_replaced(refreshed(log._source), time_ranges_of(log).build)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkalog.errors import CorruptRecord, IllegalArgument, LogClosed, OffsetOutOfRange
+from kafkalog.errors import CorruptRecord, IllegalArgument, KafkalogError, LogClosed, OffsetOutOfRange
 from kafkalog.storage import read
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.keywords import closest_match
@@ -13,6 +14,7 @@ from kafkalog.util.keywords import closest_match
 if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.storage.log import UnifiedLog
+    from kafkalog.storage.segments import LogSegments
     from kafkalog.types import Isolation
 
     LogSource = LogView | UnifiedLog
@@ -25,6 +27,9 @@ ISOLATIONS: Final[dict[str | None, Isolation]] = {
     "read_committed": "committed",
 }
 """Isolation levels of readers, and the end of reading of each."""
+ATTEMPTS: Final = 8
+"""Number of attempts on a log whose owner replaces segments, before the error of the last one is raised."""
+T = TypeVar("T")
 
 
 def refresh(log: LogSource) -> None:
@@ -84,6 +89,34 @@ def was_truncated(log: LogSource, before: int) -> bool:
     Waits for a truncation in progress. Truncations by another process show in the files only.
     """
     return not isinstance(log, LogView) and log.truncation_count_when_idle() != before
+
+
+def was_replaced(source: LogSource, segments: LogSegments[Any]) -> bool:
+    """Return True if the log's segments are others than before: what was not found in them may be there.
+
+    Further segments at the end are no such change. A directory that is listed while files are renamed in it may lack
+    one.
+    """
+    refresh(source)
+    current = source.segments
+    if current is segments:
+        return False
+    return len(current) < len(segments) or any(one is not other for one, other in zip(segments, current, strict=False))
+
+
+def retried_if_replaced(log: LogSource, act: Callable[[], T]) -> T:
+    """Return the result of `act`, which is repeated if it fails on segments that were replaced meanwhile.
+
+    In mode "r" the files of replaced segments are gone, or hold offsets of the segments that followed.
+    """
+    for _ in range(ATTEMPTS - 1):
+        segments = log.segments
+        try:
+            return act()
+        except KafkalogError:
+            if not was_replaced(log, segments):
+                raise
+    return act()
 
 
 def closed(log: LogSource) -> LogClosed:

@@ -13,6 +13,7 @@ from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, UnknownTopicOrPartition
 from kafkalog.keys.place import KeyIndexPlace
 from kafkalog.manager.log_dir import LogDir
+from kafkalog.reading.source import retried_if_replaced
 from kafkalog.redact.copies import copies_of, leftovers_in
 from kafkalog.redact.report import Copy, RedactedSegment, RedactReport
 from kafkalog.redact.rewrite import Rewritten, redact_log
@@ -230,8 +231,8 @@ def missing_names(wanted: Wanted, keys: set[bytes], offsets: Mapping[int, set[in
 
 def _look(plan: RedactPlan, fs: FileSystem, progress: Advance) -> _Done:
     """Return what a redaction of a partition would change; nothing is locked or changed."""
-    with LogView(plan.place.path, fs=fs) as view:
-        found, unseen = _search(view, plan, progress)[::2]
+    with LogView(plan.place.path, fs=fs) as view:  # a broker may clean the log meanwhile
+        found, unseen = retried_if_replaced(view, lambda: _search(view, plan, progress)[::2])
     copies = copies_of(plan.place, plan.wanted, fs, remove=False)
     topic, number = plan.place.topic_partition
     segments = [

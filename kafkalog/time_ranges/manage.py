@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import CorruptIndex, CorruptRecord, InvalidRecord, StorageError
+from kafkalog.reading.source import retried_if_replaced
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.time_ranges.ranges import TimeRanges
 from kafkalog.time_ranges.segment_times import fitting, unpacked
@@ -31,7 +32,7 @@ class TimeRangesInfo(NamedTuple):
 
 def list_ranges(source: LogSource, place: TimeRangesPlace) -> tuple[TimeRangesInfo, ...]:
     """Return the closed segments of a log, and the last one if it has a file, with the state of each one's file."""
-    *closed, last = (_info(segment, place) for segment in source.segments)
+    *closed, last = retried_if_replaced(source, lambda: [_info(segment, place) for segment in source.segments])
     return (*closed, last) if last.state != "missing" else tuple(closed)
 
 
@@ -42,7 +43,7 @@ def build_ranges(source: LogSource, place: TimeRangesPlace, *, rebuild: bool = F
     """
     if rebuild:
         place.remove_others()
-    TimeRanges(source, place).build()
+    retried_if_replaced(source, TimeRanges(source, place).build)
     return list_ranges(source, place)
 
 

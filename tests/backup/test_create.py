@@ -268,6 +268,24 @@ def test_what_is_none_of_kafkas_is_told_and_left_out(tmp_path: Path, clock: Late
     assert not list(made.rglob("*.txt"))
 
 
+def test_sidecars_are_left_out_without_a_note(tmp_path: Path, clock: Later) -> None:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("orders", 1)
+        log = dirs["orders", 0]
+        log.append([(b"k", b"v")])
+        log.roll()
+        assert [info.state for info in log.build_key_index()] == ["ok"]
+        place = Path(log.path)
+    index = next(place.glob("*.keyindex"))
+    for name in (f"{index.name}.17-1f", f"{index.stem}.timeranges"):
+        (place / name).write_bytes(index.read_bytes())
+    (place / f"{index.stem}.keys").write_bytes(b"mine")
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock)
+    assert not [name for name in files(made / "dir0") if "key" in name or "timeranges" in name]
+    (note,) = list_backups(tmp_path / "backups")[0].notes
+    assert f"{index.stem}.keys: skipped, not one of Kafka's files" in note
+
+
 def test_a_log_that_was_not_closed_well_is_recovered_after_the_restore(tmp_path: Path, clock: Later) -> None:
     script = (
         "import os, sys, kafkalog; sys.path.insert(0, sys.argv[2]); from tests.backup.logs import append\n"
