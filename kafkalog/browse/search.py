@@ -28,6 +28,8 @@ _ESCAPE: Final = re.compile(rb"\\(\\|x[0-9a-fA-F]{2})")
 
 
 _SAMPLE_ROWS: Final = 1000
+_SAMPLE_BYTES: Final = 16 << 20
+"""Values that tell the types that no schema tells, and their bytes, but for those of one piece."""
 _CONDITION: Final = re.compile(r"==|!=|\s(?:[<>]=?|like|in|matches|is)\s", re.IGNORECASE)
 """Marks a text that is meant as a condition even if it is none."""
 
@@ -98,6 +100,7 @@ def _first_values(view: LogView, root: str) -> list[bytes]:
 
     start, end = view.log_start_offset, view.log_end_offset
     found: list[bytes] = []
+    size = 0
     reader = ColumnReader(kinds_of([root]), start, end, topic="", partition=0, batch_rows=_SAMPLE_ROWS)
     try:
         for chunk in visible_chunks(view, batch_chunks(view, start, end, sequential=True, skipped=[]), False, end, []):
@@ -106,8 +109,10 @@ def _first_values(view: LogView, root: str) -> list[bytes]:
             )
             for piece in chain(pieces, reader.rest()):
                 column = pyarrow.record_batch(RecordBatchColumns(piece)).column(0)
-                found += column.drop_null().to_pylist()
-                if len(found) >= _SAMPLE_ROWS:
+                some = column.drop_null().to_pylist()
+                found += some
+                size += sum(map(len, some))
+                if len(found) >= _SAMPLE_ROWS or size >= _SAMPLE_BYTES:
                     return found[:_SAMPLE_ROWS]
     except KafkalogError:
         pass

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, Unpack
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 PAGE_ROWS: Final = 10_000
 _DOTTED: Final = "a topic's name with dots or dashes is written in double quotes, such as {}"
 _BARE_OFFSET: Final = re.compile(r"(?<![\w\"])offset(?![\w\"])", re.IGNORECASE)
+_QUOTED: Final = re.compile(r'[,"\r\n]')
 _Row = tuple[Any, ...]
 
 
@@ -267,12 +268,12 @@ class _CsvPrinter(_Printer):
         self._write([names])
 
     def page(self, rows: Sequence[_Row]) -> None:
-        self._write([_plain(value) for value in row] for row in rows)
+        self._write([_flat(value) for value in row] for row in rows)
 
-    def _write(self, rows: Iterator[list[Any]] | Any) -> None:
-        import csv
-
-        csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+    def _write(self, rows: Iterable[list[Any]]) -> None:
+        for row in rows:
+            is_alone = len(row) == 1  # an empty line is no row for many readers
+            print(",".join('""' if value is None and is_alone else _field(value) for value in row))
 
     def end(self) -> None:
         """End the output, which has at least the line of names."""
@@ -288,6 +289,8 @@ def _plain(value: Any) -> Any:
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, datetime):
         return datetime_text(value)
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if isinstance(value, dict):
@@ -295,9 +298,25 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _flat(value: Any) -> Any:
+    """Return a value with a single text in place of lists and records: their JSON."""
+    from kafkalog.records.json_text import json_text
+
+    plain = _plain(value)
+    return json_text(plain) if isinstance(plain, list | dict) else plain
+
+
+def _field(value: Any) -> str:
+    """Return a field of a CSV line: nothing for null, and empty text in quotes."""
+    if value is None:
+        return ""
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if not text or _QUOTED.search(text) else text
+
+
 def _cell(number: int, row: _Row) -> Any:
     """Return the value of a column of a row for a cell of a table."""
     value = row[number]
     if isinstance(value, bytes):
         return value
-    return str(plain) if (plain := _plain(value)) is not None else None
+    return str(flat) if (flat := _flat(value)) is not None else None

@@ -163,9 +163,10 @@ def _columns(schema: pa.Schema, names: Mapping[str, str], path: str) -> dict[str
 def _group_facts(file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
     facts = file.metadata.row_group(number)
     bounds = {}
+    wanted = {columns[part] for part in ("offset", "partition", "topic") if part in columns}
     for n in range(facts.num_columns):
         column = facts.column(n)
-        stats = column.statistics
+        stats = column.statistics if column.path_in_schema in wanted else None  # a time may be beyond Python's calendar
         if stats is not None and stats.has_min_max and not stats.null_count:
             bounds[column.path_in_schema] = (stats.min, stats.max)
     first = bounds.get(columns.get("offset", ""), (None, None))[0] if "offset" in columns else -1

@@ -1,4 +1,4 @@
-"""Polars data frames of Arrow streams."""
+"""Polars data frames of scans."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     import polars
 
 
-def polars_frame(stream: Any) -> polars.DataFrame:
-    """Return a Polars DataFrame of an Arrow stream; raise MissingPackage if Polars is not installed."""
+def polars_frame(scan: Any) -> polars.DataFrame:
+    """Return a Polars DataFrame of a scan's rows; raise MissingPackage if Polars is not installed.
+
+    Polars reads the table: of a stream, it would report errors of reading as its own.
+    """
     try:
         import polars
     except ImportError as error:
         raise MissingPackage(f"to_polars() needs polars ({error})", hint="pip install 'kafkalog[polars]'") from None
-    return polars.DataFrame(stream)
+    return polars.DataFrame(scan.table())

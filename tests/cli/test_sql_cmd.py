@@ -1,5 +1,6 @@
 """`kafkalog sql`: one query over topics; what it prints, what it reads, and how it ends."""
 
+import csv
 import json
 import signal
 import time
@@ -165,3 +166,13 @@ def test_a_ctrl_c_ends_it(data: Path) -> None:
             assert process.wait(60) == 130
         finally:
             process.kill()
+
+
+def test_nested_values_are_json_and_null_is_not_empty_text(data: Path) -> None:
+    query = """SELECT {'day': DATE '2024-05-01', 'names': ['it''s', NULL]} AS r, NULL AS n, '' AS e, 'a"b,c' AS q,
+               DATE '2024-05-01' AS d"""
+    (line,) = list(csv.reader([ok("sql", "--csv", "-d", data, query).decode().splitlines()[1]]))
+    assert line == ['{"day":"2024-05-01","names":["it\'s",null]}', "", "", 'a"b,c', "2024-05-01"]
+    assert ok("sql", "--csv", "-d", data, "SELECT NULL AS n, '' AS e").splitlines()[1] == b',""'
+    assert b'{"day":"2024-05-01","names":["it\'s",null]}' in ok("sql", "-d", data, query)
+    assert b"datetime" not in ok("sql", "-J", "-d", data, query)

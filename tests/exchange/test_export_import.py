@@ -224,6 +224,16 @@ def line(partition: int) -> bytes:
     return b'{"topic":"t","partition":%d,"offset":0,"key":null,"payload":"x","ts":1,"headers":[]}\n' % partition
 
 
+@pytest.mark.parametrize("format", ["parquet", "arrow", "jsonl"])
+def test_times_beyond_the_calendar_come_back(tmp_path: Path, format: str) -> None:
+    with kafkalog.open(tmp_path / "data" / "t-0", "a", message_timestamp_after_max_ms=2**63 - 1) as log:
+        log.append([kafkalog.Record(b"v", timestamp=one) for one in (0, 253_402_300_800_000, 2**62)])
+    export_records(tmp_path / "data", tmp_path / "out", format)
+    import_records(tmp_path / "out", tmp_path / "back")
+    with kafkalog.open(tmp_path / "back" / "t-0") as log:
+        assert [one.timestamp for one in log] == [0, 253_402_300_800_000, 2**62]
+
+
 @pytest.mark.parametrize("name", ["value", "timestamp", "value_error"])
 def test_a_line_whose_value_or_time_would_be_lost_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "x.jsonl").write_bytes(b'{"key":"k","%s":"first"}' % name.encode())

@@ -222,6 +222,9 @@ def test_the_topic_of_a_registry_in_a_data_directory(tmp_path: Path) -> None:
         assert len(source.problems) == 1 and "offset 2" in source.problems[0]
         with pytest.raises(values.UnknownSchema):
             source.by_id(8)
+        log.append([(key("SCHEMA", "users-value", "1"), value(9, USER))])  # type: ignore[arg-type]
+        assert source.by_version("users-value").id == 7, "no number of a version"
+        assert len(source.problems) == 2 and "the version is '1'" in source.problems[1]
         log.append([(key("SCHEMA", "users-value", 2), value(8, WIDER))], compression="gzip")
         assert source.by_version("users-value").id == 8, "what was appended is found"
         found = values.decoder("avro", schemas=tmp_path, subject="users-value").decode(pa.array([framed(7, "Ada")]))

@@ -269,3 +269,12 @@ def test_a_sample_of_large_values_has_few_of_them(path: Path, monkeypatch: pytes
     with kafkalog.open(path) as log:
         found = first_values([log.scan(["value"], batch_rows=10)] * 2, "value")
     assert 500 <= sum(map(len, found)) < 1500
+
+
+@pytest.mark.parametrize("form", ["to_polars", "to_pandas", "table"])
+def test_what_does_not_decode_is_the_same_error_in_every_form(path: Path, form: str) -> None:
+    with kafkalog.open_dirs(path.parent) as dirs:
+        for scan in (dirs["orders", 0].scan(value=decoder()), dirs.scan("orders", value=decoder(), order="time")):
+            with pytest.raises(InvalidRecord, match="the value does not decode") as caught:
+                getattr(scan, form)()
+            assert caught.value.offset == 99

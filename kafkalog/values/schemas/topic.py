@@ -77,9 +77,9 @@ class SchemaTopic:
             name = json.loads(key or b"null")
             kind = name["keytype"]
             if kind == "SCHEMA":
-                self._take_schema(name["subject"], name["version"], value)
+                self._take_schema(name["subject"], _version(name), value)
             elif kind == "DELETE_SUBJECT" and value is not None:
-                last = json.loads(value)["version"]
+                last = _version(json.loads(value))
                 for version in self._versions.get(name["subject"], ()):
                     if version <= last:
                         self._deleted.add((name["subject"], version))
@@ -103,3 +103,11 @@ class SchemaTopic:
 
     def __repr__(self) -> str:
         return f"<SchemaTopic {self.path}: {len(self._ids)} schemas>"
+
+
+def _version(found: Any) -> int:
+    """Return the number of a version; TypeError for what is none, which would not compare with others."""
+    version = found["version"]
+    if type(version) is not int:
+        raise TypeError(f"the version is {version!r:.60}")
+    return version
