@@ -41,6 +41,8 @@ class Snapshot(NamedTuple):
 class Controlled(ABC):
     """The common part of `KafkaServer` and `KafkaCluster`. Threads: one, except where a method says otherwise."""
 
+    _workers = 1
+
     def __init__(
         self, home: Path | None, *, unmatched: Unmatched = "warn", seed: object = 0, telemetry: bool = False
     ) -> None:
@@ -156,6 +158,7 @@ class Controlled(ABC):
         gain_ms = ms + round(seconds * 1000)
         if gain_ms < 0:
             raise IllegalArgument(f"the clock cannot go back by {-gain_ms} ms", hint="start another server")
+        self._check_alone()
         self._ahead_ms += gain_ms
         self._tell(None, "advance", {"ms": gain_ms})
 
@@ -168,12 +171,21 @@ class Controlled(ABC):
 
     def _set(self, command: str, nodes: Iterable[int] | None, is_on: bool, **given: Any) -> None:
         """Send a command whose effect lasts, also to nodes that start later."""
+        self._check_alone()
         chosen = _chosen(nodes)
         if is_on:
             self._lasting[command] = chosen, given
         else:
             self._lasting.pop(command, None)
         self._tell(chosen, command, given)
+
+    def _check_alone(self) -> None:
+        """Raise IllegalState with several workers: the first one has neither rules nor logs of the others."""
+        if self._workers > 1:
+            raise IllegalState(
+                "faults, recorders, the clock, lags, counts and snapshots need a server with one worker",
+                hint="omit workers=...",
+            )
 
     def _commands_for(self, node_id: int) -> list[tuple[str, dict[str, Any]]]:
         """Return the commands for a node that starts."""
@@ -272,6 +284,7 @@ class Controlled(ABC):
 
     def lag(self, group: str, topic: str | None = None) -> int | None:
         """Return how many records a group has yet to commit, or None if it has committed nothing (of the topic)."""
+        self._check_alone()
         control = self._leader_control()
         committed: dict[str, dict[int, int]] = {}
         for name, partition, offset in control.call("committed", group=group):
@@ -320,6 +333,8 @@ class Controlled(ABC):
             raise IllegalArgument("lag is that of a group, records are those of a topic", hint="give both")
         if group is None and records is None and until is None:
             raise IllegalArgument("there is nothing to wait for", hint='as in wait_for(group="g", lag=0)')
+        if group is not None or records is not None:
+            self._check_alone()
         deadline = time.monotonic() + timeout_s
         while (missing := self._missing(group, lag, topic, records, until)) is not None:
             if time.monotonic() >= deadline:
@@ -369,6 +384,7 @@ class Controlled(ABC):
         return kafkalog.open_dirs(self._data_dirs())
 
     def _ends(self, topic: str) -> dict[int, tuple[int, int, int]]:
+        self._check_alone()
         rows = self._leader_control().call("ends", topic=topic)
         return {int(index): tuple(row) for index, row in rows.items()}
 

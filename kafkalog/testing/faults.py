@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Literal, Self
 
-from kafkalog.errors import IllegalArgument, IllegalState
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.testing.errors import FaultNeverMatched, FaultNeverMatchedWarning
 from kafkalog.testing.inside.counts import SLOTS, RuleCounts
 from kafkalog.testing.names import code_of, keys_of
@@ -105,22 +105,36 @@ class Rules:
         self._recorders: dict[int, tuple[dict[str, Any], Callable[[], object]]] = {}
 
     def add(self, text: str, nodes: Iterable[int] | None, rule: dict[str, Any], *, is_reported: bool = True) -> Fault:
-        """Start a fault on the running nodes, and on others when they start."""
+        """Start a fault on the running nodes, and on others when they start; after an error it is on none."""
         number = self._new_number()
         rule.setdefault("seed", f"{self._seed}/{next(self._orders)}")
         fault = Fault(self, number, text, nodes, rule)
         self._faults[number] = fault
         if not is_reported:
             fault.rule["is_reported"] = False
-        self._tell(fault.nodes, "add_rule", _sent(fault))
+        try:
+            self._tell(fault.nodes, "add_rule", _sent(fault))
+        except BaseException:
+            with suppress(KafkalogError):
+                fault._end()
+            raise
         return fault
 
     def add_recorder(self, path: str, peers: bool, on_end: Callable[[], object]) -> int:
-        """Start a recorder into a file and return its number; `on_end` is called once nothing more is written."""
+        """Start a recorder into a file and return its number; `on_end` is called once nothing more is written.
+
+        After an error there is no recorder.
+        """
         number = self._new_number()
         given = {"number": number, "path": path, "peers": peers}
         self._recorders[number] = given, on_end
-        self._tell(None, "record", given)
+        try:
+            self._tell(None, "record", given)
+        except BaseException:
+            del self._recorders[number]
+            with suppress(KafkalogError):
+                self._tell(None, "end_record", {"number": number})
+            raise
         return number
 
     def end_recorder(self, number: int) -> None:

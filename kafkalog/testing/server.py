@@ -176,10 +176,6 @@ class KafkaServer(Controlled):
     def _data_dirs(self) -> Sequence[Path]:
         return self.directories
 
-    def _check_alone(self) -> None:
-        if self._workers > 1:
-            raise IllegalState("faults, the clock and snapshots need a server with one worker", hint="omit workers=...")
-
     def _controls(self) -> Mapping[int, Control]:
         return {} if self._control is None else {NODE: self._control}
 
@@ -281,8 +277,8 @@ def kafka_server(
     for listeners with SASL; directory: the directory of the topics, by default a temporary one, which is never synced;
     unmatched: "warn", "error" or "ignore", for faults that never matched a call; seed: of faults for a share of calls;
     registry: with a schema registry at `registry_url`, whose schemas are in the topic `_schemas`; workers: processes
-    that serve, each with a directory in `directories`. With more than one there are no faults, clocks or snapshots;
-    telemetry: with `subscribe_metrics` and `pushed_metrics`.
+    that serve, each with a directory in `directories`. With more than one there are no faults, clocks, lags or
+    snapshots; telemetry: with `subscribe_metrics` and `pushed_metrics`.
 
     >>> with kafka_server(topics={"orders": 3}) as server, kafkalog.open_dirs(server.directory) as data:
     ...     server.bootstrap, len(data)

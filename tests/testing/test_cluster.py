@@ -19,7 +19,7 @@ from kafkalog.errors import ConfigError, IllegalArgument, IllegalState, Kafkalog
 from kafkalog.testing import KafkaCluster, ServerDidNotStart, async_kafka_cluster, kafka_cluster
 from tests.server.test_testing import is_alive
 from tests.testing.calls import Link
-from tests.testing.test_faults import METADATA
+from tests.testing.test_faults import METADATA, code_of, produced
 from tests.trees import PACKAGE
 
 
@@ -131,6 +131,18 @@ def test_leader_cut_off_from_its_peers_acknowledges_nothing_that_is_lost(cluster
     wait_until(lambda: not cluster._states()[before]["leads"])
     assert "beyond the cut" in values(cluster)
     assert waiting or "behind the cut" in values(cluster)
+
+
+def test_leader_cut_off_from_its_peers_refuses_what_it_cannot_replicate(cluster: KafkaCluster) -> None:
+    before = cluster.leader
+    with Link(cluster.address(before)) as link, cluster.cut_off(before, clients=False, elect=False):
+        assert code_of(link.call("produce", 9, produced() | {"acks": 1})) == 0
+        assert code_of(link.call("produce", 9, produced() | {"timeout": 100})) == 7
+        cluster.advance(seconds=3)  # more than replica.lag.time.max.ms
+        wait_until(lambda: code_of(link.call("produce", 9, produced() | {"timeout": 100})) == 19)
+        assert code_of(link.call("produce", 9, produced() | {"acks": 1})) == 0
+        assert link.call("metadata", 12, METADATA).topics[0].partitions[0].leader_id == before  # it does not step down
+    wait_until(lambda: produce(cluster, "healed") == 0)
 
 
 def test_node_cut_off_from_clients_closes_their_connections(cluster: KafkaCluster) -> None:

@@ -9,7 +9,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.testing import ConditionNotMet, KafkaServer, Recorder, kafka_cluster, kafka_server
+from kafkalog.testing import (
+    ConditionNotMet,
+    FaultNeverMatchedWarning,
+    KafkaServer,
+    Recorder,
+    kafka_cluster,
+    kafka_server,
+)
 from tests.testing.calls import Link
 from tests.testing.test_faults import fetched, produced
 
@@ -117,3 +124,15 @@ def test_contents_as_lists_and_frames() -> None:
         with Link(cluster.bootstrap) as link:
             link.call("fetch", 11, fetched("orders", 0))
     assert [one.api for one in seen] == ["last", "Fetch"]  # also after the block that ended the recording
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_search_for_a_coordinator_names_groups_or_transactions(server: KafkaServer, version: int) -> None:
+    names = ({"key": "t"} if version < 4 else {"coordinator_keys": ["t"]}) | {"key_type": 1}
+    wrong = server.fault("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", group="t")
+    fault = server.fault("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", transactional_id="t")
+    with server.record() as seen, Link(server.bootstrap) as link:
+        assert "error_code=15" in repr(link.call("find_coordinator", version, names))
+    assert (fault.fired, wrong.matched, seen.requests[0].transactional_ids) == (1, 0, ("t",))
+    with pytest.warns(FaultNeverMatchedWarning):
+        server.reset()

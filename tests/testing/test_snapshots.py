@@ -116,6 +116,7 @@ def test_archive_restores_what_changed_and_leaves_the_rest(tmp_path: Path) -> No
     for name, content in wanted.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
+    (folder / "gone").chmod(0o600)  # as the file with the users' keys
     (folder / "empty").mkdir()
     before = contents_of(folder)
     write_archive(str(folder), archive, {"kept"})
@@ -144,6 +145,7 @@ def test_archive_restores_what_changed_and_leaves_the_rest(tmp_path: Path) -> No
     assert contents_of(folder) == before | {"kept": b"mine"}
     assert {name: (folder / name).stat().st_ino for name in inodes} == inodes
     assert (folder / "changed").stat().st_mtime_ns == times
+    assert (folder / "gone").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "fork").read_bytes() == b"9more"
 
 

@@ -13,6 +13,9 @@ from urllib.parse import unquote
 from kafkalog.values.json_schema import MOST_DEPTH
 
 _MOST_PAIRS: Final = 1 << 14
+_PAIR_LENGTH: Final = 1 << 12
+_MOST_TARGETS: Final = 200
+"""References inside keywords that must be alike, of which the targets are compared."""
 TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 _ANY: Final = frozenset(TYPES) - {"integer"}
 _NUMBER, _COUNT, _TEXT, _FLAG = "a number", "a whole number of 0 or more", "text", "true or false"
@@ -31,6 +34,7 @@ _LOWER: Final = ("minLength", "minItems", "minProperties", "minimum", "exclusive
 _ALIKE: Final = (
     "pattern", "format", "patternProperties", "propertyNames", "contains", "minContains", "maxContains", "if", "then",
     "else", "not", "dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems",
+    "$dynamicRef", "$recursiveRef",
 )  # fmt: skip
 """Keywords that are compatible where the reader has none, or the same as the writer."""
 _TYPE_OF: Final = {
@@ -38,9 +42,17 @@ _TYPE_OF: Final = {
     "minimum": "number", "exclusiveMaximum": "number", "exclusiveMinimum": "number", "multipleOf": "number",
     "maxItems": "array", "minItems": "array", "uniqueItems": "array", "contains": "array", "maxProperties": "object",
     "minProperties": "object", "patternProperties": "object", "propertyNames": "object", "dependencies": "object",
-    "dependentRequired": "object", "dependentSchemas": "object",
+    "dependentRequired": "object", "dependentSchemas": "object", "minContains": "array", "maxContains": "array",
+    "unevaluatedProperties": "object", "unevaluatedItems": "array",
 }  # fmt: skip
 """Keywords that say nothing of values of other types."""
+_UNEVALUATED: Final = {"unevaluatedProperties": "object", "unevaluatedItems": "array"}
+"""Keywords about what no other one names, and the types of such values."""
+_IN_PLACE: Final = (
+    "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "contains", "$dynamicRef", "$recursiveRef",
+)  # fmt: skip
+"""Keywords whose schemas name properties or items of the same value."""
+
 
 
 def json_problems(schema: Any) -> list[str]:
@@ -116,7 +128,7 @@ class Document:
         for _ in range(100):
             if not isinstance(schema, dict) or "$ref" not in schema:
                 return schema
-            schema = self._find(schema["$ref"])
+            schema = self.find(schema["$ref"])
         return None
 
     def beside_ref(self, schema: Any) -> list[str]:
@@ -128,11 +140,14 @@ class Document:
         is_late = any(draft in dialect for draft in ("2019-09", "2020-12"))
         return sorted(found - {"$ref", "definitions", "$defs"}) if is_late else []
 
-    def _find(self, ref: str) -> Any:
+    def find(self, ref: str) -> Any:
+        """Return what a reference leads to, None where it leads nowhere."""
         if ref not in self._schemas:  # the same object each time: pairs of schemas are known by it
             name, _, pointer = ref.partition("#")
             own = self.schema.get("$id") if isinstance(self.schema, dict) else None
             at = self.schema if name in ("", own) else self._others.get(name)
+            if pointer and not pointer.startswith("/"):
+                at, pointer = _anchored(at, unquote(pointer)), ""
             for part in pointer.strip("/").split("/") if pointer.strip("/") else ():
                 key = unquote(part).replace("~1", "/").replace("~0", "~")
                 if isinstance(at, list) and key.isdecimal() and int(key) < len(at):
@@ -144,12 +159,23 @@ class Document:
 
 
 def _refs(schema: Any) -> Iterator[str]:
+    return (one["$ref"] for one in _schemas(schema) if isinstance(one.get("$ref"), str))
+
+
+def _anchored(schema: Any, name: str) -> Any:
+    """Return the schema in another one that has this anchor, None without one."""
+    for one in _schemas(schema):
+        if name in (one.get("$anchor"), one.get("$dynamicAnchor")) or f"#{name}" in (one.get("$id"), one.get("id")):
+            return one
+    return None
+
+
+def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
     waiting = [schema]
     while waiting:
         one = waiting.pop()
         if isinstance(one, dict):
-            if isinstance(one.get("$ref"), str):
-                yield one["$ref"]
+            yield one
             waiting += [value for key, value in one.items() if key not in ("enum", "const", "default", "examples")]
         elif isinstance(one, list):
             waiting += one
@@ -192,7 +218,8 @@ class _Comparison:
         self._reader = reader
         self._writer = writer
         self._begun: set[tuple[int, int]] = set()
-        self._merged: dict[tuple[int, int], Any] = {}
+        self._merged: dict[tuple[object, ...], Any] = {}
+        self._targets: dict[str, bool] = {}
         self._left = _MOST_PAIRS
 
     def problems(self, given_reader: Any, given_writer: Any, path: str) -> list[str]:
@@ -202,8 +229,9 @@ class _Comparison:
             return [f"the schemas have more than {_MOST_PAIRS} pairs"]
         if beside := self._reader.beside_ref(given_reader):
             others = given_writer if isinstance(given_writer, dict) and "$ref" in given_writer else {}
-            if changed := [word for word in beside if not _same(given_reader[word], others.get(word))]:
-                return [f"REFERENCE_EXTENDED at {path}: {', '.join(changed)} beside $ref cannot be compared"]
+            changed = [word for word in beside if not self._is_alike(given_reader[word], others.get(word))]
+            if changed or (_UNEVALUATED.keys() & {*beside} and not self._is_alike(given_reader, given_writer)):
+                return [f"REFERENCE_EXTENDED at {path}: {', '.join(changed or beside)} beside $ref cannot be compared"]
         reader, writer = self._reader.followed(given_reader), self._writer.followed(given_writer)
         if reader is None or writer is None:
             if _same(given_reader, given_writer):
@@ -226,7 +254,31 @@ class _Comparison:
         finally:
             self._begun.discard(key)
 
+    def _is_same(self, ours: object, theirs: object) -> bool:
+        """Return True if both are written in the same way. Long texts count as many pairs."""
+        texts = _written(ours), _written(theirs)
+        self._left -= sum(map(len, texts)) // _PAIR_LENGTH
+        return texts[0] == texts[1]
+
+    def _is_alike(self, ours: object, theirs: object) -> bool:
+        """Return True if both are the same, and what they refer to, directly or not."""
+        if not self._is_same(ours, theirs):
+            return False
+        waiting = [ours]
+        while waiting:
+            for ref in _refs(waiting.pop()):
+                if ref not in self._targets:
+                    target = self._reader.find(ref)
+                    is_known = len(self._targets) < _MOST_TARGETS
+                    self._targets[ref] = is_known and self._is_same(target, self._writer.find(ref))
+                    waiting.append(target)
+                if not self._targets[ref]:
+                    return False
+        return True
+
     def _compared(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[str]:
+        if _UNEVALUATED.keys() & reader.keys() and self._is_alike(reader, writer):
+            return []
         for word in ("oneOf", "anyOf"):
             if word in writer and not ({"oneOf", "anyOf"} - {word}) & writer.keys():
                 rest = {key: value for key, value in writer.items() if key not in (word, "definitions", "$defs")}
@@ -240,7 +292,7 @@ class _Comparison:
         lost = kinds - _types(reader) - ({"integer"} if "number" in _types(reader) else set())
         if lost:
             return [*found, f"TYPE_NARROWED at {path}: {', '.join(sorted(lost))} is not allowed any more"]
-        found += _limits(reader, writer, kinds, path)
+        found += _limits(reader, writer, kinds, path, self._is_alike) + self._unevaluated(reader, writer, kinds, path)
         if "object" in kinds:
             found += self._object(reader, writer, path)
         if "array" in kinds:
@@ -259,7 +311,9 @@ class _Comparison:
             if (rest.keys() & one.keys()) - {"title", "description", "$id", "$schema"}:
                 found.append(f"COMBINED_TYPE_SUBSCHEMAS_CHANGED at {path}/{number}: it cannot be compared")
             else:
-                merged = self._merged.setdefault((id(parts), number), {**rest, **one})  # the same object each time
+                beside = sorted((key, id(value)) for key, value in rest.items())
+                key = (id(parts), number, *beside)
+                merged = self._merged.setdefault(key, {**rest, **one})  # the same object each time
                 found += self.problems(reader, merged, f"{path}/{number}")
         return found
 
@@ -301,8 +355,22 @@ class _Comparison:
         kinds = {kind for value in values for kind in _types_of(value)}
         if any(_TYPE_OF.get(word, "") in ({""} | kinds) for word in lost):
             return [f"ENUM_ARRAY_CHANGED at {path}: values and {', '.join(sorted(lost))} cannot be compared"]
-        shared = [word for word in words if word in writer and not _same(reader[word], writer[word])]
+        shared = [word for word in words if word in writer and not self._is_alike(reader[word], writer[word])]
         return [f"ENUM_ARRAY_CHANGED at {path}: {', '.join(sorted(shared))} cannot be compared"] if shared else []
+
+    def _unevaluated(
+        self, reader: dict[str, Any], writer: dict[str, Any], kinds: frozenset[str], path: str
+    ) -> list[str]:
+        """Compare what is left for the reader's `unevaluatedProperties` and `unevaluatedItems`."""
+        found: list[str] = []
+        for word, kind in _UNEVALUATED.items():
+            ours, theirs = _named(reader, word), _named(writer, word)
+            if kind not in kinds or reader.get(word, True) in (True, {}) or ours is None:
+                continue
+            is_alike = all(self._is_alike(reader.get(one), writer.get(one)) for one in _IN_PLACE)
+            if theirs is None or theirs - ours or not is_alike:
+                found.append(f"{reason_name(word)}_CHANGED at {path}")
+        return found
 
     def _object(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[str]:
         found: list[str] = []
@@ -349,6 +417,16 @@ def _item_schemas(schema: dict[str, Any]) -> tuple[list[Any], Any]:
     return schema.get("prefixItems", []), items
 
 
+def _named(schema: dict[str, Any], word: str) -> set[object] | None:
+    """Return the properties with their patterns, or the items, that a schema's own keywords name; None for all."""
+    if word == "unevaluatedItems":
+        has_rest = "additionalItems" in schema if isinstance(schema.get("items"), list) else "items" in schema
+        return None if has_rest else set(range(len(_item_schemas(schema)[0])))
+    if "additionalProperties" in schema:
+        return None
+    return {*schema.get("properties", ()), *((pattern,) for pattern in schema.get("patternProperties", ()))}
+
+
 def _types_of(value: object) -> tuple[str, ...]:
     if isinstance(value, bool):
         return ("boolean",)
@@ -370,7 +448,10 @@ def _are_apart(reader: Any, writer: dict[str, Any]) -> bool:
     return not ours & theirs and not (ours & numbers and theirs & numbers)
 
 
-def _limits(reader: dict[str, Any], writer: dict[str, Any], kinds: frozenset[str], path: str) -> list[str]:
+def _limits(
+    reader: dict[str, Any], writer: dict[str, Any], kinds: frozenset[str], path: str,
+    is_alike: Callable[[object, object], bool],
+) -> list[str]:  # fmt: skip
     """Compare the keywords of numbers and texts."""
     found: list[str] = []
     numbers = kinds | ({"number"} if "integer" in kinds else set())
@@ -392,8 +473,10 @@ def _limits(reader: dict[str, Any], writer: dict[str, Any], kinds: frozenset[str
         if theirs is None or not reader["multipleOf"] or theirs % reader["multipleOf"]:
             found.append(f"MULTIPLE_OF_{'ADDED' if theirs is None else 'CHANGED'} at {path}")
     for word in _ALIKE:
-        if applies(word) and not _same(reader[word], writer.get(word)):
+        if applies(word) and not is_alike(reader[word], writer.get(word)):
             found.append(f"{reason_name(word)}_{'CHANGED' if word in writer else 'ADDED'} at {path}")
+    if applies("contains") and "minContains" not in reader and writer.get("minContains", 1) != 1:
+        found.append(f"MIN_CONTAINS_CHANGED at {path}")
     return found
 
 

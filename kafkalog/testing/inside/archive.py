@@ -27,13 +27,14 @@ class _Row(NamedTuple):
     path: str
     size: int
     mtime_ns: int
+    mode: int
 
     @property
     def is_directory(self) -> bool:
         return self.size < 0
 
 
-_MISSING: Final = _Row("", -1, 0)
+_MISSING: Final = _Row("", -1, 0, 0)
 
 
 def write_archive(directory: str, path: str, left_out: Container[str]) -> None:
@@ -83,11 +84,11 @@ def _rows(directory: str, prefix: str = "") -> Iterator[_Row]:
         for entry in entries:
             name = prefix + entry.name
             if entry.is_dir():
-                yield _Row(name, -1, 0)
+                yield _Row(name, -1, 0, 0)
                 yield from _rows(entry.path, name + "/")
             else:
                 stat = entry.stat()
-                yield _Row(name, stat.st_size, stat.st_mtime_ns)
+                yield _Row(name, stat.st_size, stat.st_mtime_ns, stat.st_mode & 0o777)
 
 
 def _copy_into(target: int, gathered: list[bytes], path: str, size: int) -> None:
@@ -142,7 +143,7 @@ def _write_file(archive: int, position: int, path: str, row: _Row, found: _Row) 
     """Write over a file: quicker than a new one. A file with another name, as in a fork of the log, is replaced."""
     if found is not _MISSING and os.stat(path).st_nlink > 1:
         os.unlink(path)
-    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, row.mode)
     try:
         _copy(archive, position, target, row.size)
         if found.size > row.size:  # never before: file systems write out at once what follows the cut of a whole file

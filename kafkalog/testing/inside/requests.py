@@ -27,6 +27,7 @@ _NAME_LISTS: Final = ("topic_names", "subscribed_topic_names")
 _GROUPS: Final = ("groups", "group_ids", "groups_names")
 _TRANSACTIONS: Final = ("transactional_id", "v3_and_below_transactional_id")
 _FIND_COORDINATOR: Final = 10
+_OF_GROUPS, _OF_TRANSACTIONS = 0, 1  # key types of FindCoordinator
 _RESOURCE_TOPIC: Final = 2
 FLEXIBLE_PRODUCE: Final = APIS[PRODUCE].first_flexible
 PRODUCE_BY_ID: Final = 13
@@ -77,15 +78,20 @@ class Call:
         found = [message.group_id for message in _messages(self.request) if hasattr(message, "group_id")]
         for name in _GROUPS:
             found += [one for one in getattr(self.request, name, None) or () if isinstance(one, str)]
-        if self.api.key == _FIND_COORDINATOR and getattr(self.request, "key_type", 0) == 0:
-            keys = getattr(self.request, "coordinator_keys", None) or (getattr(self.request, "key", None),)
-            found += [one for one in keys if one]
-        return found
+        return [*found, *self._sought(_OF_GROUPS)]
 
     def transactional_ids(self) -> list[str]:
         """Return the transactional ids that the request names."""
         found = [getattr(message, name, None) for message in _messages(self.request) for name in _TRANSACTIONS]
-        return [one for one in (*found, *(getattr(self.request, "transactional_ids", None) or ())) if one]
+        found += getattr(self.request, "transactional_ids", None) or ()
+        return [one for one in (*found, *self._sought(_OF_TRANSACTIONS)) if one]
+
+    def _sought(self, key_type: int) -> list[str]:
+        """Return the names whose coordinator a FindCoordinator asks for."""
+        if self.api.key != _FIND_COORDINATOR or getattr(self.request, "key_type", _OF_GROUPS) != key_type:
+            return []
+        keys = getattr(self.request, "coordinator_keys", None) or (getattr(self.request, "key", None),)
+        return [one for one in keys if one]
 
     def _add(self, found: Partitions, row: Any) -> None:
         name = row if isinstance(row, str) else self._name_of(getattr(row, "topic_id", None))

@@ -166,3 +166,99 @@ def test_references_are_followed_also_in_circles() -> None:
     one = Document({"$ref": "id.json#/x"}, {"id.json": {"x": {"type": "integer"}}})
     assert json_incompatibilities(one, Document({"type": "integer"})) == [] and not one.problems()
     assert Document({"$ref": "#/x"}).problems() == ["$ref '#/x' leads nowhere"]
+
+
+DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+A, AB = {"a": {}}, {"a": {}, "b": {}}
+EITHER = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+
+
+def lengths(longest: int) -> dict[str, Any]:
+    return {"oneOf": [{"$ref": "#/$defs/either"}], "maxLength": longest}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "value"),
+    [
+        (  # one union, reached with different limits beside it
+            {"properties": {name: {"type": ["string", "null"], "maxLength": 1} for name in "ab"}},
+            {"properties": {"a": lengths(1), "b": lengths(9)}, "$defs": {"either": EITHER}},
+            {"b": "long"},
+        ),
+        (
+            thing(properties=A, unevaluatedProperties=False), thing(properties=AB, unevaluatedProperties=False),
+            {"b": 1},
+        ),
+        (
+            thing(allOf=[thing(properties=A)], unevaluatedProperties=False),
+            thing(allOf=[thing(properties=AB)], unevaluatedProperties=False),
+            {"b": 1},
+        ),
+        (
+            thing(properties=A, unevaluatedProperties=False),
+            thing(properties=A, patternProperties={"b": {}}, unevaluatedProperties=False),
+            {"b": 1},
+        ),
+        (
+            {"type": "array", "prefixItems": [{}], "unevaluatedItems": False},
+            {"type": "array", "prefixItems": [{}, {}], "unevaluatedItems": False},
+            [1, 2],
+        ),
+        (
+            {"type": "array", "prefixItems": [{}], "unevaluatedItems": False},
+            {"type": "array", "prefixItems": [{}], "items": {}, "unevaluatedItems": False},
+            [1, 2],
+        ),
+        (
+            {"$ref": "#/$defs/x", "unevaluatedProperties": False, "$defs": {"x": {"properties": A}}},
+            {"$ref": "#/$defs/x", "unevaluatedProperties": False, "$defs": {"x": {"properties": AB}}},
+            {"b": 1},
+        ),
+        ({"contains": {"type": "string"}}, {"contains": {"type": "string"}, "minContains": 0}, []),
+        *(
+            (
+                {word: schema, "$defs": {"x": {"type": "integer"}}}, {word: schema, "$defs": {"x": {"type": "string"}}},
+                value,
+            )
+            for word, schema, value in (
+                ("patternProperties", {"^x": {"$ref": "#/$defs/x"}}, {"x": "text"}),
+                ("not", {"not": {"allOf": [{"$ref": "#/$defs/x"}]}}, "text"),
+                ("dependentSchemas", {"a": {"properties": {"b": {"$ref": "#/$defs/x"}}}}, {"a": 1, "b": "text"}),
+            )
+        ),
+        *(
+            (
+                {"properties": {"a": {word: "#x"}}, "$defs": {"x": {anchor: "x", "type": "integer"}}},
+                {"properties": {"a": {word: "#x"}}, "$defs": {"x": {anchor: "x", "type": "string"}}},
+                {"a": "text"},
+            )
+            for word, anchor in (("$ref", "$anchor"), ("$ref", "$dynamicAnchor"))
+        ),
+        (
+            {"properties": {"a": {"$dynamicRef": "#x"}}, "$defs": {"x": {"$dynamicAnchor": "x", "type": "integer"}}},
+            {"properties": {"a": {"type": "string"}}},
+            {"a": "text"},
+        ),
+    ],
+)  # fmt: skip
+def test_a_reader_that_refuses_a_value_is_incompatible(reader: Any, writer: Any, value: Any) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    old, new = DRAFT | writer, DRAFT | reader
+    assert jsonschema.Draft202012Validator(old).is_valid(value)
+    assert not jsonschema.Draft202012Validator(new).is_valid(value)
+    assert json_incompatibilities(Document(new), Document(old))
+    assert json_incompatibilities(Document(new), Document(new)) == []
+
+
+def test_a_closed_schema_takes_a_new_property() -> None:
+    reader, writer = (DRAFT | thing(properties=one, unevaluatedProperties=False) for one in (AB, A))
+    assert json_incompatibilities(Document(reader), Document(writer)) == []
+
+
+def test_many_references_in_keywords_that_must_be_alike_count_as_different() -> None:
+    def document(count: int) -> Document:
+        refs = [{"$ref": f"#/$defs/{number}"} for number in range(count)]
+        return Document(DRAFT | {"not": {"allOf": refs}, "$defs": {str(number): {} for number in range(count)}})
+
+    assert json_incompatibilities(document(100), document(100)) == []
+    assert json_incompatibilities(document(300), document(300))
