@@ -111,7 +111,7 @@ def refusal(implementation: str, version: tuple, system: str, word_bits: int, by
     return f"kafkalog needs {SUPPORTED}. This is {found}."
 
 
-def compiled(modules: list[Extension]) -> list[Extension]:
+def compiled(modules: list[Extension], processes: int) -> list[Extension]:
     """The extensions with their C sources made; those of a debug build apart, since Cython goes by dates alone."""
     from Cython.Build import cythonize
 
@@ -121,6 +121,7 @@ def compiled(modules: list[Extension]) -> list[Extension]:
         compiler_directives=DIRECTIVES,
         emit_linenums=DEBUG,  # debuggers and traces show the lines of the Cython sources
         build_dir=sources,
+        nthreads=processes,
         cache="CYTHON_CACHE_DIR" in os.environ,  # by the content of all that a module is made from
         shared_utility_qualified_name=SHARED,
         shared_utility_features_disabled=["MemoryView"],  # the largest part; none of ours has one
@@ -131,7 +132,7 @@ class BuildCompiled(build_ext):
     """Makes the C sources only where they are compiled: metadata and sdist need no Cython."""
 
     def build_extensions(self) -> None:
-        for extension, made in zip(self.extensions, compiled(self.extensions), strict=True):
+        for extension, made in zip(self.extensions, compiled(self.extensions, int(self.parallel or 0)), strict=True):
             assert extension.name == made.name
             extension.sources = made.sources
         super().build_extensions()

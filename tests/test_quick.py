@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from hypothesis import settings
+
+from tests.emulation import emulated
 from tests.quick import LISTED, find_long_files, long_files
 from tests.trees import ROOT
 
@@ -35,3 +39,8 @@ def test_files_are_long_by_the_average_of_their_tests_and_by_their_sum(tmp_path:
 def test_the_list_is_in_order() -> None:
     lines = LISTED.read_text().splitlines()
     assert lines == sorted(set(lines))
+
+
+def test_only_quick_properties_have_fewer_examples(pytestconfig: pytest.Config) -> None:
+    most = 25 if pytestconfig.getoption("quick") else 100
+    assert settings().max_examples == (15 if emulated() else most)
