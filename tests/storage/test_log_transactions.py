@@ -241,6 +241,23 @@ class TestTransactions:
         append_batches(a_log)
         assert a_log.last_stable_offset == 0
 
+    def test_what_a_cut_reads_again_is_undecided_until_the_high_watermark_moves(self, tmp_path: Path) -> None:
+        """LOG-53, PSM-13: as in the reference, also if a producer appends meanwhile."""
+        a_log = log(tmp_path, high_watermark_follows_end=False)
+        write(a_log, 1, 0, txn=True)
+        append_marker(a_log, ABORT, 1)
+        write(a_log, 2, 0, txn=True)
+        append_batches(a_log, times=3)
+        a_log.update_high_watermark(4)
+        assert a_log.last_stable_offset == 2
+        a_log.truncate_to(5)
+        assert a_log.last_stable_offset == 2
+        append_batches(a_log)
+        write(a_log, 7, 0)
+        assert a_log.last_stable_offset == 0
+        a_log.update_high_watermark(6)
+        assert a_log.last_stable_offset == 2
+
     def test_a_log_start_inside_one(self, tmp_path: Path) -> None:
         """LOG-30, PSM-25: the batch that holds the log start is named, its base may lie below."""
         a_log = log(tmp_path)

@@ -156,7 +156,7 @@ class BatchWriter:
                 if not segment.txn_index.count:
                     core.unsynced.entries_changed()
                 segment.add_aborted(AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable))
-        unstable = producers.first_unstable_after(staged, state.high_watermark)
+        unstable = producers.first_unstable_after(staged, core.decided_below(state))
         if unstable >= 0 and unstable < state.log_start_offset:
             unstable = locate_or_offset_only(state, state.log_start_offset).message_offset
         core.staged = staged

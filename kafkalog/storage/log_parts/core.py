@@ -51,8 +51,8 @@ class LogCore(LogFields):
     """
 
     __slots__ = (
-        "clock", "config", "durable", "epochs", "fs", "metrics", "name", "path", "scheduler", "topic_partition",
-        "truncation_count", "unsynced",
+        "clock", "config", "durable", "epochs", "fs", "is_undecided", "metrics", "name", "path", "scheduler",
+        "topic_partition", "truncation_count", "unsynced",
     )  # fmt: skip
     active: LogSegment
     producers: ProducerStateManager
@@ -99,6 +99,7 @@ class LogCore(LogFields):
         self.after_unlock: list[Callable[[], object]] = []
         self.durable = 0  # below it records are on disk, even if their indexes are not
         self.unsynced = Unsynced()
+        self.is_undecided = False  # a truncation rebuilt the producers, and the high watermark has not moved since
         self.truncation_count = 0  # incremented when a truncation of the end begins and when it ends
         self.set_config_locked(config)
 
@@ -124,8 +125,12 @@ class LogCore(LogFields):
         staged = self.staged
         state = self.state
         if staged is not None and staged.end_offset <= state.log_end_offset:
-            self.producers.commit(staged, state.log_end_offset, state.high_watermark)
+            self.producers.commit(staged, state.log_end_offset, self.decided_below(state))
         self.staged = None
+
+    def decided_below(self, state: State) -> int:
+        """Return the offset below which a marker has decided its transaction: the high watermark when it last moved."""
+        return -1 if self.is_undecided else state.high_watermark
 
     def with_unstable_locked(self, state: State) -> State:
         """Return `state` with the producers' first unstable offset, not below the log start (LOG-30)."""
@@ -139,6 +144,7 @@ class LogCore(LogFields):
         """Mark transactions as decided if their markers lie below the high watermark."""
         if self.staged is not None:
             self.apply_staged_locked()
+        self.is_undecided = False
         if self.state.first_unstable_offset >= 0 or self.producers.producers.has_transactions:
             self.producers.on_high_watermark(self.state.high_watermark)
             self.state = self.with_unstable_locked(self.state)
@@ -158,7 +164,7 @@ class LogCore(LogFields):
             sync=False,
         )
         if state.high_watermark < state.log_end_offset:
-            self.unstable_is_stale = True
+            self.unstable_is_stale = self.is_undecided = True
             return state
         self.producers.on_high_watermark(state.high_watermark)
         return self.with_unstable_locked(state)
