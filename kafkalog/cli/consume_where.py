@@ -135,7 +135,8 @@ def _write_fields(scan: TypedScan, fields: list[str], out: BinaryIO, max_records
     for batch in scan:
         if max_records >= 0:
             batch = batch.slice(0, max_records - count)
-        for row in python_rows(batch, hint="export Parquet, which has any time", offset=_OFFSET):
+        hint = "export Parquet, which has any time"
+        for row in python_rows(batch, hint=hint, offset=_OFFSET, maps_as_dicts=True):
             out.write(json_text({name: _as_json(row[name]) for name in fields}).encode(errors="replace") + b"\n")
         count += batch.num_rows
         if count == max_records:

@@ -70,6 +70,15 @@ def test_projected_fields(data: Path) -> None:
     assert out == b'{"offset":1}\n{"offset":8}\n'
 
 
+def test_a_map_is_an_object_in_every_output(tmp_path: Path) -> None:
+    (tmp_path / "m.avsc").write_text('{"type": "map", "values": "long"}')
+    with library.open(tmp_path / "t-0", "a") as log:
+        log.append([bytes([2, 2]) + b"a" + bytes([4, 0])])
+    given = ("consume", "-d", tmp_path, "-t", "t", "-s", "value=avro", "--schema", tmp_path / "m.avsc")
+    assert ok(*given) == b'{"a":2}\n'
+    assert ok(*given, "--project", "value") == b'{"value":{"a":2}}\n'
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -33,7 +33,7 @@ def by_schema(name: str, *, schema: str | int | None, message: str | None, schem
         if found.errors is not None:
             raise DecodeError(found.errors[0].as_py())
         try:
-            value: object = found.values[0].as_py()
+            value: object = found.values.to_pylist(maps_as_pydicts="lossy")[0]
         except NO_OBJECT:
             raise DecodeError("it has a time beyond Python's calendar") from None
         return value
