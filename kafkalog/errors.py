@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno as _errno
 import io
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -423,6 +424,10 @@ class MissingRequirement(KafkalogError, RuntimeError):
 
 class MissingPackage(MissingRequirement, ImportError):
     """An optional Python package is not installed; the hint is the command that installs it."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text} (it may have no wheel for a Python without the GIL)" if "t" in sys.abiflags else text
 
 
 class JobFailed(KafkalogError, RuntimeError):

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.errors import MissingPackage
 from tests.trees import PACKAGE
 
 ROOT = Path(__file__).parent.parent
+NO_WHEEL = " (it may have no wheel for a Python without the GIL)" if "t" in sys.abiflags else ""
 BLOCKED = """
 from importlib.machinery import PathFinder
 find = PathFinder.find_spec
@@ -140,7 +142,7 @@ def test_a_missing_package_is_named_with_its_command(feature: str, tmp_path: Pat
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1
     assert last.startswith("kafkalog.errors.MissingPackage: "), done.stderr
-    assert last.endswith(f"Hint: pip install 'kafkalog[{extra}]'")
+    assert last.endswith(f"Hint: pip install 'kafkalog[{extra}]'{NO_WHEEL}")
     assert missing[0].rpartition(".")[2] in last
     assert feature not in ("testing", "mirror") or not (tmp_path / "data").exists()
 
@@ -152,14 +154,14 @@ def test_an_installation_without_numpy_says_so_where_it_is_needed(what: str, tmp
     done = run_code(code + WITH_NUMPY[what], ["numpy"], tmp_path)
     message = [line for line in done.stderr.splitlines() if line.startswith("kafkalog.errors.MissingPackage: ")]
     assert done.returncode == 1 and len(message) == 1, done.stderr
-    assert "numpy" in message[0] and message[0].endswith("Hint: pip install numpy")
+    assert "numpy" in message[0] and message[0].endswith(f"Hint: pip install numpy{NO_WHEEL}")
 
 
 def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
     code = "import sys\nfrom kafkalog.cli.main import main\nsys.argv = ['kafkalog', 'spark', 'stats', '.']\nmain()"
     done = run_code(code, ["pyspark"], tmp_path)
     assert done.returncode not in (0, 120)
-    assert done.stderr.strip().splitlines()[-1].endswith("pip install 'kafkalog[spark]'"), done.stderr
+    assert done.stderr.strip().splitlines()[-1].endswith(f"pip install 'kafkalog[spark]'{NO_WHEEL}"), done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -177,7 +179,7 @@ def test_a_server_without_its_packages_ends_at_once(words: tuple[str, ...], tmp_
     assert done.returncode not in (0, 120)
     line = done.stderr.strip().splitlines()[-1]
     assert "Traceback" not in done.stderr and "ready" not in done.stdout
-    assert "kio" in line and line.endswith("pip install 'kafkalog[server]'")
+    assert "kio" in line and line.endswith(f"pip install 'kafkalog[server]'{NO_WHEEL}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -186,6 +188,13 @@ def test_codecs_do_without_the_faster_packages(missing: list[str], tmp_path: Pat
     """Python 3.15 has no zstandard, some machines no isal; deflate is an extra."""
     done = run_code(CODECS, missing, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("flags", ["", "t", "dt"])
+def test_without_the_gil_a_missing_wheel_is_named(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "abiflags", flags)
+    said = str(MissingPackage("topics need polars", hint="pip install polars"))
+    assert said.endswith("polars (it may have no wheel for a Python without the GIL)" if flags else "install polars")
 
 
 def test_every_extra_that_is_named_exists() -> None:

@@ -7,7 +7,7 @@ from types import FrameType
 import pytest
 
 from kafkalog.server.node.pool import CallPool
-from tests.cycles import left_to_collector
+from tests.cycles import left_to_collector, replace_threads
 
 
 class Buffer:
@@ -52,6 +52,7 @@ def test_a_call_that_fails_leaves_no_cycle() -> None:
                     await pool.run(refuse)
                 except ValueError:
                     pass
+            replace_threads(pool)
         assert [one for one in left if isinstance(one, FrameType | ValueError | asyncio.Future)] == []
         await asyncio.to_thread(pool.close)
 

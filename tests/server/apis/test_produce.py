@@ -26,7 +26,7 @@ from kafkalog.server.wire.definitions import response_plan
 from kafkalog.server.wire.writer import response_writer
 from kafkalog.types import TopicPartition
 from tests.builder import R, batch, frame, message_v1
-from tests.cycles import left_to_collector
+from tests.cycles import left_to_collector, replace_threads
 from tests.faults import FaultFS
 from tests.server.net.networks import add_length, answer_of, connect, network_for
 from tests.server.nodes import Closed, call, connection_for, request_bytes, run_node
@@ -279,6 +279,7 @@ def test_a_refused_bomb_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
             with left_to_collector() as left:
                 writer.write(asked)
                 answer = await answer_of(reader)
+                replace_threads(node.pool)
             writer.close()
         assert ErrorCode.INVALID_RECORD.to_bytes(2, "big") in answer
         kinds = {type(one).__name__ for one in left}
