@@ -9,7 +9,7 @@ KEPT = {".py", ".pyi"}
 MARKERS = {"py.typed"}
 METADATA = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE")
 BILLS = "sboms/"  # bills of materials (PEP 770) may lie beside the metadata, and differ by tool
-MOST_BYTES = 3_000_000
+MOST_BYTES = 6_000_000
 
 
 def expected_names(tree: Path, target: Target, dist_info: str) -> set[str]:
