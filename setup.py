@@ -111,7 +111,7 @@ def refusal(implementation: str, version: tuple, system: str, word_bits: int, by
     return f"kafkalog needs {SUPPORTED}. This is {found}."
 
 
-def compiled(modules: list[Extension], processes: int) -> list[Extension]:
+def compiled(modules: list[Extension], processes: int = 0) -> list[Extension]:
     """The extensions with their C sources made; those of a debug build apart, since Cython goes by dates alone."""
     from Cython.Build import cythonize
 

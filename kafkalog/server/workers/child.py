@@ -189,6 +189,8 @@ class Child:
         return Message({"failures": {name: str(error) for name, error in failures.items()}})
 
     async def _alter(self, values: Mapping[str, Any]) -> Message:
+        if self._server is None and self._store is None:
+            return _NOTHING  # it is opening its logs: the main process then compares the settings; or it is stopping
         name, settings, manager = values["topic"], values["settings"], self._manager
         own = manager.topics.settings_of(name)
         changes = {**dict.fromkeys(own), **settings}

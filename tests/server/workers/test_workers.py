@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -291,17 +293,45 @@ def test_a_creation_that_a_worker_does_not_survive_leaves_nothing_and_a_setting_
         half = theirs / f"t-{1 - int(made.parent.name[-1])}"  # as the worker makes it, which then ends
         half.mkdir()
         (half / made.name).write_bytes(made.read_bytes())
-        entry = ck_admin.ConfigEntry(
-            "max.message.bytes", "500", incremental_operation=ck_admin.AlterConfigOpType.SET
-        )  # fmt: skip
         os.kill(worker, signal.SIGKILL)
         with pytest.raises(ck.KafkaException):
             creating.result(TIMEOUT_S)
         make(server, "t", 2)
-        resource = ck_admin.ConfigResource(ck_admin.ConfigResource.Type.TOPIC, "kept", incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+        set_of_topic(server, "kept", "max.message.bytes", "500")
         producer = producer_of(server)
         assert write(producer, "t", [b"a", b"b"], 2) == [] and write(producer, "kept", [b"a", b"b"], 2) == []
         too_large = write(producer, "kept", [bytes(2000)] * 2, 2)
         assert [one.code() for one in too_large] == [ck.KafkaError.MSG_SIZE_TOO_LARGE] * 2
         assert not half.exists()
+
+
+def test_a_setting_reaches_a_worker_that_opens_its_logs() -> None:
+    with kafka_server(workers=2, topics={"kept": 2}) as server:
+        (worker,) = workers_of(server)
+        held = (server.directories[1] / ".lock").open("r+b")
+        with held:
+            os.kill(worker, signal.SIGKILL)
+            wait_until(lambda: is_locked(held))  # from now on its next process waits for the lock, for up to 10 s
+            end = time.monotonic() + 3  # which is longer than it takes to start
+            while time.monotonic() < end:
+                set_of_topic(server, "kept", "max.message.bytes", "500")
+                set_of_topic(server, "kept", "max.message.bytes", "600")
+        too_large = write(producer_of(server), "kept", [bytes(2000)] * 2, 2)
+        assert [one.code() for one in too_large] == [ck.KafkaError.MSG_SIZE_TOO_LARGE] * 2
+
+
+def is_locked(file: BinaryIO) -> bool:
+    """Take the lock of a data directory and return True, or return False if another process has it."""
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        return False
+
+
+def set_of_topic(server: KafkaServer, topic: str, name: str, value: str) -> None:
+    """Change a setting of a topic. KafkaException."""
+    entry = ck_admin.ConfigEntry(name, value, incremental_operation=ck_admin.AlterConfigOpType.SET)
+    resource = ck_admin.ConfigResource(ck_admin.ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = admin_of(server)
+    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
