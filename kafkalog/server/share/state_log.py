@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.encode import encode_ready
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, NotLeaderOrFollower
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.group_log import client_code
 from kafkalog.server.groups.records import Record
@@ -39,7 +39,7 @@ class ShareStateLog:
     """The known states and their records. Only for the event loop's thread.
 
     A change takes effect once its record is in the log. A state whose last record cannot be read is not served: a
-    later version may have completed deliveries in it.
+    later version may have completed deliveries in it. Once it `is_closed` nothing is appended, as in `GroupLog`.
     """
 
     def __init__(self, node: Node) -> None:
@@ -50,6 +50,7 @@ class ShareStateLog:
         self._loading: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pruning: asyncio.Task[None] | None = None
+        self.is_closed = False
 
     # Start and stop
 
@@ -61,7 +62,8 @@ class ShareStateLog:
             self._prune_later()
 
     async def stop(self) -> None:
-        """Cancel reading and pruning."""
+        """Cancel reading and pruning; nothing is written any more."""
+        self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         for task in (self._loading, self._pruning):
@@ -167,6 +169,8 @@ class ShareStateLog:
         self._states[key] = Placed(state, offset)
 
     def _append(self, key: ShareKey, record: Record) -> int:
+        if self.is_closed:
+            raise NotLeaderOrFollower("the coordinator of the share group has stopped")
         batch = encode_ready([record], timestamp=self._node.clock())
         assert batch is not None
         return int(self._node.replicas.append_now(self._place(key), batch, "coordinator"))
