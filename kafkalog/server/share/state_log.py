@@ -77,12 +77,17 @@ class ShareStateLog:
             await asyncio.shield(self._loading)
 
     async def _load(self) -> None:
-        topic = self._node.topics.get(SHARE_GROUP_STATE)
+        topic, states = self._node.topics.get(SHARE_GROUP_STATE), self._states
         for partition in range(0 if topic is None else topic.partitions):
             try:
                 log = self._node.replicas.partition(SHARE_GROUP_STATE, partition).log
-                self._add(partition, await self._node.run(read_states, log))
+                replay = await self._node.run(read_states, log)
+                if self._states is not states:  # the topic was deleted meanwhile
+                    return
+                self._add(partition, replay)
             except Exception as error:  # the states of the other partitions are still served
+                if self._states is not states:
+                    return
                 cause = None if isinstance(error, KafkalogError | OSError) else error
                 message = "the states of %s-%d cannot be read: %s"
                 _LOG.error(message, SHARE_GROUP_STATE, partition, error, exc_info=cause)
@@ -151,7 +156,7 @@ class ShareStateLog:
 
     def clear(self) -> None:
         """Forget all states after the topic was deleted."""
-        self._states.clear()
+        self._states = {}
         self._unreadable.clear()
         self._failed.clear()
 

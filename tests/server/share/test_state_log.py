@@ -1,6 +1,7 @@
-"""A share coordinator that has stopped, such as that of a node which led its replica set before and leads it again."""
+"""The states of share groups: a coordinator that has stopped, a topic that is deleted while it is read."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.parts import make_part
 from kafkalog.server.node.topics import SHARE_GROUP_STATE
+from kafkalog.server.share import state_log
 from kafkalog.server.share.state_log import ShareStateLog
 from tests.server.looping import in_loop
 from tests.server.nodes import node_for
 from tests.server.replica.partitions import settle
-from tests.server.share.sharing import SMALL, Member, joined, produce
+from tests.server.share.sharing import ACCEPT, SMALL, Member, joined, produce
 
 
 @in_loop
@@ -42,3 +44,33 @@ async def test_a_member_that_waited_while_the_leader_changed_begins_no_state(
         goes_on.set()
         answer = await waiting
         assert (answer.error_code, log.log_end_offset) == (ErrorCode.NOT_COORDINATOR, end)
+
+
+@in_loop
+async def test_the_topic_of_states_may_be_deleted_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SMALL | {"share_coordinator_state_topic_num_partitions": 2}
+    async with node_for(tmp_path, **settings) as node:
+        member = await joined(node)
+        await produce(node, 1)
+        assert await member.acquired() == [(0, 0, 1)]
+        assert (await member.fetch((0, 0, ACCEPT)))[0].acknowledge_error_code == 0
+        assert node.shares.log.keys(lambda _: True)
+    read, has_begun, may_end = state_log.read_states, threading.Event(), threading.Event()
+
+    def read_slowly(log: Any) -> Any:
+        found = read(log)
+        has_begun.set()
+        assert may_end.wait(60)
+        return found
+
+    monkeypatch.setattr(state_log, "read_states", read_slowly)
+    async with node_for(tmp_path, **settings) as node:
+        assert await node.run(has_begun.wait, 60)
+        await node.topics.delete(SHARE_GROUP_STATE)
+        may_end.set()
+        await node.shares.log.loaded()
+        assert node.shares.log.keys(lambda _: True) == [], "they were in the deleted topic"
+        for group in ("g", "h", "i"):
+            assert (await Member(node, group=group).beat()).error_code == 0
