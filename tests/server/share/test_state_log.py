@@ -18,6 +18,25 @@ from tests.server.replica.partitions import settle
 from tests.server.share.sharing import ACCEPT, SMALL, Member, joined, produce
 
 
+def slow_to_be_ready(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let calls that need a state wait for the event."""
+    ready, goes_on = ShareStateLog.ready, asyncio.Event()
+
+    async def slowly(log: ShareStateLog, key: Any) -> int:
+        await goes_on.wait()
+        return await ready(log, key)
+
+    monkeypatch.setattr(ShareStateLog, "ready", slowly)
+    return goes_on
+
+
+async def restart(node: Any) -> None:
+    """Replace the share coordinator, as a node of a replica set does that leads again."""
+    await node.shares.stop()
+    node.parts["shares"] = make_part(node, "shares")
+    await node.shares.start()
+
+
 @in_loop
 async def test_a_member_that_waited_while_the_leader_changed_begins_no_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -27,23 +46,32 @@ async def test_a_member_that_waited_while_the_leader_changed_begins_no_state(
         member = await joined(node)
         await produce(node, 1)
         assert await member.acquired() == [(0, 0, 1)]
-        ready, goes_on = ShareStateLog.ready, asyncio.Event()
-
-        async def slowly(log: ShareStateLog, key: Any) -> int:
-            await goes_on.wait()
-            return await ready(log, key)
-
-        monkeypatch.setattr(ShareStateLog, "ready", slowly)
+        goes_on = slow_to_be_ready(monkeypatch)
         waiting = asyncio.ensure_future(Member(node, "n", group="h").beat())
         await settle()
-        await node.shares.stop()
-        node.parts["shares"] = make_part(node, "shares")
-        await node.shares.start()
+        await restart(node)
         log = node.replicas.partition(SHARE_GROUP_STATE, 0).log
         end = log.log_end_offset
         goes_on.set()
         answer = await waiting
         assert (answer.error_code, log.log_end_offset) == (ErrorCode.NOT_COORDINATOR, end)
+
+
+@in_loop
+async def test_a_member_that_waited_while_the_leader_changed_acquires_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Timers of the former coordinator would try to write the state again and again."""
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 1)
+        goes_on, former = slow_to_be_ready(monkeypatch), node.shares
+        waiting = asyncio.ensure_future(member.fetch())
+        await settle()
+        await restart(node)
+        goes_on.set()
+        assert (await waiting)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not former._partitions
 
 
 @in_loop
