@@ -294,7 +294,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {_plain(name): _plain(one) for name, one in value.items()}
     return value
 
 

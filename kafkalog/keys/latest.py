@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.record import Record, RecordIterator
-from kafkalog.keys.lookup import ATTEMPTS, PASSING, checked_key, is_passing
+from kafkalog.keys.lookup import PASSING, checked_key, is_passing
 from kafkalog.reading.chunks import batch_chunks, record_tables, records, visible_chunks
-from kafkalog.reading.source import end_of, refresh, truncation_count, was_replaced
+from kafkalog.reading.source import ATTEMPTS, end_of, refresh, truncation_count, was_replaced
 from kafkalog.records import tables
 from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.damage import first_offset

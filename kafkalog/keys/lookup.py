@@ -22,7 +22,7 @@ from kafkalog.keys.build import take_keys
 from kafkalog.keys.part import Part
 from kafkalog.keys.parts import NOT_FOUND, Parts
 from kafkalog.reading.chunks import batch_chunks, check_tail, records, visible_chunks
-from kafkalog.reading.source import end_of, refresh, was_replaced
+from kafkalog.reading.source import ATTEMPTS, end_of, refresh, was_replaced
 from kafkalog.storage.fast_lookup import LARGEST_WINDOW_BYTES, OFFSET_BYTES, record_at_offset
 from kafkalog.storage.readonly.view import LogView
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.types import Isolation
 
-ATTEMPTS: Final = 8
-"""Number of looks at a log that its owner is changing, before what is missing is passed over, or its error raised."""
 NEAR_OFFSETS: Final = 512
 """Offsets between two wanted records up to which those between them are read too."""
 NOWHERE: Final = b"\xff" * 8

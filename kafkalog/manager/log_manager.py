@@ -34,7 +34,7 @@ from kafkalog.manager.starting import check_some_online, load_directories, relea
 from kafkalog.manager.stopping import close_all
 from kafkalog.manager.store_topics import StoreTopics
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
+from kafkalog.storage.partition_metadata import check_topic_id, read_partition_metadata, write_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -349,7 +349,7 @@ class LogManager(LogRemover):
             else:
                 self._cleaning.log_added(log)
         known = self._known_id(log) if topic_id is not None else None
-        if known is not None and known != topic_id:
+        if topic_id is not None and known not in (None, check_topic_id(topic_id)):
             raise InconsistentTopicId(
                 f"topic {topic_partition.topic} has id {known}, not {topic_id}",
                 path=log.path,

@@ -238,9 +238,8 @@ def _checked(wanted: WantedTopic) -> TopicEntry:
     validate_topic(wanted.name)
     check_partitions(wanted.partitions)
     overrides = LogConfig.from_stored(wanted.settings).overrides() if wanted.settings else {}
-    if wanted.topic_id is not None:
-        check_topic_id(wanted.topic_id)
-    return TopicEntry(wanted.name, wanted.topic_id or "", wanted.partitions, overrides)
+    topic_id = "" if wanted.topic_id is None else check_topic_id(wanted.topic_id)
+    return TopicEntry(wanted.name, topic_id, wanted.partitions, overrides)
 
 
 def parse_file(content: bytes) -> TopicsFile:
@@ -275,7 +274,7 @@ def _parse_topic(name: str, entry: object) -> TopicEntry:
                 raise ValueError(f"the setting {ascii(key[:80])} is not a string")
         if not isinstance(entry.get("id"), str):
             raise ValueError("'id' is missing or not a string")
-        check_topic_id(entry["id"])
+        topic_id = check_topic_id(entry["id"])
         check_partitions(entry.get("partitions"))
         if not isinstance(entry.get("deleted", False), bool):
             raise ValueError("'deleted' is neither true nor false")
@@ -284,7 +283,7 @@ def _parse_topic(name: str, entry: object) -> TopicEntry:
         raise ValueError(f"{prefix}: {error.message}") from None
     except ValueError as error:
         raise ValueError(f"{prefix}: {error}") from None
-    return TopicEntry(name, entry["id"], entry["partitions"], configs, entry.get("deleted", False))
+    return TopicEntry(name, topic_id, entry["partitions"], configs, entry.get("deleted", False))
 
 
 def check_partitions(count: object) -> None:

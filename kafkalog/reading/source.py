@@ -28,7 +28,7 @@ ISOLATIONS: Final[dict[str | None, Isolation]] = {
 }
 """Isolation levels of readers, and the end of reading of each."""
 ATTEMPTS: Final = 8
-"""Number of attempts on a log whose owner replaces segments, before the error of the last one is raised."""
+"""Number of looks at a log that its owner is changing, before what is missing is passed over, or its error raised."""
 T = TypeVar("T")
 
 

@@ -168,7 +168,7 @@ class LeaderEpochCache:
             if changes != self._written:
                 self._file.write(self._entries)
                 self._written = changes
-                self.is_synced = True
+                self.is_synced, self._is_contradictory = True, False
 
     def sync(self) -> None:
         """Sync the file's current content to disk. StorageError."""

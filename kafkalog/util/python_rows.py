@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import InvalidRecord
 
 if TYPE_CHECKING:
     import pyarrow
 
-NO_OBJECT = (ValueError, OverflowError)
+NO_OBJECT: Final = (ValueError, OverflowError)
 """Errors of pyarrow for a date or a time that Python has no object for."""
 
 

@@ -176,3 +176,9 @@ def test_nested_values_are_json_and_null_is_not_empty_text(data: Path) -> None:
     assert ok("sql", "--csv", "-d", data, "SELECT NULL AS n, '' AS e").splitlines()[1] == b',""'
     assert b'{"day":"2024-05-01","names":["it\'s",null]}' in ok("sql", "-d", data, query)
     assert b"datetime" not in ok("sql", "-J", "-d", data, query)
+
+
+def test_keys_of_maps_are_text_as_values_are(data: Path) -> None:
+    query = "SELECT MAP {'a'::BLOB: 1} AS m, MAP {TIMESTAMP '2024-05-01 10:00:00': 2} AS t"
+    (row,) = map(json.loads, ok("sql", "-J", "-d", data, query).splitlines())
+    assert row == {"m": {"a": 1}, "t": {"2024-05-01T10:00:00": 2}}

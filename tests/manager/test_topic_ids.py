@@ -49,3 +49,21 @@ def test_a_log_that_is_found_with_another_id_is_not_handed_out(tmp_path: Path, i
             manager.get_or_create(T0, topic_id=new_topic_id())
         assert manager.get_or_create(T0, topic_id=topic_id).log_end_offset == 1
     assert read_partition_metadata(OS, tmp_path / "t-0") == topic_id
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_id_with_other_unused_bits_is_the_same(tmp_path: Path, is_known: bool) -> None:
+    """LOG-73: also in the files of a directory that has it so."""
+    written, canonical = "AAAAAAAAAAAAAAAAAAAAAR", "AAAAAAAAAAAAAAAAAAAAAQ"
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append(b"v")
+    found = read_partition_metadata(OS, tmp_path / "t-0")
+    assert found is not None
+    for path in (tmp_path / TOPICS_FILE, tmp_path / "t-0" / "partition.metadata"):
+        path.write_text(path.read_text().replace(found, written))
+    if not is_known:
+        (tmp_path / TOPICS_FILE).unlink()
+    with LogManager.open([tmp_path]) as manager:
+        for topic_id in (written, canonical):
+            assert manager.get_or_create(T0, topic_id=topic_id).log_end_offset == 1
+        assert {one.topic_id for one in manager.topics.entries()} <= {canonical}

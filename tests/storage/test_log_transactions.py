@@ -258,6 +258,28 @@ class TestTransactions:
         a_log.update_high_watermark(6)
         assert a_log.last_stable_offset == 2
 
+    def test_a_cut_down_to_the_high_watermark_leaves_nothing_undecided(self, tmp_path: Path) -> None:
+        """LOG-53: also if one before it left more; a leader without followers has no high watermark to wait for."""
+        a_log = log(tmp_path, high_watermark_follows_end=False)
+        append_batches(a_log, times=4)
+        a_log.update_high_watermark(2)
+        a_log.truncate_to(3)
+        a_log.truncate_to(2)
+        a_log.high_watermark_follows_end = True
+        write(a_log, 1, 0, txn=True)
+        append_marker(a_log, COMMIT, 1)
+        assert a_log.last_stable_offset == a_log.log_end_offset == 4
+
+    def test_appends_after_a_cut_are_single_steps_again(self, tmp_path: Path) -> None:
+        """LOG-53: the first one, also of a producer, sets the first unstable offset."""
+        a_log = log(tmp_path, high_watermark_follows_end=False)
+        append_batches(a_log, times=2)
+        a_log.update_high_watermark(1)
+        write(a_log, 1, 0, txn=True)
+        a_log.truncate_to(2)
+        write(a_log, 7, 0)
+        assert not a_log._core.unstable_is_stale and a_log._core.state.first_unstable_offset == -1
+
     def test_a_log_start_inside_one(self, tmp_path: Path) -> None:
         """LOG-30, PSM-25: the batch that holds the log start is named, its base may lie below."""
         a_log = log(tmp_path)

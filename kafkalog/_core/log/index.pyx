@@ -279,11 +279,11 @@ cdef class OffsetEntries(Entries):
     def upper_bound(self, int64_t position):
         """The first entry whose position is >= position, or None (IDX-7).
 
-        Where the first entry has just this position it is the second: so does the search of the reference.
+        If the first entry has just this position, return the second one, as the search of the reference does.
         """
         self.check()
         cdef Py_ssize_t n = count_at_most(self.data, self.used, minus(position, 1), BY_POSITION)
-        if n == 0 and self.used and self._entry(0).position == position:
+        if n == 0 and self.used and self._position(0) == position:
             n = 1
         return self._entry(n) if n < self.used else None
 

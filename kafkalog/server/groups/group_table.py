@@ -52,6 +52,8 @@ class GroupTable:
             if not is_written:
                 return 0
             await self._node.topics.ensure_internal(OFFSETS_TOPIC)
+        if self.log.is_closed:  # a member would get a generation, or wait for others without an end
+            return ErrorCode.NOT_COORDINATOR
         if self.is_unloaded(group_id):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         is_known = self.log.partition_for(group_id) not in self.failed and group_id not in self.unreadable

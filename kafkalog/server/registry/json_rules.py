@@ -54,7 +54,6 @@ _IN_PLACE: Final = (
 """Keywords whose schemas name properties or items of the same value."""
 
 
-
 def json_problems(schema: Any) -> list[str]:
     """Return what is wrong with a document that should be a JSON Schema.
 

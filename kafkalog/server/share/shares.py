@@ -91,6 +91,8 @@ class Shares:
             error = code_of(failure)
         if error:
             return error
+        if self.log.is_closed:  # its timers would try to write again and again
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if key not in self._partitions:  # another request may have loaded it as well
             self._partitions[key] = found
             found.resume_letters()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.encode import encode_ready
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, NotLeaderOrFollower
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.group_log import client_code
 from kafkalog.server.groups.records import Record
@@ -39,7 +39,7 @@ class ShareStateLog:
     """The known states and their records. Only for the event loop's thread.
 
     A change takes effect once its record is in the log. A state whose last record cannot be read is not served: a
-    later version may have completed deliveries in it.
+    later version may have completed deliveries in it. Once it `is_closed` nothing is appended, as in `GroupLog`.
     """
 
     def __init__(self, node: Node) -> None:
@@ -50,6 +50,7 @@ class ShareStateLog:
         self._loading: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pruning: asyncio.Task[None] | None = None
+        self.is_closed = False
 
     # Start and stop
 
@@ -61,7 +62,8 @@ class ShareStateLog:
             self._prune_later()
 
     async def stop(self) -> None:
-        """Cancel reading and pruning."""
+        """Cancel reading and pruning; nothing is written any more."""
+        self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         for task in (self._loading, self._pruning):
@@ -75,12 +77,17 @@ class ShareStateLog:
             await asyncio.shield(self._loading)
 
     async def _load(self) -> None:
-        topic = self._node.topics.get(SHARE_GROUP_STATE)
+        topic, states = self._node.topics.get(SHARE_GROUP_STATE), self._states
         for partition in range(0 if topic is None else topic.partitions):
             try:
                 log = self._node.replicas.partition(SHARE_GROUP_STATE, partition).log
-                self._add(partition, await self._node.run(read_states, log))
+                replay = await self._node.run(read_states, log)
+                if self._states is not states:  # the topic was deleted meanwhile
+                    return
+                self._add(partition, replay)
             except Exception as error:  # the states of the other partitions are still served
+                if self._states is not states:
+                    return
                 cause = None if isinstance(error, KafkalogError | OSError) else error
                 message = "the states of %s-%d cannot be read: %s"
                 _LOG.error(message, SHARE_GROUP_STATE, partition, error, exc_info=cause)
@@ -149,7 +156,7 @@ class ShareStateLog:
 
     def clear(self) -> None:
         """Forget all states after the topic was deleted."""
-        self._states.clear()
+        self._states = {}
         self._unreadable.clear()
         self._failed.clear()
 
@@ -167,6 +174,8 @@ class ShareStateLog:
         self._states[key] = Placed(state, offset)
 
     def _append(self, key: ShareKey, record: Record) -> int:
+        if self.is_closed:
+            raise NotLeaderOrFollower("the coordinator of the share group has stopped")
         batch = encode_ready([record], timestamp=self._node.clock())
         assert batch is not None
         return int(self._node.replicas.append_now(self._place(key), batch, "coordinator"))

@@ -117,8 +117,6 @@ class TransactionLog:
 
     def write(self, transaction: Transaction) -> ErrorCode:
         """Write and store the transaction's new value; after an error, the old one remains."""
-        if self.is_closed:
-            return ErrorCode.NOT_COORDINATOR
         error = self._append(self.partition_for(transaction.transactional_id), [transaction], is_end=False)
         if error == ErrorCode.NONE:
             self._transactions[transaction.transactional_id] = transaction
@@ -140,6 +138,8 @@ class TransactionLog:
         return count
 
     def _append(self, index: int, transactions: list[Transaction], is_end: bool) -> ErrorCode:
+        if self.is_closed:
+            return ErrorCode.NOT_COORDINATOR
         entries = [(one.transactional_id, None if is_end else one) for one in transactions]
         value_version = min(1, self._node.features.level(TRANSACTION))
         batch = transactions_batch(entries, self._node.clock(), value_version)

@@ -146,7 +146,7 @@ class BatchWriter:
         """
         core = self._core
         producers = core.producers.producers
-        if staged.is_plain and not producers.has_transactions:
+        if staged.is_plain and not producers.has_transactions and not core.unstable_is_stale:
             core.staged = staged
             core.state = state
             core.apply_staged_locked()
@@ -163,6 +163,7 @@ class BatchWriter:
         core.state = (
             state if unstable == state.first_unstable_offset else state.replace(first_unstable_offset=unstable)
         )
+        core.unstable_is_stale = False
         core.apply_staged_locked()
 
     def append_group_locked(self, view: memoryview, table: BatchTable, now_ms: int) -> int:

@@ -163,8 +163,8 @@ class LogCore(LogFields):
             clean=False,
             sync=False,
         )
-        if state.high_watermark < state.log_end_offset:
-            self.unstable_is_stale = self.is_undecided = True
+        self.unstable_is_stale = self.is_undecided = state.high_watermark < state.log_end_offset
+        if self.is_undecided:
             return state
         self.producers.on_high_watermark(state.high_watermark)
         return self.with_unstable_locked(state)

@@ -275,6 +275,25 @@ async def test_a_heartbeat_that_waited_while_the_leader_changed_starts_no_timers
 
 
 @in_loop
+async def test_a_member_that_waited_while_the_leader_changed_does_not_join_the_former_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node_for(tmp_path) as node:
+        create, goes_on = node.topics.ensure_internal, asyncio.Event()
+
+        async def slowly(name: str) -> Any:
+            await goes_on.wait()
+            return await create(name)
+
+        monkeypatch.setattr(node.topics, "ensure_internal", slowly)
+        waiting = asyncio.ensure_future(join_group(node, group_instance_id="s"))
+        await settle()
+        await restarted(node, "groups")
+        goes_on.set()
+        assert (await asyncio.wait_for(waiting, 30)).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@in_loop
 async def test_an_epoch_that_waited_while_the_leader_changed_is_not_assigned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,104 @@
+"""The states of share groups: a coordinator that has stopped, a topic that is deleted while it is read."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node.parts import make_part
+from kafkalog.server.node.topics import SHARE_GROUP_STATE
+from kafkalog.server.share import state_log
+from kafkalog.server.share.state_log import ShareStateLog
+from tests.server.looping import in_loop
+from tests.server.nodes import node_for
+from tests.server.replica.partitions import settle
+from tests.server.share.sharing import ACCEPT, SMALL, Member, joined, produce
+
+
+def slow_to_be_ready(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let calls that need a state wait for the event."""
+    ready, goes_on = ShareStateLog.ready, asyncio.Event()
+
+    async def slowly(log: ShareStateLog, key: Any) -> int:
+        await goes_on.wait()
+        return await ready(log, key)
+
+    monkeypatch.setattr(ShareStateLog, "ready", slowly)
+    return goes_on
+
+
+async def restart(node: Any) -> None:
+    """Replace the share coordinator, as a node of a replica set does that leads again."""
+    await node.shares.stop()
+    node.parts["shares"] = make_part(node, "shares")
+    await node.shares.start()
+
+
+@in_loop
+async def test_a_member_that_waited_while_the_leader_changed_begins_no_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its state would replace one that the present coordinator knows."""
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 1)
+        assert await member.acquired() == [(0, 0, 1)]
+        goes_on = slow_to_be_ready(monkeypatch)
+        waiting = asyncio.ensure_future(Member(node, "n", group="h").beat())
+        await settle()
+        await restart(node)
+        log = node.replicas.partition(SHARE_GROUP_STATE, 0).log
+        end = log.log_end_offset
+        goes_on.set()
+        answer = await waiting
+        assert (answer.error_code, log.log_end_offset) == (ErrorCode.NOT_COORDINATOR, end)
+
+
+@in_loop
+async def test_a_member_that_waited_while_the_leader_changed_acquires_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Timers of the former coordinator would try to write the state again and again."""
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        await produce(node, 1)
+        goes_on, former = slow_to_be_ready(monkeypatch), node.shares
+        waiting = asyncio.ensure_future(member.fetch())
+        await settle()
+        await restart(node)
+        goes_on.set()
+        assert (await waiting)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not former._partitions
+
+
+@in_loop
+async def test_the_topic_of_states_may_be_deleted_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SMALL | {"share_coordinator_state_topic_num_partitions": 2}
+    async with node_for(tmp_path, **settings) as node:
+        member = await joined(node)
+        await produce(node, 1)
+        assert await member.acquired() == [(0, 0, 1)]
+        assert (await member.fetch((0, 0, ACCEPT)))[0].acknowledge_error_code == 0
+        assert node.shares.log.keys(lambda _: True)
+    read, has_begun, may_end = state_log.read_states, threading.Event(), threading.Event()
+
+    def read_slowly(log: Any) -> Any:
+        found = read(log)
+        has_begun.set()
+        assert may_end.wait(60)
+        return found
+
+    monkeypatch.setattr(state_log, "read_states", read_slowly)
+    async with node_for(tmp_path, **settings) as node:
+        assert await node.run(has_begun.wait, 60)
+        await node.topics.delete(SHARE_GROUP_STATE)
+        may_end.set()
+        await node.shares.log.loaded()
+        assert node.shares.log.keys(lambda _: True) == [], "they were in the deleted topic"
+        for group in ("g", "h", "i"):
+            assert (await Member(node, group=group).beat()).error_code == 0
