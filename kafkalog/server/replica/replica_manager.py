@@ -180,12 +180,17 @@ class ReplicaManager:
         else:
             partition.become_follower(role)
 
-    def take_roles(self) -> None:
-        """Give all partitions the set's current role, and answer requests that can no longer succeed (FLOW-4)."""
+    def take_roles(self, *, is_retry: bool = False) -> None:
+        """Give all partitions the set's current role, and answer requests that can no longer succeed (FLOW-4).
+
+        With `is_retry` only those that do not have it, after a disk error.
+        """
         if self._set_role is None:
             return
         role = self._set_role()
         for key, partition in tuple(self._partitions.items()):
+            if is_retry and partition.role[:2] == role[:2]:
+                continue
             try:
                 self._assign_role(partition, role)
             except KafkalogError as error:  # a disk error: the partition keeps its old role, which takes no writes
@@ -209,6 +214,7 @@ class ReplicaManager:
 
     def _drop_late(self) -> None:
         self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
+        self.take_roles(is_retry=True)
         for key, partition in tuple(self._partitions.items()):
             try:
                 if not partition.drop_late():
