@@ -30,7 +30,8 @@ async def handle(node: Node, context: RequestContext, request: FetchSnapshotRequ
         raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if node.credentials.file.state.users and not context.connection.is_private:
         raise Refused(NeedsTls.code)
-    snapshot = (quorum.metadata.changes, quorum.state.term)
+    # both numbers only grow within a term, and the content has both
+    snapshot = (quorum.metadata.changes + quorum.metadata.stored[1], quorum.state.term)
     requested = (rows[0].snapshot_id.end_offset, rows[0].snapshot_id.epoch)
     position = rows[0].position if requested == snapshot else 0
     row = part_of(content_of(node), snapshot, position, request.max_bytes, (quorum.leader, quorum.state.term))

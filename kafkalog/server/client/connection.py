@@ -30,6 +30,7 @@ class _PendingRequest(NamedTuple):
     api_key: int
     version: int
     answer: asyncio.Future[object]
+    deadline: float  # in the loop's time
 
 
 class PeerConnection(asyncio.BufferedProtocol):
@@ -71,12 +72,13 @@ class PeerConnection(asyncio.BufferedProtocol):
         """Send a request and return the response, with kio's names; `version` None is the newest that both ends know.
 
         Raises PeerUnreachable, PeerTimedOut or PeerMisbehaved after closing the connection, and PeerRefused for a call
-        that the peer does not serve. Cancelling the caller leaves the connection open.
+        that the peer does not serve. Cancelling the caller leaves the connection open. If the response has still not
+        come at the end of its time, the next request raises PeerTimedOut.
         """
         chosen = self.version_of(api_key) if version is None else version
         response_plan(api_key, chosen)  # a missing package is raised here, for the caller
-        answer = self._send(api_key, chosen, tree)
         wait_ms = self._settings.request_ms if timeout_ms is None else timeout_ms
+        answer = self._send(api_key, chosen, tree, wait_ms)
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 return await answer
@@ -87,7 +89,12 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._fail(error)
             raise error from None
 
-    def _send(self, api_key: int, version: int, tree: Tree) -> asyncio.Future[object]:
+    def _send(self, api_key: int, version: int, tree: Tree, wait_ms: int) -> asyncio.Future[object]:
+        now = asyncio.get_running_loop().time()
+        if self._pending and self._pending[0].answer.cancelled() and self._pending[0].deadline < now:
+            # the machine may have gone, and callers that wait for a shorter time do not end the connection
+            late = APIS[self._pending[0].api_key].name
+            self._fail(PeerTimedOut(f"no response to an earlier {late} in time", peer=self.peer))
         if self._failure is not None:
             raise _copy_error(self._failure)
         assert self._transport is not None
@@ -95,7 +102,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         frame = request_frame(api_key, version, number, self._settings.client_id, tree)
         self._next_id = 0 if number == _LAST_ID else number + 1
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._pending.append(_PendingRequest(number, api_key, version, answer))
+        self._pending.append(_PendingRequest(number, api_key, version, answer, now + wait_ms / 1000))
         self._transport.write(frame)
         return answer
 

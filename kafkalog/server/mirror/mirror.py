@@ -185,6 +185,9 @@ class Mirror:
                 partition.become_follower(role)
                 self._followed[key] = _Followed(partition, *leader)
                 self._fetcher_of(leader.node_id).follow(partition, leader.epoch)
+        for node_id in self._fetchers.keys() - {one.node_id for one in self._followed.values()}:
+            await self._fetchers[node_id].stop()
+            del self._fetchers[node_id]
 
     def _partition(self, key: TopicPartition, topic: PeerTopic, known: _Followed | None) -> Partition:
         if known is not None:
@@ -204,9 +207,10 @@ class Mirror:
         return fetcher
 
     async def _connect_to(self, node_id: int) -> LeaderSource:
-        host, port = self._nodes[node_id]
         try:
-            return LeaderSource(await connect(host, port, self._peers), CONSUMER, self._limits)
+            if node_id not in self._nodes:
+                raise PeerUnreachable(f"the cluster has no broker {node_id} now")
+            return LeaderSource(await connect(*self._nodes[node_id], self._peers), CONSUMER, self._limits)
         except PeerError:
             self._refresh_soon()  # another broker may lead by now
             raise

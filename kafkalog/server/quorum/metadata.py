@@ -1,8 +1,8 @@
 """The shared metadata of a set besides topics, as one snapshot: ACLs, quotas, users, settings, features.
 
 Nodes fetch it with FetchSnapshot, in parts. It contains password verifiers and goes only to nodes of the set: if there
-are users, over TLS or within one machine. Its id is the number of changes and the leader's term. If it changes
-meanwhile, the fetch restarts. It includes the version that the node has on disk.
+are users, over TLS or within one machine. It includes the version that the node has on disk. Its id is the number of
+changes, with those on disk counted again, and the leader's term. If it changes meanwhile, the fetch restarts.
 """
 
 from __future__ import annotations

@@ -293,19 +293,19 @@ class Quorum:
     async def _resume(self) -> None:
         while not self.leads:
             answers = await self.poll.leaders()
-            for term, leader in answers.values():
-                await self.learn_leader(term, leader)
             is_one = len(self.own_set) == 1
-            if not is_one and self.state.leader == NO_NODE:
-                return await self.regain(REGAIN_SECONDS)
-            if not is_one and self.state.leader != self._node.node_id:
-                return
-            if is_one or may_resume(self.state, self._node.node_id, answers, self.own_set):
-                try:
+            try:
+                for term, leader in answers.values():
+                    await self.learn_leader(term, leader)
+                if not is_one and self.state.leader == NO_NODE:
+                    return await self.regain(REGAIN_SECONDS)
+                if not is_one and self.state.leader != self._node.node_id:
+                    return
+                if is_one or may_resume(self.state, self._node.node_id, answers, self.own_set):
                     await self.promote()
                     return
-                except (KafkalogError, OSError) as error:
-                    _LOG.warning("this node led before its restart but cannot lead again: %s", error)
+            except (KafkalogError, OSError) as error:
+                _LOG.warning("this node led before its restart but cannot lead again: %s", error)
             await asyncio.sleep(RESUME_SECONDS)
 
     async def regain(self, interval_s: float, tries: int = sys.maxsize) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from kafkalog.errors import KafkalogError
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.purgatory import DelayedOperation
+from kafkalog.server.replica.reading import HeldBack
 from kafkalog.server.replica.results import FetchParams, FetchPartition
 from kafkalog.types import LogOffsetMetadata, TopicPartition
 from kafkalog.util.waiting import MustWait, at_once
@@ -16,9 +17,13 @@ Waiting = tuple[FetchPartition, LogOffsetMetadata]
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch waiting until `min_bytes` have arrived since its request (FLOW-13); `respond` then reads again."""
+    """A fetch waiting until `min_bytes` have arrived since its request (FLOW-13); `respond` then reads again.
 
-    __slots__ = ("_find", "_params", "_respond", "_waiting")
+    Bytes of a partition that is held back do not count: the answer would not have them, and the follower would ask
+    again without a pause.
+    """
+
+    __slots__ = ("_find", "_held_back", "_params", "_respond", "_waiting")
 
     def __init__(
         self,
@@ -26,8 +31,11 @@ class DelayedFetch(DelayedOperation):
         waiting: Sequence[Waiting],
         find: Callable[[TopicPartition], Partition],
         respond: Callable[[None], object],
+        *,
+        held_back: HeldBack | None = None,
     ) -> None:
         super().__init__(params.max_wait_ms)
+        self._held_back = held_back
         self._params = params
         self._waiting = waiting
         self._find = find
@@ -60,6 +68,8 @@ class DelayedFetch(DelayedOperation):
         partition = self._find(request.topic_partition)
         partition.check_topic_id(request.topic_id)
         partition.check_epoch(request.current_leader_epoch, self._params.only_leader)
+        if self._held_back is not None and self._held_back(partition, None):
+            return None if partition.diverges(request) else 0
         log, isolation = partition.log, self._params.isolation
         try:
             end = at_once(log.readable_end, isolation)
@@ -70,8 +80,8 @@ class DelayedFetch(DelayedOperation):
         if place.message_offset > end.message_offset:  # the log was truncated
             return None
         if place.message_offset < end.message_offset and not (place.message_offset_only or end.message_offset_only):
-            if place.on_older_segment(end):
+            # in another segment, or behind the end: the log was rolled, or a copy in another directory replaced it
+            if not place.on_same_segment(end) or (size := end.position_diff(place)) < 0:
                 return None
-            if place.on_same_segment(end):
-                available = min(end.position_diff(place), request.max_bytes)
+            available = min(size, request.max_bytes)
         return None if partition.diverges(request) else available

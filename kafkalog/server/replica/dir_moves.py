@@ -128,9 +128,8 @@ class DirMoves(Part):
             await self._give_up(key)
             future = None
         if log is not None and store.directory_of(log) is not target and future is None:
-            await run(store.get_or_create, key, is_future=True, directory=target.path)
-            self._begin(key)
-        elif future is not None and key not in self._tasks:  # an error had ended the move
+            future = await run(store.get_or_create, key, is_future=True, directory=target.path)
+        if future is not None and key not in self._tasks:  # also after an error ended it
             self._begin(key)
         return ErrorCode.NONE
 

@@ -26,7 +26,7 @@ from kafkalog.server.replica.delayed_produce import DelayedProduce
 from kafkalog.server.replica.fetch_session import FetchSessions
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.purgatory import Later, WaitingRequests
-from kafkalog.server.replica.reading import held_back_by, must_wait, read_partitions
+from kafkalog.server.replica.reading import HeldBack, held_back_by, must_wait, read_partitions
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role, majority_of, role_in_set, without_places
 from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
@@ -170,6 +170,7 @@ class ReplicaManager:
         partition = self._partitions.get(key)
         if partition is not None:
             self._look_up(key, partition)
+            self.waiting.wake(key)
 
     def _assign_role(self, partition: Partition, role: Role) -> None:
         """Give one partition the role of the whole set, with a partition epoch above its current one."""
@@ -179,12 +180,17 @@ class ReplicaManager:
         else:
             partition.become_follower(role)
 
-    def take_roles(self) -> None:
-        """Give all partitions the set's current role, and answer requests that can no longer succeed (FLOW-4)."""
+    def take_roles(self, *, is_retry: bool = False) -> None:
+        """Give all partitions the set's current role, and answer requests that can no longer succeed (FLOW-4).
+
+        With `is_retry` only those that do not have it, after a disk error.
+        """
         if self._set_role is None:
             return
         role = self._set_role()
         for key, partition in tuple(self._partitions.items()):
+            if is_retry and partition.role[:2] == role[:2]:
+                continue
             try:
                 self._assign_role(partition, role)
             except KafkalogError as error:  # a disk error: the partition keeps its old role, which takes no writes
@@ -208,6 +214,7 @@ class ReplicaManager:
 
     def _drop_late(self) -> None:
         self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
+        self.take_roles(is_retry=True)
         for key, partition in tuple(self._partitions.items()):
             try:
                 if not partition.drop_late():
@@ -396,7 +403,7 @@ class ReplicaManager:
         if not must_wait(params, results):
             return results
         waiting = [(one, result.place) for one, result in zip(requests, results, strict=True)]
-        delay = partial(DelayedFetch, params, waiting, self.find)
+        delay = partial(DelayedFetch, params, waiting, self.find, held_back=self._held_back(params))
         await self.waiting.answer(self.waiting.fetch, delay, [one.topic_partition for one in requests])
         return await self.read(params, requests, results)
 
@@ -404,17 +411,19 @@ class ReplicaManager:
         self, params: FetchParams, requests: Sequence[FetchPartition], before: Sequence[FetchResult] = ()
     ) -> list[FetchResult]:
         """Read the partitions without waiting; otherwise like `fetch`. `before` is as in `read_partitions`."""
-        follows = params.is_from_follower and not params.is_from_candidate
-        held_back = None
-        if self._throttle is not None and follows:
-            held_back = held_back_by(self._throttle, self._node_id, params.replica_id)
+        held_back = self._held_back(params)
         results = await read_partitions(params, requests, self._partitions, self.find, self._run, held_back, before)
-        if follows:
+        if params.is_from_follower and not params.is_from_candidate:
             reused = {id(one) for one in before}
             self._follower_read(
                 params, [(one, found) for one, found in zip(requests, results, strict=True) if id(found) not in reused]
             )
         return results
+
+    def _held_back(self, params: FetchParams) -> HeldBack | None:
+        if self._throttle is None or not params.is_from_follower or params.is_from_candidate:
+            return None
+        return held_back_by(self._throttle, self._node_id, params.replica_id)
 
     def _follower_read(self, params: FetchParams, read: Iterable[tuple[FetchPartition, FetchResult]]) -> None:
         for one, result in read:
@@ -422,6 +431,7 @@ class ReplicaManager:
                 continue
             try:
                 partition = self.find(one.topic_partition)
+                partition.check_topic_id(one.topic_id)  # it may be one created again since it was read
                 moved = partition.follower_fetched(
                     params.replica_id, result, one.log_start_offset, one.last_fetched_epoch
                 )

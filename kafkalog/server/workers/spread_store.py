@@ -110,7 +110,7 @@ class SpreadStore:
         counts = self._workers.counts(len(self._store.logs))
         shares: dict[int, list[NewPartitions]] = {MAIN: []}
         for one in partitions:
-            placed = spread(one.topic, one.numbers, counts)
+            placed = self._placed(one, counts)
             for worker, numbers in {MAIN: [], **placed}.items():
                 if worker in counts:
                     counts[worker] += len(numbers)
@@ -128,10 +128,25 @@ class SpreadStore:
                 failed = {one.topic: error for one in wanted}
             failures |= failed
             self._in_loop(self._workers.leave, worker, {name: new[name] for name in failed if name in new})
-            made = [TopicPartition(one.topic, number) for one in wanted if one.topic not in failed
-                    for number in one.numbers]  # fmt: skip
+            # a worker that failed to add partitions to a topic may have some: no other one gets them
+            made = [TopicPartition(one.topic, number) for one in wanted
+                    if one.topic not in failed or one.topic not in new for number in one.numbers]  # fmt: skip
             self._in_loop(self._workers.add, worker, made, epoch)
         return failures
+
+    def _placed(self, new: NewPartitions, counts: Mapping[int, int]) -> dict[int, list[int]]:
+        """Return the workers of new partitions; one that an earlier call did not finish stays where it may lie."""
+        placed: dict[int, list[int]] = {}
+        left = []
+        for number in new.numbers:
+            key = TopicPartition(new.topic, number)
+            if key in self.logs:
+                placed.setdefault(self._workers.worker_of(key), []).append(number)
+            else:
+                left.append(number)
+        for worker, numbers in spread(new.topic, left, counts).items():
+            placed[worker] = sorted([*placed.get(worker, ()), *numbers])
+        return placed
 
     def get_or_create(self, key: TopicPartition, *, topic_id: str) -> None:
         """Create a missing partition where there are the fewest. Raises its error."""

@@ -116,6 +116,22 @@ async def test_no_answer_in_time_ends_the_connection() -> None:
 
 
 @in_loop
+async def test_no_answer_to_callers_that_left_ends_the_connection() -> None:
+    """As of a machine that lost its power: nodes of a replica set ask each other with a shorter time limit."""
+    async def briefly(connection: PeerConnection) -> None:
+        async with asyncio.timeout(0.01):
+            await connection.request(METADATA, ALL_TOPICS)
+
+    async with liar(lambda request: b"") as port, open_connection(port, PeerSettings(request_ms=60)) as connection:
+        assert type(await error_of(briefly(connection))) is TimeoutError and connection.is_open
+        async with asyncio.timeout(20):
+            while connection.is_open:
+                error = await error_of(briefly(connection))
+        assert isinstance(error, PeerTimedOut)
+        assert str(error) == f"{HOST}:{port}: no response to an earlier metadata in time"
+
+
+@in_loop
 async def test_a_peer_that_goes_away_is_named() -> None:
     async with liar(lambda request: None) as port, open_connection(port) as connection:
         error = await error_of(connection.request(METADATA, ALL_TOPICS))

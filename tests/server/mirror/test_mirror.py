@@ -11,7 +11,9 @@ import pytest
 
 from kafkalog.errors import InconsistentTopicId, UnknownTopicOrPartition
 from kafkalog.manager.log_manager import LogManager
+from kafkalog.server.client.cluster import Cluster, Leader
 from kafkalog.server.client.errors import PeerUnreachable
+from kafkalog.server.mirror import mirror as mirror_module
 from kafkalog.server.mirror.mirror import Mirror, _supported
 from kafkalog.server.mirror.running import open_mirror
 from kafkalog.server.node.pool import CallPool
@@ -167,6 +169,37 @@ async def test_a_source_that_comes_back_is_followed_on(tmp_path: Path) -> None:
         append(server, T0, b"1")
         await until_same(server, store, T0)
         await copy.__aexit__(None, None, None)
+
+
+@in_loop
+async def test_a_broker_that_leads_nothing_or_has_gone_is_not_connected_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be tried each second, with an error and its traceback in the log."""
+    async with server_on(tmp_path / "source") as server:
+        await server.node.topics.create("t", 1)
+        address, topic, read = (HOST, server.ports["PLAINTEXT"]), "t", mirror_module.read_cluster
+        nodes: dict[int, tuple[str, int]] = {8: address}
+
+        async def moved(*args: Any) -> Cluster:
+            found = await read(*args)
+            leader = Leader(next(iter(nodes), -1), found.topics[topic].leaders[0].epoch)
+            return found._replace(nodes=nodes, topics={topic: found.topics[topic]._replace(leaders=(leader,))})
+
+        monkeypatch.setattr(mirror_module, "read_cluster", moved)
+        async with mirror_of(server, tmp_path / "copy", topic) as (mirror, store):
+            await mirror.start()
+            append(server, T0, b"0")
+            await until_same(server, store, T0)
+            nodes = {9: address}
+            await mirror.refresh()
+            append(server, T0, b"1")
+            await until_same(server, store, T0)
+            assert mirror._fetchers.keys() == {9} and mirror.failures == []
+            nodes = {}
+            await mirror.refresh()
+            with pytest.raises(PeerUnreachable, match="no broker 9 now"):
+                await mirror._connect_to(9)
 
 
 def test_settings_that_mean_nothing_here_are_left_out() -> None:

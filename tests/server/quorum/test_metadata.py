@@ -27,3 +27,31 @@ async def test_a_node_that_does_not_lead_says_so_and_it_is_asked_again_later(tmp
 
         with pytest.raises(NotLeaderOrFollower, match="did not send its settings"):
             await metadata.ask(Connection(), 2, 0)
+
+
+@in_loop
+async def test_a_snapshot_whose_version_is_written_between_its_parts_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of changes on disk is in it: with one more digit, the next part would begin a byte too early."""
+    monkeypatch.setattr(metadata, "PART_BYTES", 200)
+    async with set_of(tmp_path) as nodes:
+        await nodes.promote(1)
+        own = nodes.quorum(1).metadata
+        own.changes = 9
+        await own.save()
+        own.changes = 10
+        parts = []
+
+        class Connection:
+            peer = "node 1"
+
+            async def request(self, api_key: int, tree: Any) -> Any:
+                parts.append(await call(nodes[1], "fetch_snapshot", 1, tree))
+                if len(parts) == 1:
+                    await own.save()
+                return parts[-1]
+
+        found = await metadata.ask(Connection(), 2, nodes.quorum(1).state.term)
+        assert found == metadata.read_content(metadata.content_of(nodes[1]))
+        assert found.versions.complete[1] == 10 and len(parts) > 2

@@ -13,6 +13,7 @@ from kafkalog.server.node.node import Node
 from kafkalog.server.replica import dir_moves
 from kafkalog.types import TopicPartition
 from tests.server.nodes import call, node_for
+from tests.server.replica.partitions import settle
 
 T0 = TopicPartition("t", 0)
 
@@ -130,6 +131,29 @@ def test_a_move_is_given_up_or_gone_on_with(tmp_path: Path, monkeypatch: pytest.
 
     asyncio.run(asyncio.wait_for(begin(), 60))
     asyncio.run(asyncio.wait_for(go_on(), 60))
+
+
+def test_two_requests_at_once_begin_one_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second task would copy the same records beside the first one, and a stop would end one of them only."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    steps: list[TopicPartition] = []
+
+    async def never(self: object, key: TopicPartition) -> bool:
+        steps.append(key)
+        await asyncio.Event().wait()
+        return True
+
+    async def run() -> None:
+        monkeypatch.setattr(dir_moves.DirMoves, "_step", never)
+        async with node_for(a, b) as node:
+            await node.topics.create("t", 1)
+            there = b if log_of(node).path.startswith(str(a)) else a
+            answers = await asyncio.gather(*(alter(node, (there, "t", [0])) for _ in range(2)))
+            assert answers == [{("t", 0): 0}] * 2
+            await settle()
+            assert steps == [T0]
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_a_move_leaves_the_appends_to_a_handover_that_has_begun_meanwhile(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 from typing import Never
 
@@ -10,16 +11,18 @@ import pytest
 
 from kafkalog.errors import LogClosed
 from kafkalog.server.client.errors import PeerTimedOut
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.following_session import FollowerSession
 from kafkalog.server.replica.leader_source import LeaderSource
 from kafkalog.server.replica.roles import FollowerState, Role, majority_of, without_late
 from kafkalog.types import LogOffsetMetadata
+from kafkalog.util.fileio import OS
 from tests.server.client.peers import liar, open_connection
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.replica.copies import until
-from tests.server.replica.partitions import T0, T1, Replicas, error_codes, fetch_as_follower, make_batch, run
+from tests.server.replica.partitions import NODE, T0, T1, Replicas, error_codes, fetch_as_follower, make_batch, run
 from tests.server.replicated.servers import servers_of
 
 
@@ -88,6 +91,29 @@ def test_a_partition_whose_log_fails_keeps_no_late_follower_of_another(
             await replicas.time.passes(15_000)
         assert [partition.role.isr for partition in partitions] == [(1,), (1,)]
         assert "cannot move the high watermark of t-0: the log was closed meanwhile" in caplog.messages
+
+    run(tmp_path, body)
+
+
+def test_a_partition_whose_disk_was_full_when_its_node_began_to_lead_is_led_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def body(replicas: Replicas) -> None:
+        roles = [Role(2, 1, 0, (NODE, 2), (2,)), Role(NODE, 2, 0, (NODE, 2), (NODE, 2))]
+        monkeypatch.setattr(replicas, "_set_role", lambda: roles[0])
+        partition = replicas.find(T0)
+        await replicas.start()
+        del roles[0]
+        with monkeypatch.context() as full_disk:
+            full_disk.setattr(OS, "rename", refuse)
+            replicas.take_roles()
+            assert error_codes(await replicas.produce(T0)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        await replicas.time.passes(15_000)
+        assert error_codes(await replicas.produce(T0)) == [0]
+        assert partition.log.leader_epochs == ((2, 0),)
 
     run(tmp_path, body)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from kafkalog.control import ControlType
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica import replica_manager
 from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.results import FetchResult
 from kafkalog.server.replica.roles import Role
@@ -188,12 +190,21 @@ def test_a_follower_whose_epoch_ended_elsewhere_is_woken(tmp_path: Path) -> None
     run(tmp_path, body)
 
 
-@pytest.mark.parametrize(("end", "completes"), [(500, False), (0, True)])
-def test_an_end_whose_place_is_unknown(end: int, completes: bool) -> None:
+@pytest.mark.parametrize(
+    ("end", "completes"),
+    [
+        (LogOffsetMetadata(500), False),
+        (LogOffsetMetadata(0), True),
+        (LogOffsetMetadata(500, 400, 12_000), False),  # the last offsets have no records
+        (LogOffsetMetadata(500, 400, 11_000), True),  # a copy in another directory replaced the log
+        (LogOffsetMetadata(500, 0, 50_000), True),
+    ],
+)
+def test_an_end_whose_place_is_unknown_or_in_other_segments(end: LogOffsetMetadata, completes: bool) -> None:
     """FLOW-14."""
     class Log:
         def readable_end(self, isolation: str) -> LogOffsetMetadata:
-            return LogOffsetMetadata(end)
+            return end
 
     class Known:
         log = Log()
@@ -248,12 +259,37 @@ def test_a_waiting_committed_fetch_has_what_was_aborted(tmp_path: Path) -> None:
 def test_another_topic_id_than_the_logs(tmp_path: Path) -> None:
     """FLOW-18."""
     async def body(replicas: Replicas) -> None:
-        from uuid import UUID
-
         known = replicas.topics.topics["t"].id
         for topic_id, code in ((known, 0), (None, 0), (UUID(int=99), ErrorCode.INCONSISTENT_TOPIC_ID)):
             [result] = await replicas.read(consumer_params(), [request_at(T0, 0, topic_id=topic_id)])
             assert result.error_code == code
+
+    run(tmp_path, body)
+
+
+def test_the_place_in_a_topic_that_was_deleted_counts_for_none_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise records of the new topic, which the follower does not have, would be safe."""
+    async def body(replicas: Replicas) -> None:
+        known, read = replicas.topics.topics["t"].id, replica_manager.read_partitions
+        replicas.with_followers(T0, 2, isr=(2,))
+        await replicas.produce(T0, data=make_batch(3))
+
+        async def read_and_create_again(*args: Any) -> Any:
+            results = await read(*args)
+            await replicas.delete_topic("t")
+            replicas.add_topic("t")
+            replicas.topics.topics["t"] = replicas.topics.topics["t"]._replace(id=UUID(int=99))
+            replicas.with_followers(T0, 2, isr=(2,))
+            await replicas.produce(T0, data=make_batch(3))
+            return results
+
+        monkeypatch.setattr(replica_manager, "read_partitions", read_and_create_again)
+        asked = request_at(T0, 3, topic_id=known, last_fetched_epoch=0, log_start_offset=0)
+        [result] = await replicas.read(consumer_params(replica_id=2, isolation="log_end"), [asked])
+        assert result.error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert (replicas.find(T0).high_watermark, replicas.find(T0).log.log_end_offset) == (0, 3)
 
     run(tmp_path, body)
 

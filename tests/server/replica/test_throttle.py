@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from kafkalog.server.replica.throttle import FollowingThrottle, ReplicationRate,
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.quorum.sets import Set, set_of
-from tests.server.replica.partitions import make_batch
+from tests.server.replica.partitions import make_batch, settle
 
 T0, T1 = KEYS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 FOLLOWER = FetchParams(0, 1, 1 << 20, "log_end", 2)
@@ -82,6 +83,26 @@ async def test_a_follower_that_is_behind_gets_nothing_above_the_rate(tmp_path: P
             lambda: int(leader.config["leader.replication.throttled.rate"]), leader.monotonic_ms
         )
         assert await sizes(leader, FOLLOWER) == [True, True]
+
+
+@in_loop
+async def test_a_follower_that_is_held_back_waits_for_its_answer(tmp_path: Path) -> None:
+    """Without the wait it would ask for the records that it does not get again and again."""
+    async with set_of(tmp_path, leader_replication_throttled_rate=1) as nodes:
+        leader = await start_leader(nodes)
+        out_of_sync(leader)
+        leader.replicas._throttle = ReplicationRate(lambda: 1, leader.monotonic_ms)
+        leader.replicas._throttle.record(1 << 20)
+        epoch = leader.quorum.state.term
+        asked = [FetchPartition(KEYS[0], 0, 1 << 20, last_fetched_epoch=epoch)]
+        params = FOLLOWER._replace(max_wait_ms=600_000, min_bytes=1)
+        fetch = asyncio.ensure_future(leader.replicas.fetch(params, asked))
+        await settle()
+        assert leader.replicas.waiting.fetch.delayed == 1 and not fetch.done()
+        partition = leader.replicas.find(KEYS[0])
+        partition.role = partition.role._replace(isr=partition.role.replicas)  # in sync again: nothing holds it back
+        leader.replicas.waiting.wake(KEYS[0])
+        assert [result.size > 0 for result in await fetch] == [True]
 
 
 @in_loop

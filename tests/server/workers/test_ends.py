@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import DirectoryLocked, StorageError
+from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.txns.markers import Marker
 from kafkalog.server.workers import spread_store
@@ -177,6 +178,44 @@ def test_a_worker_that_does_not_answer_a_change_is_killed(monkeypatch: pytest.Mo
 
     asyncio.run(run())
     assert killed == [1]
+
+
+def test_a_partition_that_a_worker_may_have_created_before_it_ended_is_given_to_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither of two workers with the same partition could start again."""
+    asked: list[int] = []
+    down: set[int] = set()
+
+    async def call(worker: int, *_: object) -> Message:
+        asked.append(worker)
+        if len(asked) == 1 or worker in down:
+            raise LinkLost("it has ended")
+        return Message({"failures": {}})
+
+    async def run() -> None:
+        topics = SimpleNamespace(get=lambda _: SimpleNamespace(partitions=1), settings_of=lambda _: {})
+        store = SimpleNamespace(
+            config_of=None, fs=None, logs={TopicPartition("t", 0): 0}, topics=topics,
+            create_partitions=lambda *_, **__: {},
+        )  # fmt: skip
+        workers = Workers(ServerConfig(), ["a", "b", "c"], 3)
+        monkeypatch.setattr(workers, "call", call)
+        monkeypatch.setattr(workers, "takes_changes", lambda worker: worker not in down)
+        spread = SpreadStore(store, workers, asyncio.get_running_loop())  # type: ignore[arg-type]
+
+        async def create() -> list[str]:
+            new = NewPartitions("t", "id", (1,), {}, 2)
+            return [*await asyncio.to_thread(spread.create_partitions, [new], between_batches=lambda: None)]
+
+        assert await create() == ["t"]
+        down.add(1)
+        assert await create() == ["t"]
+        down.clear()
+        assert await create() == []
+        assert asked == [1, 1, 1] and workers.owners == {TopicPartition("t", 1): (1, 0)}
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("failure", [DirectoryLocked("locked", hint="stop it"), ValueError("locked: stop it")])
