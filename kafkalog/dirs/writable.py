@@ -210,8 +210,17 @@ class LogStore:
                     raise TopicExists(f"topic {name} already exists", hint="use alter_topic to change its settings")
                 if collides_with(other, name):
                     raise TopicExists(f"topic {name} collides with {other}: '.' and '_' are the same in metric names")
+            self._check_not_offline(name)
+            manager.forget_unfinished(name)
             self._create_partitions(name, count, given, directory)
             return self._topic(name, list(range(count)))
+
+    def _check_not_offline(self, name: str) -> None:
+        """Raise StorageError if a topic that has no partition here may have some in an offline directory."""
+        if self._manager.topics.get(name) is not None:
+            error = self.offline(f"topic {name} exists, and its partitions are not available")
+            if error is not None:
+                raise error
 
     def _create_partitions(self, name: str, count: int, given: Mapping[str, object], directory: str | None) -> None:
         """Create `count` partitions of a new topic, or none."""

@@ -168,6 +168,16 @@ class StoreTopics:
             except StorageError as error:
                 _LOG.error("cannot record the delete of topics %s: %s", ", ".join(names), error)
 
+    def forget_unfinished(self, directories: Iterable[DataDirectory], topic: str) -> None:
+        """Remove the entries of a topic that has no partitions, left where its creation did not finish. StorageError.
+
+        Else the next topic of that name would get their settings.
+        """
+        known = self._known.get(topic)
+        for directory in directories:
+            self._store(directory).remove((topic,), () if known is None else (known.topic_id,))
+        self._known.pop(topic, None)
+
     def alter(
         self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, object]
     ) -> None:

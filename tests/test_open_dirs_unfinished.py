@@ -1,0 +1,47 @@
+"""Topics whose creation did not finish, and those in a directory that is offline, do not mix with new ones."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import StorageError
+from kafkalog.manager.topics import TopicStore
+from tests.held_store import Held
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Held]:
+    with Held(tmp_path / "a", tmp_path / "b") as made:
+        yield made
+
+
+def test_a_creation_that_failed_leaves_no_settings_to_the_next(held: Held) -> None:
+    held.fs.fail("mkdir", path="/t-0", times=9)
+    with pytest.raises(StorageError):
+        held.dirs.create_topic("t", 3, {"retention.ms": 1000})
+    held.fs.heal()
+    topic = held.dirs.create_topic("t", 1, {"retention.ms": -1})
+    assert (topic.partitions, topic.settings) == ((0,), {"retention.ms": "-1"})
+
+
+def test_a_creation_that_a_crash_ended_leaves_no_settings_to_the_next(held: Held) -> None:
+    held.dirs.close()
+    TopicStore(held.paths[1]).ensure("t", partitions=3, settings={"retention.ms": 1000})
+    with kafkalog.open_dirs(held.paths, "a") as dirs:
+        assert dirs.create_topic("t", 1).settings == {}
+    assert TopicStore(held.paths[1]).get("t") is None
+
+
+def test_a_topic_in_an_offline_directory_is_not_created_again(held: Held, tmp_path: Path) -> None:
+    """The next start would find its partitions twice."""
+    held.dirs.create_topic("t", directory=tmp_path / "b")
+    held.dirs["t", 0].append(b"v")
+    held.store._manager.fail_directory(tmp_path / "b", OSError(5, "gone"))
+    with pytest.raises(StorageError, match="topic t exists, and its partitions are not available"):
+        held.dirs.create_topic("t")
+    held.dirs.create_topic("other")
+    held.dirs.close()
+    with kafkalog.open_dirs(held.paths, "a") as dirs:
+        assert dirs["t", 0].end_offset == 1
