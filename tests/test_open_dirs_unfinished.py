@@ -1,5 +1,6 @@
 """Topics whose creation did not finish, and those in a directory that is offline, do not mix with new ones."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.manager.topics import TopicStore
+from tests.faults import FaultFS
 from tests.held_store import Held
 
 
@@ -32,6 +34,19 @@ def test_a_creation_that_a_crash_ended_leaves_no_settings_to_the_next(held: Held
     with kafkalog.open_dirs(held.paths, "a") as dirs:
         assert dirs.create_topic("t", 1).settings == {}
     assert TopicStore(held.paths[1]).get("t") is None
+
+
+@pytest.mark.parametrize("path", ["b", "b/meta.properties", "b/kafkalog.topics.json"])
+def test_a_disk_that_fails_at_the_start_does_not_stop_the_others(held: Held, tmp_path: Path, path: str) -> None:
+    held.dirs.create_topic("t", 2)
+    held.dirs.close()
+    fs = FaultFS()
+    fs.fail("open", "open_read", "listdir", "scandir", path=str(tmp_path / path), code=errno.EIO)
+    with Held(tmp_path / "a", tmp_path / "b", fs=fs) as started:
+        assert [one.offline_error is None for one in started.dirs.directories] == [True, False]
+        assert list(started.dirs) == [("t", 0)]
+        started.dirs["t", 0].append(b"v")
+        fs.heal()
 
 
 def test_a_topic_in_an_offline_directory_is_not_created_again(held: Held, tmp_path: Path) -> None:

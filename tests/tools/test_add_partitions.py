@@ -6,7 +6,7 @@ import kafkalog
 from kafkalog.dirs.create import add_partitions
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.topics import TOPICS_FILE
-from tests.manager.metadata_files import ID, topic_values, write_metadata
+from tests.manager.metadata_files import topic_values, write_metadata
 
 SETTINGS = {"cleanup.policy": "compact", "retention.ms": "-1"}
 
