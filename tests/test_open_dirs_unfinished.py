@@ -9,6 +9,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.manager.topics import TopicStore
+from kafkalog.types import TopicPartition
 from tests.faults import FaultFS
 from tests.held_store import Held
 
@@ -47,6 +48,19 @@ def test_a_disk_that_fails_at_the_start_does_not_stop_the_others(held: Held, tmp
         assert list(started.dirs) == [("t", 0)]
         started.dirs["t", 0].append(b"v")
         fs.heal()
+
+
+def test_no_partition_is_added_that_an_offline_directory_may_have(held: Held, tmp_path: Path) -> None:
+    held.dirs.create_topic("t", 2)
+    here = TopicPartition("t", 0)
+    assert Path(held.dirs[here].path).parent == tmp_path / "a"
+    held.store._manager.fail_directory(tmp_path / "b", OSError(5, "gone"))
+    with pytest.raises(StorageError, match="topic t may have partitions that are not available"):
+        held.dirs.alter_topic("t", {"retention.ms": 5}, partitions=2)
+    assert held.dirs.alter_topic("t", {"retention.ms": 6}, partitions=1).settings == {"retention.ms": "6"}
+    held.dirs.close()
+    with kafkalog.open_dirs(held.paths, "a") as dirs:
+        assert dirs.topics["t"].partitions == (0, 1)
 
 
 def test_a_topic_in_an_offline_directory_is_not_created_again(held: Held, tmp_path: Path) -> None:

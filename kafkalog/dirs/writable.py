@@ -263,9 +263,12 @@ class LogStore:
                 check_partitions(partitions)
             if partitions is not None and partitions < len(keys):
                 raise InvalidPartitions(f"cannot reduce topic {name} from {len(keys)} partitions to {partitions}")
+            requested = {TopicPartition(name, number) for number in range(partitions or 0)}
+            error = self.offline(f"topic {name} may have partitions that are not available")
+            if error is not None and requested - {*keys}:
+                raise error  # one of those created now may be there
             if settings:
                 self._manager.alter_topic(name, settings)
-            requested = {TopicPartition(name, number) for number in range(partitions or 0)}
             for key in sorted(requested - self._manager.problems.keys()):
                 self._manager.get_or_create(key, is_new=key not in keys)
             self._reschedule_jobs()
