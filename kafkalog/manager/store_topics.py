@@ -101,6 +101,11 @@ class StoreTopics:
             self._known[name] = entry
         return entry
 
+    def listed_in(self, directory: DataDirectory, names: Iterable[str]) -> list[str]:
+        """Return those of the topics that a directory's file has. CorruptCheckpoint, StorageError."""
+        listed = self._store(directory).topics()
+        return [name for name in names if name in listed]
+
     def ensure_all(self, directory: DataDirectory, wanted: Iterable[WantedTopic]) -> None:
         """Create or extend the topics' entries in a directory's file, in one write.
 
