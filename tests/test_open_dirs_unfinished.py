@@ -25,6 +25,7 @@ def test_a_creation_that_failed_leaves_no_settings_to_the_next(held: Held) -> No
     with pytest.raises(StorageError):
         held.dirs.create_topic("t", 3, {"retention.ms": 1000})
     held.fs.heal()
+    held.store._manager.fail_directory(held.paths[1], OSError(5, "gone"))
     topic = held.dirs.create_topic("t", 1, {"retention.ms": -1})
     assert (topic.partitions, topic.settings) == ((0,), {"retention.ms": "-1"})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Literal
 
@@ -235,6 +236,8 @@ class LogStore:
             with deferred_interrupts():
                 for key in created:
                     self._manager.delete(key)
+                with suppress(StorageError):  # the next creation does it
+                    self._manager.forget_unfinished(name)
             raise
 
     def delete_topic(self, name: str) -> None:

@@ -178,10 +178,9 @@ class StoreTopics:
 
         Else the next topic of that name would get their settings.
         """
-        known = self._known.get(topic)
+        known = self._known.pop(topic, None)
         for directory in directories:
             self._store(directory).remove((topic,), () if known is None else (known.topic_id,))
-        self._known.pop(topic, None)
 
     def alter(
         self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, object]
