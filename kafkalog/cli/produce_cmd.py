@@ -154,11 +154,11 @@ def _produce(request: _Request) -> None:
     validate_topic(request.topic)
     with ExitStack() as stack:
         inputs = stack.enter_context(Inputs(request.files))
-        directory = _choose_directory(request)
+        paths = _partition_paths(request)
         # locked for the whole run: the clean-shutdown marker is written once, after all logs are closed
-        log_dir = LogDir.acquire(directory)
-        stack.callback(log_dir.release)
-        logs = _open_logs(request, directory, stack)
+        for directory in dict.fromkeys(map(os.path.dirname, paths)):
+            stack.callback(LogDir.acquire(directory).release)
+        logs = _open_logs(request, paths, stack)
         start_offsets = [log.log.log_end_offset for log in logs]
         is_interactive = "-" in request.files and os.isatty(0)
         meter = stack.enter_context(Meter("produce", inputs.total, quiet=is_interactive))
@@ -182,44 +182,42 @@ def _produce(request: _Request) -> None:
     _report(request, logs, start_offsets)
 
 
-def _choose_directory(request: _Request) -> str:
-    """Return the data directory that has the topic, else the first one, created if missing."""
-    from kafkalog.dirs.create import make_data_directory
+def _partition_paths(request: _Request) -> list[str]:
+    """Return the paths of the partitions to write to: all of the topic, or the one of -p.
+
+    Each is where it lies. A new topic goes into the first data directory, which is created if missing.
+    """
+    from kafkalog.dirs.create import check_name_is_free, make_data_directory
+    from kafkalog.errors import UnknownTopicOrPartition
+    from kafkalog.tools.catalog import partition_count, topic_entry
     from kafkalog.tools.directories import partitions
 
     existing = [one for one in request.dirs if os.path.isdir(one)]
-    for directory in existing:
-        if partitions([directory], topic=request.topic):
-            return directory
-    return make_data_directory(request.dirs[0])
-
-
-def _open_logs(request: _Request, directory: str, stack: ExitStack) -> list[WritableLog]:
-    """Return the logs of the partitions to write to: all of the topic, or the one of -p."""
-    from kafkalog.dirs.create import check_name_is_free
-    from kafkalog.errors import UnknownTopicOrPartition
-    from kafkalog.log.open_writable import open_for_append
-    from kafkalog.tools.catalog import partition_count
-
+    found = {one.topic_partition.partition: one.path for one in partitions(existing, topic=request.topic)}
+    holding = (one for one in existing if partitions([one], topic=request.topic) or topic_entry([one], request.topic))
+    directory = next(holding, None) or make_data_directory(request.dirs[0])
     hint = "`kafkalog topics alter --partitions N` adds more"
     try:
-        count = partition_count([directory], request.topic)
+        count = partition_count(existing or [directory], request.topic)
     except UnknownTopicOrPartition:
         hint = "`kafkalog topics create --partitions N` creates it with more"
-        check_name_is_free([one for one in request.dirs if os.path.isdir(one)], request.topic, directory)
+        check_name_is_free(existing, request.topic, directory)
         count = 1
-    numbers: Sequence[int] = range(count)
-    if request.partition is not None:
-        if request.partition >= count:
-            raise UnknownTopicOrPartition(
-                f"topic {request.topic} has no partition {request.partition}",
-                path=directory,
-                hint=f"it has {count}; {hint}",
-            )
-        numbers = [request.partition]
+    if request.partition is not None and request.partition >= count:
+        raise UnknownTopicOrPartition(
+            f"topic {request.topic} has no partition {request.partition}",
+            path=directory,
+            hint=f"it has {count}; {hint}",
+        )
+    numbers = range(count) if request.partition is None else [request.partition]
+    return [found.get(number) or os.path.join(directory, f"{request.topic}-{number}") for number in numbers]
+
+
+def _open_logs(request: _Request, paths: Sequence[str], stack: ExitStack) -> list[WritableLog]:
+    from kafkalog.log.open_writable import open_for_append
+
     logs = []
-    for number in numbers:
-        path = os.path.join(directory, f"{request.topic}-{number}")
+    for path in paths:
         with RecoveryMeter(os.path.basename(path)) as meter:
             log = open_for_append(
                 path, request.settings, sync=request.sync, on_damage=request.on_damage, progress=meter.tell

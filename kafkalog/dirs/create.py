@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from kafkalog.config.topic import LogConfig, key_for
 from kafkalog.errors import InvalidPartitions, StorageError, TopicExists
 from kafkalog.log.open_writable import open_for_append
+from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.partition import ensure_topic
 from kafkalog.manager.topics import TopicStore
 from kafkalog.storage.names import collides_with, validate_topic
 from kafkalog.tools.directories import find, partitions
+from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 
 
@@ -50,9 +53,13 @@ def add_partitions(dirs: Sequence[str], topic: str, count: int, *, fs: FileSyste
     homes = dict.fromkeys(os.path.dirname(one.path) for one in found)
     sizes = {home: len(partitions([home], fs=fs)) for home in homes}
     missing = [number for number in range(count) if number not in existing]
+    settings = read_known_topics(dirs, fs=fs).settings_of(topic) if missing else None
     for number in missing:
         home = min(sizes, key=sizes.__getitem__)
-        open_for_append(os.path.join(home, f"{topic}-{number}"), fs=fs).close()
+        with LogDir.acquire(home, fs=fs):
+            key = TopicPartition(topic, number)  # a new entry gets the settings that only another directory may have
+            ensure_topic(TopicStore(home, fs=fs), key, found, settings=settings, fs=fs)
+            open_for_append(os.path.join(home, str(key)), fs=fs).close()
         sizes[home] += 1
     return len(missing)
 

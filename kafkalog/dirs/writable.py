@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Literal
 
@@ -210,8 +211,17 @@ class LogStore:
                     raise TopicExists(f"topic {name} already exists", hint="use alter_topic to change its settings")
                 if collides_with(other, name):
                     raise TopicExists(f"topic {name} collides with {other}: '.' and '_' are the same in metric names")
+            self._check_not_offline(name)
+            manager.forget_unfinished(name)
             self._create_partitions(name, count, given, directory)
             return self._topic(name, list(range(count)))
+
+    def _check_not_offline(self, name: str) -> None:
+        """Raise StorageError if a topic that has no partition here may have some in an offline directory."""
+        if self._manager.topics.get(name) is not None:
+            error = self.offline(f"topic {name} exists, and its partitions are not available")
+            if error is not None:
+                raise error
 
     def _create_partitions(self, name: str, count: int, given: Mapping[str, object], directory: str | None) -> None:
         """Create `count` partitions of a new topic, or none."""
@@ -226,6 +236,8 @@ class LogStore:
             with deferred_interrupts():
                 for key in created:
                     self._manager.delete(key)
+                with suppress(StorageError):  # the next creation does it
+                    self._manager.forget_unfinished(name)
             raise
 
     def delete_topic(self, name: str) -> None:
@@ -254,9 +266,12 @@ class LogStore:
                 check_partitions(partitions)
             if partitions is not None and partitions < len(keys):
                 raise InvalidPartitions(f"cannot reduce topic {name} from {len(keys)} partitions to {partitions}")
+            requested = {TopicPartition(name, number) for number in range(partitions or 0)}
+            error = self.offline(f"topic {name} may have partitions that are not available")
+            if error is not None and requested - {*keys}:
+                raise error  # one of those created now may be there
             if settings:
                 self._manager.alter_topic(name, settings)
-            requested = {TopicPartition(name, number) for number in range(partitions or 0)}
             for key in sorted(requested - self._manager.problems.keys()):
                 self._manager.get_or_create(key, is_new=key not in keys)
             self._reschedule_jobs()

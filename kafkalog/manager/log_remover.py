@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Final
 
 from kafkalog.config.broker import BrokerConfig
-from kafkalog.errors import IllegalState, LogClosed, StorageError, UnknownTopicOrPartition
+from kafkalog.errors import CorruptCheckpoint, IllegalState, LogClosed, StorageError, UnknownTopicOrPartition
 from kafkalog.manager.checkpoints import lower_cleaner_offsets, lower_offsets
 from kafkalog.manager.cleaning import cleaner_of
 from kafkalog.manager.data_directory import DataDirectory
@@ -113,8 +113,8 @@ class LogRemover(DirectorySet):
     def replace_with_future(self, topic_partition: TopicPartition) -> UnifiedLog:
         """Replace the current log of a partition by its future log, which is returned, and delete the old one (MGR-9).
 
-        IllegalState if there is no future log, or if it does not end where the current one does; StorageError: nothing
-        changed.
+        IllegalState if there is no future log, or if it does not end where the current one does; StorageError,
+        CorruptCheckpoint: nothing changed.
         """
         with self.cleaning_paused(topic_partition), self._lock:
             self._check_open()
@@ -125,7 +125,7 @@ class LogRemover(DirectorySet):
             source, target = self.directory_of(current), self.directory_of(future)
             try:
                 failures = swap(source, target, current, future)
-            except StorageError as error:
+            except (StorageError, CorruptCheckpoint) as error:
                 self.handle_error(source if source.contains(error.path) else target, error)
                 raise
             self._publish()

@@ -12,7 +12,7 @@ import logging
 from typing import Final
 
 from kafkalog.errors import CorruptCheckpoint, IllegalState, StorageError
-from kafkalog.manager.checkpoints import move_cleaner_offset
+from kafkalog.manager.checkpoints import move_cleaner_offset, record_log_start
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.deletion import rename_for_delete
 from kafkalog.storage.log import UnifiedLog
@@ -26,8 +26,8 @@ def swap(
 ) -> list[tuple[DataDirectory, Exception]]:
     """Replace `current`, in `source`, by `future`, in `target`; `current` is renamed for its delete.
 
-    The high watermark and the cleaner offset move with it. IllegalState: the future log does not end where the current
-    one does. StorageError: nothing was changed. The returned errors occurred after the swap.
+    High watermark, log start and cleaner offset move with it. IllegalState: the future log does not end where the
+    current one does. StorageError, CorruptCheckpoint: nothing was changed. The returned errors occurred after the swap.
     """
     key, name = current.topic_partition, current.name
     future.flush()
@@ -41,6 +41,7 @@ def swap(
                 hint="copy the rest first",
             )
         future.update_high_watermark(current.high_watermark)
+        record_log_start(target.path, future, fs=target.fs)  # after a crash no deleted record may reappear
         unsynced = _rename(source, target, current, future)
     finally:
         if current.name == name:

@@ -130,8 +130,10 @@ class PartitionMaker:
             names = dict.fromkeys(key.topic for key, _, home in places if home is directory)
             if directory is candidates[0]:
                 names |= dict.fromkeys(name for name, one in self._wanted.items() if not one.numbers)
-            rows = [self._wanted[name] for name in names]
             try:
+                # a start without the other directories must know of all partitions
+                names |= dict.fromkeys(self._topics.listed_in(directory, self._wanted))
+                rows = [self._wanted[name] for name in names]
                 directory.forget()
                 self._topics.ensure_all(
                     directory,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
-from kafkalog.errors import ConfigError
+from kafkalog.errors import ConfigError, KafkalogError
 from kafkalog.manager.known_topics import KnownTopics, read_known_topics, topics_in
 from kafkalog.manager.log_manager import LoadProgress, LogManager
+from kafkalog.manager.meta_properties import read_meta_properties
+from kafkalog.manager.topics import TopicStore
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Scheduler, Schedules
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class OpenedLogs(NamedTuple):
@@ -51,7 +56,8 @@ def open_logs(
     """
     paths = [os.path.realpath(path) for path in directories]
     try:
-        known = read_known_topics([path for path in paths if fs.exists(path)], fs=fs)
+        readable = [path for path in paths if _is_readable(path, fs)]
+        known = read_known_topics(readable, fs=fs)
         settings = BrokerConfig.from_mapping({**known.store_settings(), **config.overrides()})
         if settings.node_id is not None and known.node_id is not None and settings.node_id != known.node_id:
             raise ConfigError(
@@ -63,7 +69,7 @@ def open_logs(
         manager = LogManager.open(
             directories,
             settings,
-            topic_settings=known.other_settings(topics_in(paths, fs), settings),
+            topic_settings=known.other_settings(topics_in(readable, fs), settings),
             fs=fs,
             clock=clock,
             scheduler=scheduler,
@@ -78,3 +84,20 @@ def open_logs(
                 scheduler.shutdown()
         raise
     return OpenedLogs(manager, scheduler, known)
+
+
+def _is_readable(path: str, fs: FileSystem) -> bool:
+    """Return False for a missing directory, which is created, and for one that the manager will take offline.
+
+    Its disk does not let the files be read that every start reads there.
+    """
+    try:
+        fs.names(path)
+        read_meta_properties(path, fs)
+        TopicStore(path, fs=fs).read()
+    except OSError as error:
+        _LOG.debug("%s is passed over: %s", path, error)
+        return False
+    except KafkalogError:  # damage, which is reported where the settings are read
+        return True
+    return True

@@ -101,6 +101,11 @@ class StoreTopics:
             self._known[name] = entry
         return entry
 
+    def listed_in(self, directory: DataDirectory, names: Iterable[str]) -> list[str]:
+        """Return those of the topics that a directory's file has. CorruptCheckpoint, StorageError."""
+        listed = self._store(directory).topics()
+        return [name for name in names if name in listed]
+
     def ensure_all(self, directory: DataDirectory, wanted: Iterable[WantedTopic]) -> None:
         """Create or extend the topics' entries in a directory's file, in one write.
 
@@ -167,6 +172,15 @@ class StoreTopics:
                 self._store(directory).remove(names, ids)
             except StorageError as error:
                 _LOG.error("cannot record the delete of topics %s: %s", ", ".join(names), error)
+
+    def forget_unfinished(self, directories: Iterable[DataDirectory], topic: str) -> None:
+        """Remove the entries of a topic that has no partitions, left where its creation did not finish. StorageError.
+
+        Else the next topic of that name would get their settings.
+        """
+        known = self._known.pop(topic, None)
+        for directory in directories:
+            self._store(directory).remove((topic,), () if known is None else (known.topic_id,))
 
     def alter(
         self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, object]

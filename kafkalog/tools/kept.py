@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
@@ -216,10 +217,27 @@ def _batches_after(part: _Part, last_offset: int, fs: FileSystem) -> _Part | Non
 def _restore_partition(
     target: str, name: str, parts: Sequence[_Part], doubled: int, fs: FileSystem, clock: Clock
 ) -> Restored:
-    """Write a segment for each run, then open the log once, which rebuilds indexes, epochs and producers."""
+    """Write a segment for each run, then open the log once, which rebuilds indexes, epochs and producers.
+
+    After an error nothing remains: a part of the records would pass for all of them.
+    """
     path = os.path.join(target, name)
     with os_errors("restore the kept records", path):
-        make_directories(fs, path)
+        make_directories(fs, target)
+        fs.mkdir(path)
+        fs.fsync_dir(target)
+    try:
+        _write_partition(target, name, parts, fs, clock)
+    except BaseException:
+        with suppress(OSError):
+            remove_tree(path, fs)
+        raise
+    return Restored(name, path, count_batches(part.run for part in parts), doubled)
+
+
+def _write_partition(target: str, name: str, parts: Sequence[_Part], fs: FileSystem, clock: Clock) -> None:
+    path = os.path.join(target, name)
+    with os_errors("restore the kept records", path):
         for part in parts:
             base = part.run.first_offset
             _write(part, os.path.join(path, log_file_name(base)), fs)
@@ -230,7 +248,6 @@ def _restore_partition(
         log = open_partition(log_dir, path, LogConfig(), Found(False), fs=fs, clock=clock)
         log.close()
         log_dir.partition_closed(name, True)
-    return Restored(name, path, count_batches(part.run for part in parts), doubled)
 
 
 def _write(part: _Part, target: str, fs: FileSystem) -> None:

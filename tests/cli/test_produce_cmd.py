@@ -40,6 +40,21 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
+def test_each_partition_is_written_where_it_lies(tmp_path: Path) -> None:
+    """A partition that a second directory has is not created again in the first, and keeps its records."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    with library.open_dirs([one, two], "a") as dirs:
+        dirs.create_topic("t", 4)
+        homes = {number: Path(dirs["t", number].path).parent for number in range(4)}
+    assert set(homes.values()) == {one, two}
+    lines = "".join(f'{{"partition": {number}, "payload": "a"}}\n' for number in homes)
+    ok("produce", "-d", one, "-d", two, "-t", "t", "-J", stdin=lines.encode())
+    ok("produce", "-d", one, "-d", two, "-t", "t", "-p", 3, stdin=b"b\n")
+    assert [values(homes[number] / f"t-{number}") for number in homes] == [[b"a"], [b"a"], [b"a"], [b"a", b"b"]]
+    with library.open_dirs([one, two], "a") as dirs:
+        assert dirs.topics["t"].partitions == (0, 1, 2, 3)
+
+
 # what becomes a record
 
 

@@ -78,6 +78,19 @@ def test_the_future_log_takes_the_place_of_the_current_one(tmp_path: Path) -> No
         assert held.manager.logs[T0].log_end_offset == 4
 
 
+def test_records_that_were_deleted_stay_so_after_a_move_and_a_crash(tmp_path: Path) -> None:
+    """MGR-9: the log's start is on disk in its new directory before the old one has forgotten it."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    with OpenManager(a, b) as held:
+        current = held.create_log(T0, directory=a)
+        future = copy_to_future(held, b)
+        future.update_high_watermark(3)
+        for log in (current, future):
+            log.maybe_increment_log_start_offset(2)
+        held.manager.replace_with_future(T0)
+        assert read_checkpoint(b, "log-start-offset-checkpoint") == {"t-0": 2}
+
+
 @pytest.mark.parametrize(("call", "failing", "offline"), [
     (None, "", []),
     ("fsync", "a", ["a"]),

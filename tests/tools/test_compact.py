@@ -59,6 +59,15 @@ def records(path: Path) -> list[tuple[int, bytes | None, bytes | None]]:
 TWICE: list[tuple[bytes | None, bytes | None]] = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (None, b"x"), (b"b", None)]
 
 
+@pytest.mark.parametrize("apply", [False, True])
+def test_a_partition_without_segments_does_not_stop_the_others(tmp_path: Path, apply: bool) -> None:
+    make(tmp_path / "t-1", TWICE)
+    (tmp_path / "t-0").mkdir()
+    report = compact(tmp_path, apply=apply, now_ms=NOW + 10)
+    assert [one.partition for one in report.cleaned] == [1]
+    assert [(one.path, one.why) for one in report.kept] == [(str(tmp_path / "t-0"), "it has no segments")]
+
+
 def test_told_and_then_done(tmp_path: Path) -> None:
     """CLN-3, CLN-6: the dry run counts what the clean then does."""
     make(tmp_path / "t-0", [*TWICE, (b"a", b"3")])

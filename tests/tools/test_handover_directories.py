@@ -92,6 +92,28 @@ def test_undo_reverts_every_topic_id_of_an_interrupted_handover(tmp_path: Path) 
     assert [read_partition_metadata(OS, data / f"t-{number}") for number in (0, 1)] == ids
 
 
+@pytest.mark.parametrize("is_completed", [False, True])
+def test_undo_reverts_a_handover_that_wrote_a_part_of_its_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_completed: bool
+) -> None:
+    """Many topics need several batches of metadata; the broker has not run in between."""
+    data = existing(tmp_path, topic("x", new_topic_id()))
+    write(data, "u-0", retention_ms=-1)
+    before = metadata_of(data)
+    monkeypatch.setattr("kafkalog.tools.handover.records.BATCH_BYTES", 1)
+    options = HandoverOptions(let_expire=True)
+    fs = FaultFS()
+    fs.fail("pwrite", "pwritev", path=f"{METADATA_DIRECTORY}/{0:020d}.log", nth=2, code=errno.EIO)
+    with pytest.raises(StorageError):
+        handover([data], apply=True, options=options, fs=fs)
+    assert metadata_of(data).end_offset > before.end_offset
+    if is_completed:
+        assert handover([data], apply=True, options=options).ok
+        assert set(metadata_of(data).image.topics) == {"t", "u", "x"}
+    undo_handover([data])
+    assert metadata_of(data).end_offset == before.end_offset and set(metadata_of(data).image.topics) == {"x"}
+
+
 def test_a_file_that_was_left_out_before_gets_the_topics_too(tmp_path: Path) -> None:
     one, two = both(tmp_path)
     hand_over([one])

@@ -209,6 +209,12 @@ def test_a_directory_that_a_broker_set_aside_is_told(broker_dir: Path) -> None:
     assert not any("set aside" in n for n in handover([broker_dir], options=HandoverOptions(("small.one",))).plan.notes)
 
 
+def test_a_topic_whose_delete_was_interrupted(broker_dir: Path) -> None:
+    TopicStore(broker_dir).mark_deleted(("orders",))
+    assert refusal(broker_dir) == f"the delete of topic orders in {broker_dir} was interrupted"
+    assert apply(broker_dir, topics=("small.one",)).ok
+
+
 def test_a_missing_partition_is_left_to_the_broker(broker_dir: Path) -> None:
     shutil.rmtree(broker_dir / "orders-0")
     report = apply(broker_dir)

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.errors import FormatError, IllegalArgument, PartitionNotFound
+from kafkalog.errors import FormatError, IllegalArgument, PartitionNotFound, StorageError
 from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
 from kafkalog.tools.kept import list_kept, remove_kept, restore_kept
+from tests.faults import FaultFS
 from tests.storage.test_kept import FIRST, RECORDS, flip_bits, make, make_damaged, mark_unclean, offsets, positions
 
 
@@ -121,6 +122,20 @@ def test_a_place_to_restore_to_that_is_no_good(tmp_path: Path) -> None:
     restore_kept(data, tmp_path / "to")
     with pytest.raises(IllegalArgument, match="already has orders-0"):
         restore_kept(data, tmp_path / "to")
+
+
+@pytest.mark.parametrize("op", ["pwrite", "fdatasync"])
+def test_a_restore_that_fails_leaves_nothing(tmp_path: Path, op: str) -> None:
+    """A part of the records would pass for all of them."""
+    data, to = tmp_path / "data", tmp_path / "restored"
+    data.mkdir()
+    kafkalog.open(make_damaged(data), "a").close()
+    fs = FaultFS()
+    fs.fail(op, path=f"{to}/orders-0/", nth=2)
+    with pytest.raises(StorageError):
+        restore_kept(data, to, fs=fs)
+    assert not (to / "orders-0").exists()
+    assert len(restore_kept(data, to)) == 1
 
 
 def test_remove_is_dry_unless_applied(tmp_path: Path) -> None:

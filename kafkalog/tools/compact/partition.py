@@ -17,6 +17,7 @@ from kafkalog.cleaner.cleanable import CleanableLog, CleanRange
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.splits import after_splits
 from kafkalog.cleaner.types import CleanerStats, CleanResult, bytes_of
+from kafkalog.errors import NotAPartition
 from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.index.transaction_index import TransactionIndex
@@ -72,13 +73,27 @@ class Cleaned(NamedTuple):
     size_kept: int
 
 
+@contextmanager
+def _view(plan: CompactPlan, fs: FileSystem) -> Iterator[LogView | None]:
+    """Open a partition for reading; give None for a directory without segments, which a broker opens as empty."""
+    try:
+        view = LogView(plan.place.path, fs=fs)
+    except NotAPartition:
+        yield None
+        return
+    with view:
+        yield view
+
+
 def look(plan: CompactPlan, fs: FileSystem, advance: Advance = lambda size: None) -> Cleaned | None:
     """Return the result that a clean would have; None if nothing is dirty. Nothing is locked or changed.
 
     A broker may write meanwhile. All keys of the dirty part go into the map, or as many as fit: then this is the result
     of the first round. CorruptRecord, StorageError.
     """
-    with LogView(plan.place.path, fs=fs) as view:
+    with _view(plan, fs) as view:
+        if view is None:
+            return None
         viewed = _DryRunLog(view, plan, fs)
         first, end = _dirty_part(viewed.state, plan, fs)
         if first >= end:
@@ -89,7 +104,9 @@ def look(plan: CompactPlan, fs: FileSystem, advance: Advance = lambda size: None
 
 def explain_nothing(plan: CompactPlan, fs: FileSystem) -> str | None:
     """Return the reason why no dirty record of a partition can be cleaned; None if no reason applies."""
-    with LogView(plan.place.path, fs=fs) as view:
+    with _view(plan, fs) as view:
+        if view is None:
+            return "it has no segments"
         state = _DryRunLog(view, plan, fs).state
         first, end = _dirty_part(state, plan, fs)
         active = state.segments.active
@@ -100,7 +117,9 @@ def explain_nothing(plan: CompactPlan, fs: FileSystem) -> str | None:
 
 def dirty_bytes(plan: CompactPlan, fs: FileSystem) -> int:
     """Return the bytes that a clean has to read; 0 if nothing is dirty. Nothing is locked or changed. StorageError."""
-    with LogView(plan.place.path, fs=fs) as view:
+    with _view(plan, fs) as view:
+        if view is None:
+            return 0
         viewed = _DryRunLog(view, plan, fs)
         first, end = _dirty_part(viewed.state, plan, fs)
         return sum(bytes_of(viewed.segments, first, end)) if first < end else 0

@@ -20,9 +20,7 @@ from kafkalog.manager.topics import TopicStore, format_topics
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import kraft_batch
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.partition_metadata import replace_topic_id
-from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.handover import journal as handover_journal
 from kafkalog.tools.handover.journal import Journal, digest, saved_path
 from kafkalog.tools.handover.node import Metadata
@@ -172,15 +170,14 @@ def undo_changes(found: Metadata, metadata: ClusterMetadata, journal: Journal, f
 
 
 def _is_untouched(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> bool:
-    """Return True if only elections of a controller that could not start follow what the handover wrote."""
-    if metadata.end_offset <= journal.end_after:
-        return metadata.end_offset == journal.end_after
-    with LogView(metadata.log_path, fs=fs) as view:
-        return all(
-            chunk.batches[row].is_control
-            for chunk in log_chunks(view, journal.end_after, metadata.end_offset)
-            for row in range(chunk.first, chunk.last)
-        )
+    """Return True if only elections of a controller that could not start follow what the handover wrote.
+
+    An interrupted one may have written a part of its batches.
+    """
+    if metadata.end_offset < journal.end_after:
+        return not journal.is_done and handover_journal.wrote_all(journal, metadata, fs)
+    found = handover_journal.kinds_between(metadata, journal.end_after, metadata.end_offset, fs)
+    return all(is_control for is_control in found)
 
 
 def _restore_bootstrap(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:

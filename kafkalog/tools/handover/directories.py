@@ -102,8 +102,11 @@ def _make_plan(
     node = read_node([*homes, *([where] if where and where not in homes else [])], fs)
     metadata = find_metadata(homes, where, fs)
     entries: dict[str, TopicEntry] = {}
+    deleted: dict[str, str] = {}
     for directory in reversed(homes):
-        entries |= TopicStore(directory, fs=fs).topics()
+        topics_here = TopicStore(directory, fs=fs).topics()
+        entries |= topics_here
+        deleted |= {name: directory for name, entry in topics_here.items() if entry.is_deleted}
     has_coordinator = TRANSACTION_STATE in metadata.main.image.topics
     selected = options.topics and [*options.topics, *[TRANSACTION_STATE] * has_coordinator]
     found, broken = _survey_partitions(homes, selected, fs)
@@ -122,6 +125,11 @@ def _make_plan(
         node, metadata, topics, home=homes[0], adopt=options.adopt, next_producer_id=given, ended=ended
     )
     plan.problems += [*(to_problem(error) for error in broken), *_foreign_problems(homes, fs)]
+    for name in sorted(names & deleted.keys()):
+        plan.refuse(
+            f"the delete of topic {name} in {deleted[name]} was interrupted",
+            "`kafkalog topics delete --apply` completes it; or name the topics to hand over with -t",
+        )
     if any(found.values()):
         plan.notes += [
             f"{path} was not closed cleanly: the broker will recover its partitions"

@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.manager.cluster_metadata import ClusterMetadata
+from kafkalog.storage.log_walk import log_chunks
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import FileSystem, atomic_write
 from kafkalog.util.os_errors import os_errors, read_if_present
 
@@ -48,7 +50,8 @@ class Journal(NamedTuple):
         """Return the journal of this handover and the interrupted one `before`, which it continues."""
         sums = ",".join(filter(None, (before.bootstrap_sha256, self.bootstrap_sha256)))
         topics = tuple(dict.fromkeys((*before.topics, *self.topics)))
-        return self._replace(bootstrap_sha256=sums, topics=topics, carried={**self.carried, **before.carried})
+        carried = {**self.carried, **before.carried}
+        return self._replace(end_before=before.end_before, bootstrap_sha256=sums, topics=topics, carried=carried)
 
 
 def digest(content: bytes) -> str:
@@ -75,15 +78,32 @@ def write(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
 
 
 def read_interrupted(metadata: ClusterMetadata, fs: FileSystem) -> Journal | None:
-    """Return the newest handover if it was interrupted, and nothing has changed the metadata since; else None."""
+    """Return the newest handover if it was interrupted, and nothing else has changed the metadata since; else None."""
     try:
         found = read(metadata, fs)
     except CorruptCheckpoint:  # it cannot be undone, but handing over needs no journal
         return None
-    is_ours = found is not None and not found.is_done and found.end_before == (
-        0 if metadata.is_fresh else metadata.end_offset
-    )  # fmt: skip
+    if found is None or found.is_done:
+        return None
+    if metadata.is_fresh or metadata.end_offset == found.end_before:
+        is_ours = found.end_before == (0 if metadata.is_fresh else metadata.end_offset)
+    else:
+        is_ours = metadata.end_offset <= found.end_after and wrote_all(found, metadata, fs)
     return found if is_ours else None
+
+
+def wrote_all(journal: Journal, metadata: ClusterMetadata, fs: FileSystem) -> bool:
+    """Return True if the metadata log got nothing but batches of this handover since: a controller begins with others.
+    """
+    is_longer = metadata.end_offset > journal.end_before
+    return is_longer and not any(kinds_between(metadata, journal.end_before, metadata.end_offset, fs))
+
+
+def kinds_between(metadata: ClusterMetadata, start: int, end: int, fs: FileSystem) -> Iterator[bool]:
+    """Yield for each batch of the metadata log between two offsets True if it is a control batch, as of an election."""
+    with LogView(metadata.log_path, fs=fs) as view:
+        for chunk in log_chunks(view, start, end):
+            yield from (chunk.batches[row].is_control for row in range(chunk.first, chunk.last))
 
 
 def mark_done(metadata: ClusterMetadata, fs: FileSystem) -> None:
