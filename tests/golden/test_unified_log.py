@@ -101,9 +101,9 @@ class Trace:
                 assert self.short_state() == op["state"], where
             if "names" in op:
                 assert self.used(self.names()) == self.used(op["names"]), where
-        self.log.close()
         files = self.entry["files"]
-        replaced = replaced_indexes({name: len(data) for name, data in files.items()})
+        replaced = replaced_indexes({name: len(data) for name, data in files.items()}) | self.empty_indexes()
+        self.log.close()
         expected = {name: bytes.fromhex(data) for name, data in files.items() if name not in replaced}
         if self.entry["config"].get("compression.type", "producer") != "producer":
             logs = [name for name in expected if name.endswith((".log", ".log.deleted"))]
@@ -136,9 +136,12 @@ class Trace:
 
     def used(self, names: list[list[Any]]) -> list[list[Any]]:
         """Without the indexes of an empty segment: the reference makes them when something looks into them."""
+        dropped = self.empty_indexes() | replaced_indexes(dict(names))
+        return [entry for entry in names if entry[0] not in dropped]
+
+    def empty_indexes(self) -> set[str]:
         bases = [segment.base_offset for segment in self.log.segments if not segment.size]
-        empty = {f"{base:020d}{end}" for base in bases for end in (".index", ".timeindex")}
-        return [entry for entry in names if entry[0] not in empty | replaced_indexes(dict(names))]
+        return {f"{base:020d}{end}" for base in bases for end in (".index", ".timeindex")}
 
     def step(self, op: dict[str, Any]) -> Any:
         return getattr(self, "do_" + op["op"])(op)

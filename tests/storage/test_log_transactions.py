@@ -411,3 +411,15 @@ def test_a_high_watermark_whose_place_is_found_decides_transactions(tmp_path: Pa
     assert a_log.last_stable_offset == 0
     a_log.read(0, 100, "high_watermark")
     assert a_log.last_stable_offset == 2
+
+
+def test_a_committed_read_without_data_lists_what_is_aborted_from_there_on(tmp_path: Path) -> None:
+    """LOG-33: one of no bytes, in or before the aborted transaction, but not one at the last stable offset."""
+    a_log = log(tmp_path)
+    write(a_log, 7, 0, txn=True)
+    append_marker(a_log, ABORT, 7)
+    append_batches(a_log)
+    for start, expected in ((0, [(7, 0)]), (1, [(7, 0)]), (2, []), (3, [])):
+        found = a_log.read(start, 0, "committed", min_one_message=False)
+        assert found.records.size == 0
+        assert [txn[:2] for txn in found.aborted_transactions or ()] == expected
