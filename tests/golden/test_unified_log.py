@@ -1,5 +1,6 @@
 """The reference's log, step by step: results, errors, offsets, segments, and every file at the end."""
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.golden.test_recovery import same_files
 from tests.golden_cases import each_entry, version
 
 pytestmark = pytest.mark.golden
+FOLLOWER = Path(__file__).parents[1] / "data" / "follower_trace.json"
 LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 ISOLATIONS = {"LOG_END": "log_end", "HIGH_WATERMARK": "high_watermark", "TXN_COMMITTED": "committed"}
 ERRORS = {
@@ -242,6 +244,15 @@ class Trace:
 
 @each_entry("unified_log")
 def test_trace(entry: dict[str, Any], tmp_path: Path) -> None:
+    run(entry, tmp_path)
+
+
+def test_a_follower_that_is_killed_and_begins_again_elsewhere(tmp_path: Path) -> None:
+    """A trace of Kafka 4.3.1, which no capture has."""
+    run(json.loads(FOLLOWER.read_text(encoding="utf-8")), tmp_path)
+
+
+def run(entry: dict[str, Any], tmp_path: Path) -> None:
     trace = Trace(entry, tmp_path / "topic-0")
     try:
         trace.run()
