@@ -80,12 +80,11 @@ def _empty(segments: LogSegments[LogSegment], place: LogOffsetMetadata) -> Fetch
 def add_aborted(state: State, start_offset: int, found: FetchDataInfo) -> None:
     """Add to `found`, a committed read, its aborted transactions, in the order of their markers (LOG-33).
 
-    The segment read and the later ones are searched, up to the next index entry behind the data.
+    The segment read and the later ones are searched, up to the next index entry behind the data, also if there is none.
     """
-    found.aborted_transactions = ()
     place = found.fetch_offset_metadata
     segment = state.segments.get(place.segment_base_offset)
-    if found.records.size == 0 or segment is None:
+    if place.message_offset >= state.log_end_offset or segment is None:
         return
     at = OffsetPosition(place.message_offset, place.relative_position_in_segment)
     bound = segment.offset_index.fetch_upper_bound_offset(at, found.records.size)

@@ -54,3 +54,12 @@ def test_producer_0_is_one() -> None:
     assert (header.producer_id, header.is_transactional) == (0, True)
     with pytest.raises(IllegalArgument, match="^producer id 0 needs a epoch, not -1"):
         validate(batch([R(timestamp=T)], producer_id=0, base_sequence=0), ValidationRules(GZIP), from_client=False)
+
+
+@pytest.mark.parametrize(("append_time", "expected"), [(True, 0x18), (False, 0x190)])
+def test_a_header_that_is_written_again_has_known_attributes_only(append_time: bool, expected: int) -> None:
+    """REC-19: one that is kept has what the client set."""
+    data = batch([R()], attributes=0x190, producer_id=1, producer_epoch=0, base_sequence=0)
+    rules = ValidationRules(append_time=append_time)
+    result = validate_and_assign_offsets(data, 5, rules, scan(data).max_timestamp + 1)
+    assert scan(result.records)[0].attributes == expected

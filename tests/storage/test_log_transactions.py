@@ -403,3 +403,45 @@ def test_the_config_of_a_log_may_change(tmp_path: Path) -> None:
     assert a_log.delete_old_segments() == 0
     a_log.config = config(retention_ms=0)
     assert a_log.delete_old_segments() == 3
+
+
+def test_the_next_append_forgets_transactions_that_a_truncation_left(tmp_path: Path) -> None:
+    """LOG-30, LOG-53: also that of a producer without a transaction; what began below the log start is gone."""
+    a_log = log(tmp_path, high_watermark_follows_end=False)
+    write(a_log, 7, 0, txn=True)
+    a_log.roll()
+    for sequence in range(4):
+        write(a_log, 8, sequence)
+    a_log.update_high_watermark(2)
+    a_log.maybe_increment_log_start_offset(1)
+    a_log.truncate_to(4)
+    assert a_log.last_stable_offset == 1
+    write(a_log, 8, 3)
+    assert a_log.last_stable_offset == 2
+
+
+def test_a_high_watermark_whose_place_is_found_decides_transactions(tmp_path: Path) -> None:
+    """LOG-29, LOG-53: the first read after a truncation, as a new high watermark does."""
+    a_log = log(tmp_path, high_watermark_follows_end=False)
+    write(a_log, 7, 0, txn=True)
+    append_marker(a_log, COMMIT, 7)
+    write(a_log, 8, 0, txn=True)
+    append_batches(a_log, times=3)
+    a_log.update_high_watermark(3)
+    a_log.truncate_to(5)
+    append_batches(a_log)
+    assert a_log.last_stable_offset == 0
+    a_log.read(0, 100, "high_watermark")
+    assert a_log.last_stable_offset == 2
+
+
+def test_a_committed_read_without_data_lists_what_is_aborted_from_there_on(tmp_path: Path) -> None:
+    """LOG-33: one of no bytes, in or before the aborted transaction, but not one at the last stable offset."""
+    a_log = log(tmp_path)
+    write(a_log, 7, 0, txn=True)
+    append_marker(a_log, ABORT, 7)
+    append_batches(a_log)
+    for start, expected in ((0, [(7, 0)]), (1, [(7, 0)]), (2, []), (3, [])):
+        found = a_log.read(start, 0, "committed", min_one_message=False)
+        assert found.records.size == 0
+        assert [txn[:2] for txn in found.aborted_transactions or ()] == expected

@@ -12,10 +12,13 @@ import pytest
 
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.util.clock import MockClock
 from kafkalog.util.descriptors import DESCRIPTORS, INDEXES
+from kafkalog.util.scheduler import MockScheduler
 from tests.builder import seal
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, time_entries
+from tests.storage.test_log_transactions import ABORT, append_marker, write
 
 SETTINGS = {"internal_segment_bytes": 500, "index_interval_bytes": 100, "segment_index_bytes": 1 << 16}
 ROOT = Path(__file__).parents[2]
@@ -244,3 +247,24 @@ def test_an_index_entry_beyond_the_end_of_the_file(tmp_path: Path) -> None:
     again.close()
     with LogView(tmp_path / "topic-0") as view:
         assert view.read(3, 1).fetch_offset_metadata.message_offset == 3
+
+
+def test_a_transaction_index_that_was_deleted_with_an_earlier_segment(tmp_path: Path) -> None:
+    """LOAD-7: its segment was renamed too, so the one that begins at the same offset now lacks nothing."""
+    a_log = log(tmp_path, scheduler=MockScheduler(MockClock(NOW)))
+    append_batches(a_log)
+    a_log.roll()
+    write(a_log, 7, 0, txn=True)
+    append_marker(a_log, ABORT, 7)
+    a_log.truncate_to(0)
+    for _ in range(5):
+        append_batches(a_log)
+        a_log.roll()
+    a_log.close()
+    leftover = f"{1:020d}.txnindex.deleted"
+    before = files(tmp_path / "topic-0")
+    snapshots = [name for name in before if name.endswith(".snapshot")]
+    assert leftover in before and len(snapshots) == 5
+    log(tmp_path, recovery_point=5)
+    after = files(tmp_path / "topic-0")
+    assert [name for name in after if name.endswith(".snapshot")] == snapshots and leftover not in after

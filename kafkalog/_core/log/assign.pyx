@@ -15,6 +15,7 @@ cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF
 
 cdef enum:
     MOST_RECORDS = 0x7FFFFFFF
+    USED_BITS = 0x7F            # a v2 header that is written again has no other attributes
 
 
 def assign(
@@ -97,6 +98,7 @@ cdef void stamp_row(uint8_t* p, BatchRow* row, bint by_log, int64_t timestamp) n
         row.attributes &= ~TIMESTAMP_TYPE_BIT
     row.max_timestamp = timestamp
     if row.magic >= 2:
+        row.attributes &= USED_BITS
         store16(p + V2_ATTRIBUTES_AT, row.attributes)
         store64(p + V2_MAX_TIMESTAMP_AT, timestamp)
         row.crc = kl_crc32c(0, p + V2_ATTRIBUTES_AT, <size_t>(row.size - V2_ATTRIBUTES_AT))

@@ -148,7 +148,8 @@ class BatchWriter:
         producers = core.producers.producers
         if staged.is_plain and not producers.has_transactions and not core.unstable_is_stale:
             core.staged = staged
-            core.state = state
+            core.state = state if state.first_unstable_offset < 0 else state.replace(first_unstable_offset=-1)
+            core.unstable_is_stale = False
             core.apply_staged_locked()
             return
         for txn, stable in producers.completions(staged):

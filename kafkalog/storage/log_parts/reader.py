@@ -81,7 +81,9 @@ class LogReader:
         state = self._core.state
         found = read_state(state, start_offset, max_length, bound, min_one_message)
         if isolation == "committed":
-            add_aborted(state, start_offset, found)
+            found.aborted_transactions = ()
+            if start_offset < bound.message_offset:
+                add_aborted(state, start_offset, found)
         return found
 
     def _retry_if_truncated(self, query: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

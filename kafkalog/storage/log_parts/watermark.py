@@ -26,7 +26,9 @@ class HighWatermark:
                 state = core.state
                 if state.high_watermark_base < 0:
                     mark = locate_or_offset_only(state, state.high_watermark)
-                    core.state = state = high_watermark_resolved(state, mark)
+                    core.state = high_watermark_resolved(state, mark)
+                    core.high_watermark_moved_locked()
+                    state = core.state
         return state.high_watermark_metadata
 
     def update_high_watermark(self, mark: int | LogOffsetMetadata) -> int:

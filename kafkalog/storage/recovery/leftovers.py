@@ -48,12 +48,13 @@ class Leftovers(NamedTuple):
     swaps: tuple[str, ...]
 
 
-def renamed_txn_indexes(names: Iterable[str]) -> dict[int, str]:
+def renamed_txn_indexes(names: Iterable[str], clean: bool) -> dict[int, str]:
     """Return transaction indexes renamed for deletion whose segments were not: file name by base offset.
 
     After a delete that was not synced, the disk may have only some of the renames. A segment without `.txnindex`
     would mean that nothing in it was aborted, so it has to be recovered. The file may belong to another segment, one
-    that began at the same offset before, so its content is not trusted.
+    that began at the same offset before, so its content is not trusted. After a `clean` shutdown it does belong to
+    that one if its `.log` was renamed too.
     """
     existing = frozenset(names)
     found = {}
@@ -62,15 +63,16 @@ def renamed_txn_indexes(names: Iterable[str]) -> dict[int, str]:
         if base is not None:
             stem = base_name(base)
             has_index = not existing.isdisjoint((stem + TXN_INDEX_SUFFIX, stem + TXN_INDEX_SUFFIX + SWAP_SUFFIX))
-            if stem + LOG_SUFFIX in existing and not has_index:
+            is_complete = clean and stem + _DELETED_LOG in existing
+            if stem + LOG_SUFFIX in existing and not has_index and not is_complete:
                 found[base] = name
     return found
 
 
-def plan_leftovers(names: Iterable[str]) -> Leftovers:
+def plan_leftovers(names: Iterable[str], clean: bool) -> Leftovers:
     """Decide by file names alone which files to remove and which swaps are valid."""
     files = sorted(names)
-    kept = frozenset(renamed_txn_indexes(files).values())
+    kept = frozenset(renamed_txn_indexes(files, clean).values())
     cleaned = [name for name in files if name.endswith(CLEANED_SUFFIX)]
     bases = [base for base in map(parse_base_offset, cleaned) if base is not None]
     first_cleaned = min(bases, default=None)
@@ -90,7 +92,7 @@ def plan_leftovers(names: Iterable[str]) -> Leftovers:
 
 
 def clear_leftovers(
-    directory: Directory, fs: FileSystem, keep: Callable[[Loss], object], log_start_offset: int = 0
+    directory: Directory, fs: FileSystem, keep: Callable[[Loss], object], log_start_offset: int, clean: bool
 ) -> bool:
     """Remove and rename files as `plan_leftovers` decides; return False if there was nothing to do.
 
@@ -101,14 +103,19 @@ def clear_leftovers(
     """
     if not any(name.endswith(_IN_TRANSIT) for name in directory.names):
         return False
-    _clear(directory.path, directory.names, fs, keep, log_start_offset)
+    plan = plan_leftovers(directory.names, clean)
+    _clear(directory.path, directory.names, plan, fs, keep, log_start_offset)
     return True
 
 
 def _clear(
-    directory: str, names: tuple[str, ...], fs: FileSystem, keep: Callable[[Loss], object], log_start_offset: int
+    directory: str,
+    names: tuple[str, ...],
+    plan: Leftovers,
+    fs: FileSystem,
+    keep: Callable[[Loss], object],
+    log_start_offset: int,
 ) -> None:
-    plan = plan_leftovers(names)
     if not any(is_log_file(name.removesuffix(SWAP_SUFFIX)) for name in names):
         end = _deleted_end(directory, names, fs)
         if end:  # on disk before its evidence is removed: a second crash would lose it

@@ -124,7 +124,7 @@ class LogLoader:
         self._unindexed: list[LogSegment] = []
         self._tails: dict[int, SegmentTail] = {}  # of the recovered segments
         self._misplaced: set[int] = set()  # those whose last batch begins below the end of the previous one
-        self._renamed_txns = renamed_txn_indexes(self._found.names)
+        self._renamed_txns = renamed_txn_indexes(self._found.names, self._clean)
         self._removed: list[LogSegment] = []
         self._removed_files: list[str] = []
         self._touched = False  # names in the directory have changed
@@ -155,7 +155,7 @@ class LogLoader:
             raise
 
     def _clear_leftovers(self) -> None:
-        if clear_leftovers(self._found, self._fs, self._keep, self._log_start):
+        if clear_leftovers(self._found, self._fs, self._keep, self._log_start, self._clean):
             self._look_again()
 
     def _look_again(self) -> None:
