@@ -109,7 +109,7 @@ def restore_backup(
 
 
 def _download(remote: RemoteBackups, local: LocalCopy, found: str, tell: Tell | None) -> None:
-    """Download a backup, again if it is redacted meanwhile; PartitionNotFound if it is deleted meanwhile."""
+    """Download a backup; start over if it is redacted meanwhile. PartitionNotFound if it is deleted meanwhile."""
     while True:
         before = remote.objects.manifest_names(found)
         try:
@@ -129,9 +129,9 @@ def _restore_local(
     fs: FileSystem,
     copies: Copies | None = None,
 ) -> Manifest:
-    """Restore a backup in a directory, again if it is redacted meanwhile.
+    """Restore a backup in a directory; start over if it is redacted meanwhile.
 
-    Of `copies`, which are removed afterwards, files may be taken.
+    Files of `copies` may be moved, since these are removed afterwards.
     """
     store = BackupStore(target, fs=fs)
     path = store.find(which) if moment is None else store.find_since(moment.at_ms, which)

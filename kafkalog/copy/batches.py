@@ -88,10 +88,10 @@ def committed_batches(chunk: Chunk) -> bytearray:
 
 
 def is_changed_from(chunk: Chunk, row: int, before: Chunk, row_before: int, *, may_be_compacted: bool) -> bool:
-    """Return True if a batch may be another one after compaction, which removes records, or a redaction.
+    """Return True if compaction, which removes records, or a redaction may have turned one batch into the other.
 
-    It has the same offsets; its records are those of the other one, or one of the two lacks a value and headers. Only a
-    v2 batch keeps its offsets in a compaction. CorruptRecord, InvalidRecord.
+    Their offsets must be equal, and each record must be in the other batch, there or here possibly without a value and
+    headers. Only a v2 batch keeps its offsets in a compaction. CorruptRecord, InvalidRecord.
     """
     new, old = chunk.batches[row], before.batches[row_before]
     if (new.base_offset, new.last_offset) != (old.base_offset, old.last_offset):
@@ -107,7 +107,7 @@ def is_changed_from(chunk: Chunk, row: int, before: Chunk, row_before: int, *, m
 
 
 def _may_be_same(one: Record | None, other: Record) -> bool:
-    """Return True for equal records, and for two of one time if either may be the other, redacted."""
+    """Return True if the records are equal, or have the same time and one may be the other after a redaction."""
     if one is None or one == other:
         return one is not None
     is_emptied = any(not record.value and not record.headers for record in (one, other))

@@ -32,7 +32,7 @@ _API_VERSIONS: Final = "ApiVersions"
 
 
 class Snapshot(NamedTuple):
-    """A file with the data of each node, named by its number, in `folder`; and the node that led."""
+    """The data of all nodes: a file for each node in `folder`, named by its number; and the node that led."""
 
     folder: Path
     leader: int
@@ -180,7 +180,7 @@ class Controlled(ABC):
         self._tell(chosen, command, given)
 
     def _check_alone(self) -> None:
-        """Raise IllegalState with several workers: the first one has neither rules nor logs of the others."""
+        """Raise IllegalState with several workers: the first one has neither the rules nor the logs of the others."""
         if self._workers > 1:
             raise IllegalState(
                 "faults, recorders, the clock, lags, counts and snapshots need a server with one worker",

@@ -105,7 +105,7 @@ class Rules:
         self._recorders: dict[int, tuple[dict[str, Any], Callable[[], object]]] = {}
 
     def add(self, text: str, nodes: Iterable[int] | None, rule: dict[str, Any], *, is_reported: bool = True) -> Fault:
-        """Start a fault on the running nodes, and on others when they start; after an error it is on none."""
+        """Start a fault on the running nodes, and on others when they start; after an error no node has it."""
         number = self._new_number()
         rule.setdefault("seed", f"{self._seed}/{next(self._orders)}")
         fault = Fault(self, number, text, nodes, rule)

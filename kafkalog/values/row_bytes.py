@@ -149,7 +149,7 @@ def is_bytes(column: pyarrow.DataType) -> bool:
 
 
 def without_views(plan_of: Callable[[pyarrow.DataType], Plan], columns: pyarrow.DataType) -> Plan:
-    """Return the plan for columns whose views of texts and bytes become plain ones: most kernels take no views."""
+    """Return a plan that casts string and binary views to plain types, since most of Arrow's kernels take no views."""
     plain = _plain(columns)
     plan = plan_of(plain)
     return plan if plain == columns else lambda values: plan(values.cast(plain))

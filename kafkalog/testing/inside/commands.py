@@ -122,7 +122,7 @@ class Commands:
         await self._reopening.keep(path)
 
     async def do_restore(self, path: str) -> None:
-        """Make the closed directory what it was when the file at this path was written."""
+        """Restore the closed directory from the file at this path."""
         await self._reopening.restore(path)
 
     async def do_open_logs(self) -> None:
