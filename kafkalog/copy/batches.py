@@ -1,8 +1,8 @@
-"""Plain v2 batches without gaps, as producers send them, for a target that does not take a log's batches as they are.
+"""Plain v2 batches without gaps, as producers send them, for targets that do not accept a log's batches unchanged.
 
 A batch keeps its records, timestamps, codec and boundaries. If its records have consecutive offsets, their bytes are
-copied and only the header changes; otherwise they are encoded again. The checksum is computed again in both cases, so
-the old one is compared first: damage stays damage.
+copied and only the header changes; otherwise they are encoded again. Both change the checksum, so the old one is
+checked first.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def bytes_of(chunk: Chunk, first: int, last: int) -> memoryview:
 
 
 def committed_batches(chunk: Chunk) -> bytearray:
-    """Return the batches of the chunk's rows, without the producers and transactions of those that have them.
+    """Return the batches of the chunk's rows, without producers and transactions.
 
     Offsets, gaps and epochs stay. Raises CorruptRecord for a wrong checksum.
     """
