@@ -68,7 +68,7 @@ class BackupTarget:
         return {} if last is None else topics_in(last, names)
 
     def _check_others(self, names: Sequence[str], last: str | None) -> None:
-        """Raise IllegalState if a topic not in `names` in the copy in progress differs from the newest backup, `last`."""
+        """Raise IllegalState if a topic not in `names` differs between the copy in progress and the backup `last`."""
         places = [self._staging] if last is None else [self._staging, last]
         ends: list[dict[str, object]] = []
         for place in places:
