@@ -1,7 +1,7 @@
 """Copies of data directories in use, beside the directory that is restored from them.
 
-They are a directory of backups. A restore that begins to publish writes its request there, and one that is complete
-moves its record beside the copies before it removes them: what a kill leaves says how far the restore came.
+The copies are a directory of backups. A restore writes its request there before it publishes files, and moves its
+record beside the copies before it removes them: the leftovers of a killed restore show how far it came.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Copies:
 
     @property
     def exists(self) -> bool:
-        """True if the directory is there and has our marker. StorageError."""
+        """True if the directory exists and has kafkalog's marker. StorageError."""
         try:
             return self._fs.exists(os.path.join(self.path, MARKER))
         except OSError as error:
@@ -50,13 +50,13 @@ class Copies:
 
     @property
     def is_begun(self) -> bool:
-        """True if a run began to publish this restore: it may have put everything in place."""
+        """True if a run began to publish this restore: it may even have finished."""
         return self.exists and self._read(os.path.join(self.path, _REQUEST)) == self._request
 
     def find(self) -> str | None:
         """Return the id of the copies that a killed restore of these directories left, if they can be used.
 
-        The oldest: a restore that is published in part goes on from no other, and others may have been refused since.
+        The oldest copies: a partly published restore can only continue from these; later ones may have been refused.
         """
         if not self.exists:
             return None
@@ -86,13 +86,13 @@ class Copies:
             self.clear()
 
     def finished(self) -> Manifest | None:
-        """Return what a killed run of this restore recorded as restored; IllegalArgument if the record is not ours."""
+        """Return the record of a killed run of this restore; IllegalArgument if the record is not kafkalog's."""
         content = self._check_record()
         start = _RECORD_START + self._request
         return parse_manifest(content[len(start) :], self._record) if content.startswith(start) else None
 
     def clear(self) -> None:
-        """Remove the copies of a restore that is complete, at last its record, which is checked to be ours.
+        """Remove the copies of a complete restore, then its record, after checking that it is kafkalog's.
 
         StorageError, IllegalArgument, DirectoryLocked while another run makes copies there.
         """
@@ -116,13 +116,13 @@ class Copies:
             raise StorageError.from_os(error, "remove the copies of a restore", path=self.path) from error
 
     def discard(self) -> None:
-        """Remove the copies of a restore that failed, if they have our marker."""
+        """Remove the copies of a failed restore, if they have kafkalog's marker."""
         if self.exists:
             with suppress(OSError, KafkalogError):  # another run makes copies there
                 self._remove()
 
     def _remove(self) -> None:
-        """Remove all with the lock, the marker last: what a kill leaves is known by it. OSError, KafkalogError."""
+        """Remove everything under the lock, the marker last, since it identifies leftovers. OSError, KafkalogError."""
         if not self._fs.exists(self.path):
             return
         if not self.exists:  # it is empty
@@ -132,7 +132,7 @@ class Copies:
             store.remove_all()
 
     def _check_record(self) -> bytes:
-        """Return the record beside the copies, or nothing if there is none; IllegalArgument if it is not ours."""
+        """Return the record beside the copies, empty without one; IllegalArgument if it is not kafkalog's."""
         content = b"?" if self._fs.is_directory(self._record) else self._read(self._record)
         if content is not None and not content.startswith(_RECORD_START):
             raise IllegalArgument(

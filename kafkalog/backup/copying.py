@@ -41,7 +41,8 @@ class Copier:
     def copy(self, source: File, target: str, size: int) -> str:
         """Copy the first `size` bytes of `source` to the new file `target`, not synced, and return their SHA-256 sum.
 
-        Fewer bytes if `source` was truncated meanwhile: the caller compares. StorageError; a partial `target` stays.
+        Fewer bytes are copied if `source` was truncated meanwhile, which the caller must check. StorageError; then a
+        partial `target` stays.
         """
         with create(self._fs, target) as file:
             if size and self._clone(source, file, size):
@@ -64,7 +65,7 @@ class Copier:
             self._fs.clone(target.fileno(), source.fileno())
             if target.size() != size:
                 target.truncate(min(size, target.size()))
-        except OSError:  # another file system, or one that shares no blocks
+        except OSError:  # another file system, or one without shared blocks
             self._can_clone = False
             return False
         self.cloned += size
@@ -95,7 +96,7 @@ def one_at_a_time(tell: Tell | None) -> Tell | None:
 
 
 def run_together(tasks: Iterable[Callable[[], None]]) -> None:
-    """Run the tasks, some at the same time; raise the first error, after which no further task begins."""
+    """Run the tasks, some concurrently; after the first error, start no further task and raise the error."""
     has_failed = False
 
     def run(task: Callable[[], None]) -> None:
@@ -112,9 +113,9 @@ def run_together(tasks: Iterable[Callable[[], None]]) -> None:
 
 
 def sync_files(fs: FileSystem, paths: Iterable[str]) -> None:
-    """Sync all of these files to disk, some at the same time; StorageError.
+    """Sync these files to disk, some concurrently; StorageError.
 
-    Syncing them at the end, after all were written, lets one journal commit of the file system serve many.
+    Syncing all files after the writes lets one journal commit of the file system cover many of them.
     """
 
     def sync(path: str) -> None:

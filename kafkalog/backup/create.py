@@ -36,7 +36,7 @@ from kafkalog.util.fileio import OS, FileSystem
 COPIED_FIRST: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 MAX_DIRECTORIES: Final = 1000
 _STAGING: Final = ".kafkalog-backup"
-"""Suffix of the directory beside the first data directory in which a backup for an object store is prepared."""
+"""Suffix of the directory, beside the first data directory, in which a backup for an object store is prepared."""
 Committed = Callable[[Sequence[str]], Offsets]
 """Reads the committed offsets of groups from the data directories."""
 
@@ -65,13 +65,13 @@ def create_backup(
     """Create a backup of data directories in the directory of backups `target`, which is created if missing.
 
     `target` may also be a URL or RemoteBackups: then the backup is prepared in a local directory, which needs space for
-    what is new, and uploaded. The report's path is then the URL.
+    its new files, and uploaded. The report's path is then the URL.
 
-    A broker, a server or a writer may use them meanwhile. Files that the last backup has are not copied again, unless
-    `full` is set, which also compares what a store has, and uploads bad objects again. Damaged bytes are copied as they
-    are, and noted in the manifest. With `keep`, all but the last so many backups are deleted afterwards, before another
-    run may write there. `committed` reads the offsets of groups for the manifest; `tell` is called with the number of
-    bytes as they are processed.
+    A broker, a server or a writer may use the directories meanwhile. Files that the last backup has are not copied
+    again, unless `full` is set, which also checks a store's objects and uploads damaged ones again. Damaged bytes are
+    copied unchanged and noted in the manifest. With `keep`, all but the last `keep` backups are deleted afterwards,
+    before another run may write there. `committed` reads the offsets of groups for the manifest; `tell` is called with
+    the number of bytes as they are processed.
 
     A partition that is deleted meanwhile is not in the backup. PartitionNotFound for a data directory that does not
     exist, IllegalArgument for one inside the other or for a target that holds something else, DirectoryLocked while
@@ -83,7 +83,7 @@ def create_backup(
     [('orders', 2)]
     """
     if keep is not None and keep < 1:
-        raise IllegalArgument(f"{keep} backups are to be kept", hint="keep at least the new one")
+        raise IllegalArgument(f"keep is {keep}", hint="keep at least the new one")
     given = path_list(dirs)
     refuse_urls(*given)
     paths = [os.path.realpath(one) for one in given]
@@ -130,7 +130,7 @@ def _create(
         for one in store.ids()[:-keep] if keep is not None else ():
             store.delete(one)
         store.sweep()
-    for number in sorted({one.directory for one in manifest.partitions}):  # without any, a restore may be going on
+    for number in sorted({one.directory for one in manifest.partitions}):  # without any, a restore may be in progress
         remove_local_copy(paths[number] + DOWNLOADS, fs)  # the restore of this directory was killed at its end
     path = os.path.join(store.path, backup.id)
     return BackupReport(manifest, path, backup.linked, backup.copier.cloned, backup.copier.copied)

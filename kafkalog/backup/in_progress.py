@@ -1,4 +1,4 @@
-"""One backup being created: files enter its directory by a link to an earlier backup's file or as a copy."""
+"""One backup being created: its files are links to an earlier backup's files, or copies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RACY_NS: Final = 2_000_000_000
 _CANNOT_LINK: Final = frozenset(
     {errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT, errno.ESTALE}
 )
-"""Errors for a file that can have no further name, a system without links, or a missing file."""
+"""Errors of `link`: too many links, a file system without links, or a missing file."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SEGMENT_FILES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 _READ_HERE: Final = ("/__consumer_offsets-", f"/{METADATA_DIRECTORY}/")
@@ -56,7 +56,7 @@ def open_listed(fs: FileSystem, path: str) -> File:
 
 
 def link_or_copy(fs: FileSystem, source: str, target: str) -> None:
-    """Give a file of a backup, which does not change, a second name; copy it where it can have none. StorageError."""
+    """Hard-link a file of a backup, which never changes; copy it if links are not possible. StorageError."""
     try:
         fs.link(source, target)
     except OSError as error:
@@ -77,9 +77,9 @@ def _is_read_here(name: str) -> bool:
 class BackupInProgress:
     """The directory of a backup being created; `commit` completes it, leaving the block without it does not.
 
-    A full disk removes the partial backup, so that others find room again; after any other error, or a kill, it stays
-    for the next backup to continue from. `linked` counts bytes that earlier backups had. Segments of an earlier backup
-    whose SHA-256 sums are in `elsewhere` need not be here: then nothing is linked. Threads: one at a time.
+    If the disk is full, the partial backup is removed to free space; after any other error, or a kill, it stays and the
+    next backup continues from it. `linked` counts bytes that earlier backups had. Segments of an earlier backup whose
+    SHA-256 sums are in `elsewhere` may be missing here: then nothing is linked. Threads: one at a time.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class BackupInProgress:
         self._directories.add(self.path_of(name))
 
     def block_writers(self, name: str) -> None:
-        """Create a directory in place of the lock file, so that every writer of data directories is refused."""
+        """Create a directory in place of the lock file, so that no writer can open this data directory."""
         with self._writing():
             make_directories(self._fs, os.path.join(self.path_of(name), LOCK_FILE))
 
@@ -233,7 +233,7 @@ class BackupInProgress:
         self._files.pop(name, None)
 
     def keep_only(self, name: str, wanted: Collection[str]) -> None:
-        """Remove files that an earlier look at the log left in a directory."""
+        """Remove a directory's files except `wanted`: an earlier attempt may have left others."""
         with self._writing():
             for one in self._fs.names(self.path_of(name)):
                 if one not in wanted:
@@ -266,13 +266,13 @@ class BackupInProgress:
                 return None
             self._fs.link(known.path, target + PARTIAL)
             self._fs.rename(target + PARTIAL, target)
-            self._fs.unlink_if_exists(target + PARTIAL)  # a rename leaves it if both are names of one file
+            self._fs.unlink_if_exists(target + PARTIAL)  # a rename does not remove it if both are links to one file
         except OSError as error:
             if error.errno not in _CANNOT_LINK:
                 raise StorageError.from_os(error, "link to the earlier backup", path=known.path) from error
             if error.errno != errno.ENOENT or known.file.sha256 not in self._elsewhere or _is_read_here(name):
                 return None
-            self._links.add(name)  # also one that a killed backup knew: no file is here
+            self._links.add(name)  # also if only a killed backup had it: there is no file here
         self.linked += known.file.size
         if known.is_on_disk:
             self._links.add(name)

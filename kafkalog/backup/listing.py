@@ -89,7 +89,7 @@ def list_partition(path: str, fs: FileSystem) -> Listing:
 
 
 def _is_sidecar(name: str, base: int | None) -> bool:
-    """Return True for a file that was made of a segment and can be made again, also while it is written."""
+    """Return True for a key index or time ranges of a segment, complete or being written: they can be rebuilt."""
     return base is not None and name.startswith(tuple(base_name(base) + suffix for suffix in _SIDECARS))
 
 

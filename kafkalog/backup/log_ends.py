@@ -77,7 +77,7 @@ def _last_segments(partitions: Mapping[Key, str], fs: FileSystem) -> dict[Key, _
 
 
 def _sizes(last: Mapping[Key, _Last], fs: FileSystem) -> dict[Key, int]:
-    """Return the lengths as fast as possible: one moment must lie between two calls. Missing files are left out."""
+    """Return the lengths as fast as possible: one moment must lie between two calls. Missing files are omitted."""
     found, stat = {}, fs.stat
     for key, one in last.items():
         try:
@@ -106,7 +106,7 @@ def _has_plain_batches(path: str, begin: int, end: int, fs: FileSystem) -> bool:
     try:
         with fs.open_file(path, "r") as file:
             data = file.pread(end - begin, begin)
-    except OSError:  # it is being removed: look again
+    except OSError:  # it is being removed: try again
         return False
     table = scan(data, file_mode=True, base_position=0)
     ends = [table.position(row) + table.size(row) for row in range(len(table))]

@@ -1,9 +1,9 @@
 """`restore_backup`: restore the data directories of a backup, byte by byte, into empty places.
 
 All files are first copied into the place's directory `kafkalog-restore.partial` and synced; then its entries are
-renamed to their final names. A broker refuses a directory that holds one of such a name, and so does kafkalog: an
-incomplete restore is never taken for a log. A restore that is repeated after a kill continues the renames or starts
-over: a file there, at last beside the directory, names the backup.
+renamed to their final names. A broker and kafkalog refuse a data directory with an entry of that name, so an
+incomplete restore is never used as a log. A restore repeated after a kill continues the renames or starts over: a file
+there, in the end beside the directory, names the backup.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def restore_backup(
     Every file is compared with its checksum while it is copied. Files are independent copies, or share blocks with the
     backup if the file system supports that: later writes to them do not reach the backup.
 
-    CorruptBackup with the file, for one that is not as it was stored: then nothing is restored. IllegalArgument for a
-    directory that holds something, another number of them, or a moment outside of the backups; CorruptRecord for
-    damage where a log is cut; DirectoryLocked, PartitionNotFound, StorageError.
+    CorruptBackup, with the file, if one differs from what was stored: then nothing is restored. IllegalArgument for a
+    directory that is not empty, a wrong number of them, or a moment outside of the backups; CorruptRecord for damage
+    where a log is cut; DirectoryLocked, PartitionNotFound, StorageError.
 
     >>> made = kafkalog.backup.create_backup("data", "backups")    # of `log`
     >>> restored = restore_backup("backups", "elsewhere")
@@ -109,7 +109,7 @@ def restore_backup(
 
 
 def _download(remote: RemoteBackups, local: LocalCopy, found: str, tell: Tell | None) -> None:
-    """Download a backup, again if it is redacted meanwhile; PartitionNotFound if it is deleted meanwhile."""
+    """Download a backup; start over if it is redacted meanwhile. PartitionNotFound if it is deleted meanwhile."""
     while True:
         before = remote.objects.manifest_names(found)
         try:
@@ -129,9 +129,9 @@ def _restore_local(
     fs: FileSystem,
     copies: Copies | None = None,
 ) -> Manifest:
-    """Restore a backup in a directory, again if it is redacted meanwhile.
+    """Restore a backup in a directory; start over if it is redacted meanwhile.
 
-    Of `copies`, which are removed afterwards, files may be taken.
+    Files of `copies` may be moved, since these are removed afterwards.
     """
     store = BackupStore(target, fs=fs)
     path = store.find(which) if moment is None else store.find_since(moment.at_ms, which)
@@ -164,7 +164,7 @@ def _check_number(places: Sequence[str], manifest: Manifest, path: str) -> None:
 
 
 def _check_empty(places: Sequence[str], fs: FileSystem) -> None:
-    """Raise IllegalArgument, before a download, if a place holds something and no restore was interrupted."""
+    """Raise IllegalArgument, before a download, if a place is not empty and no restore was interrupted there."""
     found = {one: _names_in(one, fs) for one in places if fs.exists(one)}
     if not any({STAGING, READY} & set(names) for names in found.values()):
         for place, names in found.items():
@@ -250,7 +250,7 @@ def _has_all(places: Sequence[str], manifest: Manifest, fs: FileSystem) -> bool:
 
 
 def _names_of(manifest: Manifest, directory: StoredDirectory) -> set[str]:
-    """Return the names that a directory of the backup has once it is restored."""
+    """Return the names in a directory of the backup after its restore."""
     files = [file.path.split("/") for file in manifest.files if file.path.startswith(f"{directory.name}/")]
     return {META_PROPERTIES if path[1] == META_PROPERTIES + SET_ASIDE else path[1] for path in files}
 
@@ -339,7 +339,7 @@ class _Staging:
         return os.path.join(self.root, META_PROPERTIES if name == META_PROPERTIES + SET_ASIDE else name)
 
     def is_ready(self) -> bool:
-        """Return True if an interrupted restore staged all of this backup's directory, and of no other's."""
+        """Return True if an interrupted restore staged this backup's directory completely."""
         return self._record in (self._read_record(self._ready_inside), self._read_record(self._ready_beside))
 
     def _read_record(self, path: str) -> bytes:
@@ -368,7 +368,7 @@ class _Staging:
         return _names_in(self._place, self._fs)
 
     def publish(self) -> None:
-        """Rename all staged entries to their final names; those that a killed restore has renamed stay as they are."""
+        """Rename the staged entries to their final names, except those that a killed restore has renamed."""
         fs, root = self._fs, self.root
         try:
             if fs.exists(root):
@@ -427,7 +427,7 @@ class _Staging:
         self._fs.utime(target, ns=(file.mtime_ns, file.mtime_ns))
 
     def _link(self, source: str, target: str) -> bool:
-        """Give a file of the backup a second name; return False where it can have none."""
+        """Hard-link a file of the backup; return False if that is not possible."""
         try:
             self._fs.link(source, target)
         except OSError:

@@ -72,7 +72,7 @@ class BackupStore:
     def ids(self) -> list[str]:
         """Return the ids of complete backups, oldest first.
 
-        PartitionNotFound, IllegalArgument (something else lies there).
+        PartitionNotFound; IllegalArgument if the directory has other contents.
         """
         self._check_is_store()
         return sorted({one for name in self._names() if is_id(one := name.removesuffix(_REPLACEMENT))})
@@ -94,13 +94,13 @@ class BackupStore:
         return self._directory(which)
 
     def _directory(self, which: str) -> str:
-        """Return the directory of a backup, or that of its replacement if only this is there."""
+        """Return the directory of a backup, or of its replacement if only that exists."""
         path = os.path.join(self.path, which)
         has_only_replacement = not self._fs.exists(path) and self._fs.exists(path + _REPLACEMENT)
         return path + _REPLACEMENT if has_only_replacement else path
 
     def find_since(self, at_ms: int, which: str = LATEST) -> str:
-        """Return the directory of the first backup made at or after `at_ms`, or of the one `which`, if it was.
+        """Return the directory of the first backup made at or after `at_ms`, or of `which` if that is true of it.
 
         IllegalArgument if there is none; PartitionNotFound, CorruptBackup, StorageError.
         """
@@ -191,7 +191,7 @@ class BackupStore:
                     raise StorageError.from_os(error, "clean up", path=os.path.join(self.path, name)) from error
 
     def remove_all(self, *last: str) -> None:
-        """Remove the directory, at the end its files `last` and the marker: they identify what a kill leaves.
+        """Remove the directory, last its files `last` and the marker, which identify the leftovers of a kill.
 
         The caller holds the lock. OSError.
         """

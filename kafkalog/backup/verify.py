@@ -30,9 +30,9 @@ def verify_backup(
     """Compare every file of a backup with its recorded length and SHA-256 sum.
 
     `deep` also verifies the logs in it, as `kafkalog.verify` does: that finds damage from before the backup. `tell` is
-    called with the number of bytes as they are read. A backup that is redacted meanwhile is read again. Damage is in
-    the report; PartitionNotFound if there is no such backup, or it is deleted meanwhile, IllegalArgument for a
-    directory that holds no backups, or for `deep` with an object store.
+    called with the number of bytes as they are read. A backup that is redacted meanwhile is read again. The report
+    lists damage. PartitionNotFound if there is no such backup, or it is deleted meanwhile; IllegalArgument for a
+    directory without backups, or for `deep` with an object store.
 
     >>> made = kafkalog.backup.create_backup("data", "backups")    # of `log`
     >>> verify_backup("backups").ok

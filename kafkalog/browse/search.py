@@ -29,7 +29,7 @@ _ESCAPE: Final = re.compile(rb"\\(\\|x[0-9a-fA-F]{2})")
 
 _SAMPLE_ROWS: Final = 1000
 _SAMPLE_BYTES: Final = 16 << 20
-"""Values that tell the types that no schema tells, and their bytes, but for those of one piece."""
+"""Limits of the values from which types without a schema are inferred; the last piece read may exceed them."""
 _CONDITION: Final = re.compile(r"==|!=|\s(?:[<>]=?|like|in|matches|is)\s", re.IGNORECASE)
 """Marks a text that is meant as a condition even if it is none."""
 

@@ -1,13 +1,13 @@
-"""Target in a directory of backups: a new backup of what its newest one has, with the records that the copy adds.
+"""Target in a directory of backups: a new backup with the newest one's contents and the copied records.
 
     <backups>.kafkalog-copy/           data directory of a copy that is not complete; the next run continues it
     <backups>.kafkalog-copy.restored/  the newest backup, which becomes that directory by a rename
     <backups>.kafkalog-copy.stored/    the data directory once it is in a backup, while it is removed
     <backups>/kafkalog.copying         locked by the one copy that writes to these directories
 
-What a killed copy left of the last two directories is removed by the next one, which has the lock. A copy looks at what
-is there before it has the lock, to plan; with the lock it looks again, and ends if that is not the same. Only a copy
-that is complete, with the offsets of groups, becomes a backup. It links to the files that earlier ones have.
+The next copy, holding the lock, removes what a killed one left of the last two directories. A copy is planned before it
+has the lock; with the lock it checks again, and ends if anything has changed. Only a complete copy, with the offsets of
+groups, becomes a backup. It links to the files of earlier ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BackupTarget:
         self.traits = self._directory.traits._replace(name=path)
 
     async def existing(self, names: Sequence[str]) -> dict[str, TargetTopic]:
-        """Return those of the topics that the copy in progress, or else the newest backup, has; nothing is written.
+        """Return those of the topics in the copy in progress, else in the newest backup; nothing is written.
 
         IllegalState if the copy in progress was one of other topics.
         """
@@ -68,7 +68,7 @@ class BackupTarget:
         return {} if last is None else topics_in(last, names)
 
     def _check_others(self, names: Sequence[str], last: str | None) -> None:
-        """Raise IllegalState if a topic but `names` in the copy in progress is not as in the newest backup, `last`."""
+        """Raise IllegalState if a topic not in `names` differs between the copy in progress and the backup `last`."""
         places = [self._staging] if last is None else [self._staging, last]
         ends: list[dict[str, object]] = []
         for place in places:
@@ -85,7 +85,7 @@ class BackupTarget:
             )  # fmt: skip
 
     def _newest(self) -> Manifest | None:
-        """Return the manifest of the newest backup; IllegalArgument if the directory is none of backups."""
+        """Return the manifest of the newest backup; IllegalArgument if this is not a directory of backups."""
         if not os.path.isdir(self._path) or not os.listdir(self._path):
             return None
         newest = BackupStore(self._path).newest()
@@ -110,7 +110,7 @@ class BackupTarget:
         await self._directory.create(plan)
 
     def _prepare(self) -> None:
-        """Lock the data directory, which is created, from the newest backup if there is one, if it is missing."""
+        """Lock the data directory; if it is missing, create it, from the newest backup if there is one."""
         with StoreLock(self._path, create=True) as store, os_errors("prepare the copy", self._staging):
             lock = open_locked(OS, os.path.join(self._path, _LOCK), "create")
             if lock is None:
@@ -119,7 +119,7 @@ class BackupTarget:
                 )
             try:
                 self._make_staging(store.path)
-            except BaseException:  # a caller that tries again has to prepare again
+            except BaseException:  # a caller that retries must prepare again
                 lock.close()
                 raise
             self._lock = lock

@@ -1,8 +1,8 @@
-"""Plain v2 batches without gaps, as producers send them, for a target that does not take a log's batches as they are.
+"""Plain v2 batches without gaps, as producers send them, for targets that do not accept a log's batches unchanged.
 
 A batch keeps its records, timestamps, codec and boundaries. If its records have consecutive offsets, their bytes are
-copied and only the header changes; otherwise they are encoded again. The checksum is computed again in both cases, so
-the old one is compared first: damage stays damage.
+copied and only the header changes; otherwise they are encoded again. Both change the checksum, so the old one is
+checked first.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def bytes_of(chunk: Chunk, first: int, last: int) -> memoryview:
 
 
 def committed_batches(chunk: Chunk) -> bytearray:
-    """Return the batches of the chunk's rows, without the producers and transactions of those that have them.
+    """Return the batches of the chunk's rows, without producers and transactions.
 
     Offsets, gaps and epochs stay. Raises CorruptRecord for a wrong checksum.
     """
@@ -88,10 +88,10 @@ def committed_batches(chunk: Chunk) -> bytearray:
 
 
 def is_changed_from(chunk: Chunk, row: int, before: Chunk, row_before: int, *, may_be_compacted: bool) -> bool:
-    """Return True if a batch may be another one after compaction, which removes records, or a redaction.
+    """Return True if compaction, which removes records, or a redaction may have turned one batch into the other.
 
-    It has the same offsets; its records are those of the other one, or one of the two lacks a value and headers. Only a
-    v2 batch keeps its offsets in a compaction. CorruptRecord, InvalidRecord.
+    Their offsets must be equal, and each record must be in the other batch, there or here possibly without a value and
+    headers. Only a v2 batch keeps its offsets in a compaction. CorruptRecord, InvalidRecord.
     """
     new, old = chunk.batches[row], before.batches[row_before]
     if (new.base_offset, new.last_offset) != (old.base_offset, old.last_offset):
@@ -107,7 +107,7 @@ def is_changed_from(chunk: Chunk, row: int, before: Chunk, row_before: int, *, m
 
 
 def _may_be_same(one: Record | None, other: Record) -> bool:
-    """Return True for equal records, and for two of one time if either may be the other, redacted."""
+    """Return True if the records are equal, or have the same time and one may be the other after a redaction."""
     if one is None or one == other:
         return one is not None
     is_emptied = any(not record.value and not record.headers for record in (one, other))

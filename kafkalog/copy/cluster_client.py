@@ -1,7 +1,7 @@
 """Requests to a cluster: to the leader of a partition, the coordinator of a group, or any broker, with retries.
 
-A request that may succeed later is repeated for `delivery.timeout.ms`, which outlasts the failover of a broker. A
-cluster that has not answered yet, and a topic that it does not have, are given up after a few attempts.
+A request that may succeed later is repeated for `delivery.timeout.ms`, longer than a broker's failover takes. For a
+cluster that has never answered, and for a missing topic, there are only a few attempts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 PRODUCE, FETCH, LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH = 0, 1, 2, 8, 9
 FIND_COORDINATOR, LIST_GROUPS, CREATE_TOPICS, INIT_PRODUCER_ID, CREATE_PARTITIONS = 10, 16, 19, 22, 37
 ATTEMPTS: Final = 8
-"""Attempts to reach a cluster for the first time, and for a topic that it does not have: about 5 s."""
+"""Attempts to first reach a cluster, and to find a missing topic: about 5 s."""
 _FIRST_PAUSE_MS: Final = 50
 _MAX_PAUSE_MS: Final = 1600
 _MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -93,7 +93,7 @@ class ClusterClient:
         return await self.retried(lambda: self.try_read(names))
 
     async def try_read(self, names: Sequence[str] | None) -> Cluster:
-        """Read as `read` does, in one attempt."""
+        """Read as `read` does, without retries."""
         cluster = await self._try_brokers(lambda connection: read_cluster(connection, names))
         self._cluster = cluster._replace(topics={**self._cluster.topics, **cluster.topics})
         return cluster
@@ -144,7 +144,7 @@ class ClusterClient:
         return await self.connection(address)
 
     async def ask_leader(self, key: TopicPartition, call: Callable[[PeerConnection], Awaitable[T]]) -> T:
-        """Return the result of `call` with the leader of a partition, repeated while that can help."""
+        """Return the result of `call` with the leader of a partition, retried after transient errors."""
         tries = 0
 
         async def once() -> T:
@@ -155,7 +155,7 @@ class ClusterClient:
         return await self.retried(once)
 
     async def ask_coordinator(self, group: str, call: Callable[[PeerConnection], Awaitable[T]]) -> T:
-        """Return the result of `call` with the coordinator of a group, repeated while that can help."""
+        """Return the result of `call` with the coordinator of a group, retried after transient errors."""
 
         async def once() -> T:
             try:
@@ -169,7 +169,7 @@ class ClusterClient:
         return await self.retried(once)
 
     async def retried(self, once: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `once`; repeat it after lost connections and errors that may pass, a limited time."""
+        """Return the result of `once`; retry it, for a limited time, after lost connections and transient errors."""
         clock, attempt = asyncio.get_running_loop(), 0
         deadline_s = clock.time() + self.settings.delivery_ms / 1000
         while True:

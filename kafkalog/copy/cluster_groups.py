@@ -27,7 +27,7 @@ async def list_groups(client: ClusterClient) -> list[str]:
     """Return the consumer groups of all brokers."""
 
     async def once() -> set[str]:
-        await client.try_read([])  # another attempt asks the brokers that are left
+        await client.try_read([])  # a retry asks the remaining brokers
         found: set[str] = set()
         for address in client.nodes.values():
             found |= set(await _groups_of(client, address))
@@ -48,7 +48,7 @@ async def _groups_of(client: ClusterClient, address: tuple[str, int]) -> list[st
 async def read_offsets(
     client: ClusterClient, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Committed]:
-    """Return the offsets that a group committed for these partitions; those without one are left out."""
+    """Return the offsets that a group committed for these partitions, if any."""
     wanted = list(partitions)
     by_topic: dict[str, list[int]] = {}
     for key in wanted:

@@ -1,4 +1,4 @@
-"""Copy of one partition into a cluster: where it begins, what was written already, and the rest of the records."""
+"""Copy of one partition into a cluster: find the position of earlier runs, then send the remaining records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PartitionCopy:
         sender = PartitionProducer(self._client, self._key, producer, end)
         try:
             stop = await self._send_rest(sender, marker, offsets, written)
-        except OffsetOutOfRange:  # the source deleted what comes next: no later run finds where the old marker points
+        except OffsetOutOfRange:  # the source deleted the next records: no later run finds the old marker's position
             if self._reached is not None:
                 await sender.flush()
                 await self._mark(marker, sender, self._reached, offsets)
@@ -77,7 +77,7 @@ class PartitionCopy:
         """
         found = parse_marker((await read_offsets(self._client, GROUP, [self._key])).get(self._key))
         end = await list_offset(self._client, self._key, LATEST_TIMESTAMP, 0)
-        for _ in range(_LOOKS):  # behind a new leader's high watermark are records that were acknowledged
+        for _ in range(_LOOKS):  # acknowledged records may lie behind a new leader's high watermark
             if found is None or found.target_offset <= end:
                 break
             await asyncio.sleep(_LOOK_S)
@@ -89,7 +89,7 @@ class PartitionCopy:
         return end, await self._marker(found, end)
 
     async def _marker(self, found: Marker | None, end: int) -> Marker:
-        """Return the marker `found` or a new one; a new copy commits it before anything is sent."""
+        """Return the marker `found` or a new one, which a new copy commits before it sends anything."""
         start, is_new = self._job.facts.start, self._job.offsets == "new"
         if found is not None and found.target_offset <= end:
             if found.identity == self._identity:
@@ -113,8 +113,8 @@ class PartitionCopy:
     async def _found_again(self, end: int) -> Marker | None:
         """Return the position of a copy whose marker has expired: behind the last batch of the target, in the source.
 
-        That batch has its own offsets in the source, or it is the only one with these records and this time, or the
-        one before which the source has as many records as the target. None if there is none.
+        The batch has the same offsets in the source, or is the only one with these records and this time, or has as
+        many records before it in the source as in the target. None if there is none.
         """
         is_new, facts = self._job.offsets == "new", self._job.facts
         try:
@@ -158,7 +158,7 @@ class PartitionCopy:
             moved, lost = await self._behind_deleted(marker, end)
             await self._commit(moved)
             return moved, lost
-        # what is sent begins here, maybe inside of a batch: a run after a kill finds its batches by that
+        # sending begins here, maybe inside a batch: a run after a kill finds its batches by this
         await self._commit(marker._replace(source_offset=facts.start, is_kept=marker.is_kept and facts.start == end))
         return marker, (self._lost(at, "the source deleted them before they were copied"),)
 
@@ -168,16 +168,16 @@ class PartitionCopy:
     async def _behind_deleted(self, marker: Marker, end: int) -> tuple[Marker, tuple[NotKept, ...]]:
         """Return the marker at the target's end, after a kill between two markers and deletes behind the first one.
 
-        The last batch of the target is looked for among those that the source still has. If the topic is not compacted
-        and none is that batch, which this copy's producer sent, all of that has been deleted, and the source's start is
-        next.
+        The search covers the batches that the source still has. If the topic is not compacted and none of them is the
+        target's last batch, which this copy's producer sent, the source has deleted everything up to it, and the copy
+        continues at the source's start.
         """
         facts, at = self._job.facts, marker.source_offset
         last = await last_batch(self._client, self._key, end)
         found = []
         async with aclosing(self._job.source.chunks(self._key, facts.start, facts.stop, committed=True)) as chunks:
             async for chunk in chunks:
-                sent_before = plain_batches(chunk, at)  # also those records of a batch that were deleted since
+                sent_before = plain_batches(chunk, at)  # also a batch's records that were deleted since
                 found += [one.next_offset for one in sent_before if last is not None and last.is_same(one)]
         is_known = last is not None and last.timestamp is not None
         is_own = last is not None and last.producer_id == marker.producer_id
@@ -198,8 +198,7 @@ class PartitionCopy:
         return moved, (self._lost(at, why),)
 
     async def _map_before(self, marker: Marker) -> tuple[OffsetMap, int | None]:
-        """Return the map of what earlier runs copied, as far as groups need it, and the offset below which it is empty.
-        """
+        """Return the map of earlier runs' offsets, as far as groups need it, and the offset below which it is empty."""
         at, lowest = marker.source_offset, self._job.lowest_group_offset
         if marker.is_kept:
             offsets = OffsetMap(marker.source_start, marker.target_start)
@@ -231,9 +230,9 @@ class PartitionCopy:
                     yield batch
 
     async def _send_rest(self, sender: PartitionProducer, marker: Marker, offsets: OffsetMap, written: int) -> int:
-        """Skip the `written` records after the marker, which the target has, and send all others.
+        """Skip the `written` records after the marker, which the target has, and send the rest.
 
-        Returns the offset in the source up to which everything is copied: below the end only after a stop.
+        Return the source offset up to which everything is copied: below the end only after a stop.
         """
         reached = first = max(marker.source_offset, self._job.facts.start)
         async with aclosing(self._batches(first, self._job.facts.stop)) as batches:

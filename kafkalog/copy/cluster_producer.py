@@ -15,7 +15,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.types import TopicPartition
 
 IN_FLIGHT: Final = 5
-"""Most batches between the first that is not acknowledged and the last: brokers recognize as many duplicates."""
+"""Limit of unacknowledged batches: brokers recognize duplicates of as many."""
 SEQUENCES: Final = 1 << 31
 _LAST_WITH_NAMES: Final = 12
 _ALL: Final = -1
@@ -29,7 +29,7 @@ class Producer(NamedTuple):
     sequence: int = 0
 
     def after(self, count: int) -> Producer:
-        """Return the producer after so many more records."""
+        """Return the producer after `count` more records."""
         return self._replace(sequence=(self.sequence + count) % SEQUENCES)
 
 
@@ -61,7 +61,7 @@ class PartitionProducer:
         self._is_known = False  # True once a batch was acknowledged
 
     async def send(self, batch: PlainBatch) -> bool:
-        """Queue a batch; return True if batches before it were acknowledged meanwhile. Errors as for `flush`."""
+        """Queue a batch; return True if earlier batches were acknowledged meanwhile. Errors as for `flush`."""
         self._waiting.append(batch)
         if len(self._waiting) < IN_FLIGHT:
             return False
@@ -80,7 +80,7 @@ class PartitionProducer:
             await self._settle()
 
     async def close(self) -> None:
-        """Stop sending; batches that are not acknowledged may be in the log."""
+        """Stop sending; unacknowledged batches may be in the log."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait([self._sending])
@@ -111,7 +111,7 @@ class PartitionProducer:
             answers = await asyncio.gather(
                 *(self._request(connection, batch, at) for batch, at in rows), return_exceptions=True
             )
-            for failure in answers:  # the first one in order: those after it fail because of it
+            for failure in answers:  # the first in order: later ones fail because of it
                 if isinstance(failure, BaseException):
                     raise failure
 

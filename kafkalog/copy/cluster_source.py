@@ -1,4 +1,4 @@
-"""Source in a cluster: it reads as a consumer of committed records, up to the last stable offset of the start."""
+"""Source in a cluster: it reads committed records as a consumer, up to the last stable offset at the start."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LIMITS: Final = FetchLimits(max_wait_ms=500, max_bytes=8 << 20, partition_max_b
 _NO_SESSION: Final = -1
 _FOREVER: Final = 2**63 - 1
 _EMPTY_ANSWERS: Final = 60
-"""Answers without records, each after at most `max_wait_ms`, before the read is given up."""
+"""Number of answers without records, each after at most `max_wait_ms`, before the read fails."""
 _ANSWERS_AT_END: Final = 2
 
 
@@ -59,7 +59,7 @@ class ClusterSource:
         return sorted(name for name, topic in cluster.topics.items() if not topic.is_internal)
 
     async def topic(self, name: str, *, surveys: bool) -> SourceTopic:
-        """Return a topic, without surveys: those would take a read of all records."""
+        """Return a topic, without surveys, which would require reading all records."""
         client = self._client
         found = (await client.read([name])).topics.get(name)
         if found is None:
@@ -78,7 +78,7 @@ class ClusterSource:
         return await list_offset(self._client, key, timestamp, isolation)
 
     async def chunks(self, key: TopicPartition, start: int, stop: int, *, committed: bool) -> AsyncGenerator[Chunk]:
-        """Yield batches, as `Source.chunks`; the next fetch is on its way while a chunk is in use."""
+        """Yield batches, as `Source.chunks`; the next fetch runs while a chunk is in use."""
         pending = asyncio.ensure_future(self._fetch(key, start, stop)) if start < stop else None
         expected = start
         try:

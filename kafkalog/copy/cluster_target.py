@@ -21,7 +21,7 @@ from kafkalog.types import LATEST_TIMESTAMP, TopicPartition
 
 _DEFAULT: Final = -1
 _AT_ONCE: Final = 8
-"""Partitions copied at once: one alone waits for the broker after every few batches."""
+"""Partitions copied at the same time, since each waits for the broker after every few batches."""
 
 
 class ClusterTarget:
@@ -50,7 +50,7 @@ class ClusterTarget:
         return topics
 
     async def check(self, plan: TopicPlan) -> None:
-        """Ask the cluster whether it would create the topic, or the partitions that it lacks.
+        """Ask the cluster to validate the creation of the topic, or of its missing partitions.
 
         Unauthorized, ConfigError and others of the broker.
         """
@@ -62,7 +62,7 @@ class ClusterTarget:
     async def create(self, plan: TopicPlan) -> None:
         """Create the topic with the source's settings and the cluster's replication factor, if it is missing.
 
-        Partitions that were added in the source are added to a topic that is there.
+        Partitions that were added in the source are added to an existing topic.
         """
         if plan.existing is None:
             await self._create(plan, validate_only=False)
@@ -114,7 +114,7 @@ class ClusterTarget:
         return await PartitionCopy(self._client, job).run()
 
     async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
-        """Commit offsets of groups where they are not ahead already; groups with members are left as they are."""
+        """Commit groups' offsets unless these are ahead already; groups with members are not changed."""
         left = {}
         for group, wanted in offsets.items():
             known = await read_offsets(self._client, group, wanted)

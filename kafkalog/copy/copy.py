@@ -1,4 +1,4 @@
-"""`copy_topics` and `follow_topics`: one copy, or copies as long as the source grows."""
+"""`copy_topics` and `follow_topics`: one copy, or one after the other while the source grows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkalog.util.clock import SYSTEM_CLOCK
 POLL_EVERY_S: Final = 1.0
 _LOOK_MS: Final = 100
 _REFRESH_MS: Final = 24 * 3600 * 1000
-"""Most time between two copies, so that the markers in a cluster do not expire."""
+"""Maximum time between two copies, so that the markers in a cluster do not expire."""
 
 
 def copy_topics(
@@ -49,7 +49,7 @@ def copy_topics(
 
     Raises IllegalArgument, UnknownTopicOrPartition; TopicExists, IllegalState, InconsistentTopicId if the target has
     other records; CorruptRecord, OffsetOutOfRange, PeerError for the source, StorageError, DirectoryLocked, PeerError,
-    Unauthorized and other errors of brokers for the target. What was copied before is whole.
+    Unauthorized and other errors of brokers for the target. Batches copied before an error are complete.
 
     >>> log.flush()
     >>> print(copy_topics("data", "copied"))
@@ -80,9 +80,9 @@ def follow_topics(
 ) -> Iterator[CopyReport]:
     """Copy topics, then new records and new offsets of groups, until `is_stopped()`; yield the report of each copy.
 
-    The source is looked at every `poll_every_s` seconds, and copied from if its end or an offset of a group moved.
-    Without `topics`, new topics are copied too. A stop ends a copy with the batch in hand: what is there is whole, and
-    groups are at or before the same record.
+    The source is polled every `poll_every_s` seconds, and copied if its end or a group's offset moved. Without
+    `topics`, new topics are copied too. A stop ends a copy after the current batch: the target has only whole batches,
+    and its groups are at or before the same records.
 
     Arguments and errors as for `copy_topics`; IllegalArgument also for backups, which do not grow.
 

@@ -1,8 +1,8 @@
 """Target in a data directory: batches are appended as a follower appends them, with their offsets and gaps.
 
 The position of a copy is the end of the log itself. A run that was killed leaves whole batches up to some offset, as
-after any crash, and the next one continues from there. No job runs meanwhile: retention or compaction would change the
-copy before it is complete.
+after any crash, and the next one continues from there. No background job runs: retention or compaction would
+change the copy before it is complete.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class DirectoryTarget:
         return Copied(report, None, lost)
 
     async def _append_all(self, log: UnifiedLog, job: PartitionJob, written: _Written) -> bool:
-        """Append what the log lacks; return False if a stop ended it before."""
+        """Append the missing batches; return False if a stop ended this early."""
         first = max(log.log_end_offset, job.facts.start)
         chunks = job.source.chunks(job.key, first, job.facts.stop, committed=job.isolation == "read_committed")
         async with aclosing(chunks):
@@ -136,8 +136,7 @@ class DirectoryTarget:
     async def _check_last(self, log: UnifiedLog, job: PartitionJob) -> None:
         """Raise IllegalState if the source has another batch than the log's last one anywhere in its offsets.
 
-        Compaction may have removed it from the source; it never puts records where there were none. Either log may have
-        been redacted.
+        Compaction may have removed the batch from the source, but never adds records. Either log may be redacted.
         """
         end = log.log_end_offset
         own = next(batch_chunks(log, max(log.log_start_offset, end - 1), end), None)
@@ -159,7 +158,7 @@ class DirectoryTarget:
                     )  # fmt: skip
 
     async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
-        """Commit offsets of groups where they are not ahead already. Errors as for `commit_all`."""
+        """Commit groups' offsets unless these are ahead already. Errors as for `commit_all`."""
         known = whole_offsets([self._path])
         wanted: dict[str, dict[str, dict[int, int]]] = {}
         for group, found in offsets.items():
@@ -243,7 +242,7 @@ def _restart(manager: LogManager, log: UnifiedLog, offset: int) -> None:
 
 
 def _set_place(error: KafkalogError, chunk: Chunk, row: int) -> None:
-    """Give the error of an append of the source's batches from `row` on the place in the source, if it has no file."""
+    """Add the position in the source to an append's error, for batches from `row` on, unless the error names a file."""
     if error.path is None:
         error.path = chunk.path
         error.offset = chunk.batches.base_offset(row) if error.offset is None else error.offset

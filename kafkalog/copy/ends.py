@@ -1,4 +1,4 @@
-"""Both ends of a copy: checked, opened by what users wrote, and closed together."""
+"""The source and target of a copy: checked, opened as users name them, and closed together."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Ends:
         return self._source, self._target
 
     def check_growing(self) -> None:
-        """Raise IllegalArgument if one of them is a backup."""
+        """Raise IllegalArgument if the source or target is a backup."""
         if isinstance(self._target, BackupTarget) or any(map(is_backup, self._sources)):
             raise IllegalArgument("a backup does not grow: it cannot be followed, or follow", hint="omit --follow")
 

@@ -21,7 +21,7 @@ AGAIN: Final = "delete the topic in the target and copy it again, or append with
 
 
 class LastBatch(NamedTuple):
-    """A batch of the target: its offset, its number of records, their bytes, its time; None if the broker gave that.
+    """A batch of the target: its offset, its number of records, their bytes, its time (None if set by the broker).
 
     `producer_id` is that of the producer that sent it.
     """

@@ -14,7 +14,7 @@ OFFSETS: Final = ("auto", "keep", "new")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 _NODE_SETTINGS: Final = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
 KEEPERS: Final = "a mirror, or a copy to the directory of a server that is stopped, keeps them"
-"""What keeps offsets behind gaps."""
+"""Ways to keep offsets behind gaps."""
 _NEXT_RUN: Final = "a transaction is open there; a later run copies them once it has ended"
 
 

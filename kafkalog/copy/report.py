@@ -11,7 +11,7 @@ from kafkalog.util.text import plural
 
 
 class NotKept(NamedTuple):
-    """Something that the target does not get: of which topic, partition or group, what, and why."""
+    """Something that the target does not get: its topic, partition or group, a name, and the reason."""
 
     where: str
     what: str
@@ -110,7 +110,7 @@ class CopyReport:
         return f"copied {plural(self.records, 'record')} in {self.size:,} bytes: {scope}"
 
     def json_lines(self) -> Iterator[str]:
-        """Yield JSON objects, one a line: each partition, each thing that is not kept, then the totals."""
+        """Yield JSON objects, one per line: the partitions, what is not kept, then the totals."""
         for one in self.partitions:
             yield json.dumps({"type": "partition", **one._asdict()})
         for missing in self.not_kept:

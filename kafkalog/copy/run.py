@@ -81,7 +81,7 @@ class CopyRun:
         return replace(report, groups_left=tuple(sorted(left)))
 
     async def state(self) -> State:
-        """Return the ends of the topics and the offsets of the groups: a later run has nothing to do if they stay."""
+        """Return the ends of the topics and the offsets of the groups: if unchanged, a later run has nothing to do."""
         names = check_names(self._options.topics, await self._source.names(), INTERNAL)
         groups = await self._groups(names)
         topics = [await self._source.topic(name, surveys=False) for name in names]
@@ -89,9 +89,9 @@ class CopyRun:
         return State(ends, groups)
 
     async def _copy_all(self, jobs: Sequence[PartitionJob]) -> dict[TopicPartition, Copied]:
-        """Copy partitions, as many at once as the target takes; the first error ends all of them.
+        """Copy partitions, as many at a time as the target allows; the first error ends all of them.
 
-        Those that a stop comes before are left out.
+        Partitions that a stop prevented are left out.
         """
         limit = asyncio.Semaphore(self._target.traits.at_once)
 
@@ -165,7 +165,7 @@ def _planned(plan: TopicPlan) -> list[CopiedPartition]:
 def _translated(
     groups: Offsets, copied: Mapping[TopicPartition, Copied]
 ) -> tuple[dict[str, dict[TopicPartition, int]], dict[str, dict[TopicPartition, int]]]:
-    """Return the groups' offsets in the target, and the source's offsets of those that are unknown there."""
+    """Return the groups' offsets in the target, and the source offsets without a known target offset."""
     found: dict[str, dict[TopicPartition, int]] = {}
     unknown: dict[str, dict[TopicPartition, int]] = {}
     for group, topics in groups.items():

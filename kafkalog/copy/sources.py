@@ -41,7 +41,7 @@ class Source(Protocol):
         ...
 
     async def topic(self, name: str, *, surveys: bool) -> SourceTopic:
-        """Return a topic as it is now; `surveys` reads the batch headers, if that does not take a read of all records.
+        """Return a topic as it is now; `surveys` reads the batch headers, if no read of all records is needed.
 
         UnknownTopicOrPartition.
         """
@@ -93,7 +93,7 @@ class LogFiles:
         """Yield batches, as `Source.chunks`."""
         for chunk in self._chunks(key, start, stop, committed):
             yield chunk
-            await asyncio.sleep(0)  # nothing else waits in a copy of files: a Ctrl-C ends it here
+            await asyncio.sleep(0)  # a copy of files awaits nothing else: Ctrl-C takes effect here
 
     def _chunks(self, key: TopicPartition, start: int, stop: int, committed: bool) -> Iterator[Chunk]:
         view = self.view(key)
@@ -156,7 +156,7 @@ class DirectorySource(LogFiles):
         return view
 
     def settings_of(self, topic: str) -> tuple[str | None, Mapping[str, str] | None, Sequence[int]]:
-        """Return a topic's id, settings, None if no file here has them, and partition numbers."""
+        """Return a topic's id, settings (None if no file here has them) and partition numbers."""
         found = self._topics.get(topic)
         if found is None:
             known = ", ".join(sorted(self._topics)[:8])
@@ -197,7 +197,7 @@ class TieredSource(LogFiles):
     def __init__(self, name: str, places: Mapping[TieredPartition, str], tiered: str | None = None) -> None:
         self.name = name
         self._places = {TopicPartition(one.topic, one.partition): url for one, url in places.items()}
-        self._urls: dict[str, dict[str, str]] = {}  # a URL of each topic id, by topic
+        self._urls: dict[str, dict[str, str]] = {}  # one URL per topic id, by topic
         for one, url in places.items():
             self._urls.setdefault(one.topic, {}).setdefault(one.topic_id, url)
         self._tiered = tiered
@@ -242,7 +242,7 @@ class TieredSource(LogFiles):
 
 
 def open_files(places: Sequence[str], tiered: str | None = None) -> DirectorySource | TieredSource:
-    """Open data directories, a backup, a directory of backups (its last one), or a tiered store, by what lies there.
+    """Open data directories, a backup, the last one of a directory of backups, or a tiered store, as found there.
 
     `tiered` describes the store with the tiered segments.
 

@@ -20,7 +20,7 @@ class PartitionJob(NamedTuple):
     """A partition to copy: its topic, its facts, the source, and the options.
 
     `lowest_group_offset` is the lowest offset that a group has committed; None if no group has one. `progress` is
-    called with the bytes written. After `is_stopped()` the copy ends with the batch in hand.
+    called with the bytes written. After `is_stopped()` the copy ends with the current batch.
     """
 
     key: TopicPartition
@@ -35,9 +35,9 @@ class PartitionJob(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """Result of a partition: its report, its offsets in the target, and what was not kept after all.
+    """Result of a partition: its report, its offsets in the target, and unexpected losses.
 
-    `map` is None if every offset is the same; `unmapped` is the offset below which the map knows nothing.
+    `map` is None if every offset is the same; the map has no offsets below `unmapped`.
     """
 
     report: CopiedPartition
@@ -55,7 +55,7 @@ class Copied(NamedTuple):
 
 
 class Target(Protocol):
-    """The end of a copy that is written to. Every call may be repeated after a kill, with the same result."""
+    """The destination of a copy. Every call may be repeated after a kill, with the same result."""
 
     traits: TargetTraits
 
@@ -76,12 +76,11 @@ class Target(Protocol):
         ...
 
     async def commit(self, offsets: GroupOffsets) -> dict[str, str]:
-        """Commit offsets of groups where they are not ahead already; return the groups left out, each with the reason.
-        """
+        """Commit groups' offsets unless these are ahead already; return the skipped groups with their reasons."""
         ...
 
     async def committed(self, group: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets that a group has in the target, for those partitions that have one."""
+        """Return the offsets that a group has in the target, by partition."""
         ...
 
     async def finish(self) -> None:

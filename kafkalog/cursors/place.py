@@ -104,8 +104,8 @@ def difference(
 def record_checksum(source: LogSource, position: int, known: int | None = None) -> int | None:
     """Return a checksum of the record before `position`; None if that record cannot be read.
 
-    It is `known` if the record may be the one with that checksum, redacted since: it has its offset and its timestamp,
-    and neither a value nor headers.
+    Return `known` if the record may be the one with that checksum, redacted since: the offset and the timestamp are
+    equal, and it has neither a value nor headers.
     """
     if not source.log_start_offset < position <= source.log_end_offset:
         return None
@@ -122,10 +122,10 @@ def record_checksum(source: LogSource, position: int, known: int | None = None) 
 
 
 def checksum_of(record: Record) -> int:
-    """Return a checksum of a record, of 63 bits: the lower 32 of all of it, the upper 30 of its offset and timestamp.
+    """Return a checksum of a record: its lower 32 bits cover the whole record, its upper 30 the offset and timestamp.
 
-    It does not depend on batches, codec and format, so it survives compaction and conversion of the log. The upper bits
-    are 0 in one that an earlier release stored.
+    It does not depend on batches, codec or format, so it survives compaction and conversion of the log. The upper bits
+    of a checksum that an earlier release stored are 0.
     """
     key, value = record.key, record.value
     sizes = (-1 if part is None else len(part) for part in (key, value))

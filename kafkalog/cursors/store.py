@@ -33,7 +33,7 @@ VERSION: Final = 1
 CONTENT_BITS: Final = 32
 PLACE_BITS: Final = 30
 PLACE_SHIFT: Final = 33
-"""The checksum of a record has these parts: `checksum_of`."""
+"""Layout of a record's checksum, as `checksum_of` computes it."""
 MAX_FILE_BYTES: Final = 1 << 16
 MAX_NAME_LENGTH: Final = 200
 MAX_OFFSET: Final = 2**63 - 1

@@ -215,7 +215,7 @@ def _groups_to_commit(manifest: Manifest | None, committed: Committed | None, or
             reason = note.removeprefix(LACKS_GROUPS).partition(" Hint: ")[0]
             raise IllegalState(
                 f"the export has no offsets of groups: {reason}", path=os.path.join(origin, EXPORT_FILE),
-                hint="mend the log of the groups and export again, or import without --group-offsets",
+                hint="repair the log of the groups and export again, or import without --group-offsets",
             )  # fmt: skip
     return manifest.groups
 

@@ -104,8 +104,8 @@ class LatestRecords(RecordsByKey):
     and yields each key at its last record, with eight bytes of memory for each; `len` counts in the same way, once for
     each state of the log.
 
-    `items()` and `values()` give the records of one walk, whatever is deleted meanwhile. `dict(latest)` looks up each
-    key again and raises KeyError for one that was deleted in between: `dict(latest.items())` does not.
+    `items()` and `values()` give the records of one iteration, even if keys are deleted during it. `dict(latest)` looks
+    up each key again and raises KeyError for one that was deleted in between: `dict(latest.items())` does not.
 
     Threads: safe; an iterator belongs to one thread.
 
@@ -141,8 +141,8 @@ class LatestRecords(RecordsByKey):
     def _records(self) -> Iterator[Record]:
         """Yield the latest records in the order of their offsets, as of the start.
 
-        Where a cleaner replaces segments meanwhile, records may be gone for later ones of their keys: the iteration
-        goes on with the keys that it has not met, to the end as of then.
+        If a cleaner replaces segments during the iteration, records may be replaced by later ones of their keys: the
+        iteration then also covers what was appended since, for the keys not yet seen.
         """
         refresh(self._source)
         source, isolation = self._source, self._isolation
@@ -300,7 +300,7 @@ class LatestInMemory(LatestRecords):
     def _drop_missing(self, end: int) -> None:
         """Drop the keys whose records below `end` are gone: a tombstone may have been cleaned before it was read.
 
-        It goes last, so that a record which it deletes is gone by now.
+        A cleaner removes a tombstone only after the records that it deletes, so those are gone by now.
         """
         found = (
             offset

@@ -1,4 +1,4 @@
-"""Sources of the new files of a sync, in the shares that its commits have: this process, or tasks elsewhere."""
+"""Sources of a sync's new files, in shares for its commits: this process, or tasks elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["FILES_PER_COMMIT", "FileSource", "FinishedFiles", "Share", "local_shares"]
 
 FILES_PER_COMMIT: Final = 16
-"""A backfill commits the bytes of so many files at a time: what a crash costs is at most the reading of these."""
+"""A backfill commits the bytes of this many files at a time; after a crash at most these are read again."""
 
 
 class FinishedFiles(Protocol):
@@ -41,7 +41,7 @@ class FileSource(Protocol):
     """A source of files of a table, which writes rows to them."""
 
     def __call__(self, rows: TopicRows, table: LakeTable, file_bytes: int) -> Generator[Share, None, None]:
-        """Yield the rows as shares: the next one is asked for when one is committed, and is for the newest snapshot.
+        """Yield the rows as shares; each is requested after the last one's commit, for the newest snapshot.
 
         Closed early, it deletes the files that were not taken.
         """

@@ -1,7 +1,7 @@
 """Changes of a table: the data files of a snapshot, and those that each later snapshot appended.
 
-A log takes rows and never gives them back, so a snapshot that removed or changed rows is an error. One that only
-arranged rows in other files (Iceberg `replace`, Delta `OPTIMIZE`) has nothing new.
+A log only appends, so a snapshot that removed or changed rows is an error. One that only moved rows to other files
+(Iceberg `replace`, Delta `OPTIMIZE`) has no new rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TableChanges(Protocol):
     """The snapshots of a table that was loaded, from its newest one backwards. Threads: one at a time."""
 
     identity: str
-    """Id of the table, which a table that replaced it does not have."""
+    """Id of the table; a table that replaced it has another one."""
 
     def steps(self, since: str | None) -> list[str]:
         """Return the snapshots after `since`, in order; without it the newest one alone, none for an empty table."""
@@ -134,7 +134,7 @@ class DeltaChanges:
         return [live[path] for path in sorted(live) if added is None or path in added]
 
     def _appended(self, version: int) -> set[str]:
-        """Return the paths of the files that a commit added with new rows, and not those that it only arranged."""
+        """Return the paths of the files with new rows that a commit added, without merely moved rows."""
         name = f"_delta_log/{version:020}.json"
         with store_errors("read the table's log", self._name):
             try:
@@ -143,7 +143,7 @@ class DeltaChanges:
             except FileNotFoundError:
                 raise _gone(self._name, str(version)) from None
             except ValueError as error:
-                raise FormatError(f"{name} is no commit: {error}", path=self._name, hint="repair the table") from None
+                raise FormatError(f"{name} is malformed: {error}", path=self._name, hint="repair the table") from None
         removed = [one for one in actions if one.get("remove", {}).get("dataChange")]
         if removed:
             operation = next((one["commitInfo"].get("operation") for one in actions if "commitInfo" in one), "unknown")

@@ -1,4 +1,4 @@
-"""Checksum of what lies before a position of a sync: a log that was truncated and appended to has another one."""
+"""Checksum of the record before a position of a sync: it differs if the log was truncated and appended to."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
 
 GAP: Final = 1 << 32
-"""What stands in place of a checksum, none of which is the same, where neither a record nor a marker is."""
+"""Value in place of a checksum, equal to none, if neither a record nor a marker lies before the position."""
 _MARKER: Final = struct.Struct(">cqqh")
 
 
 def position_checksum(source: LogSource, position: int, known: int | None = None) -> int | None:
     """Return a checksum of the record, or of the transaction marker, before `position`; GAP if neither is there.
 
-    A marker is known by its offset, its producer and that producer's epoch, which compaction does not change. None for
-    a position outside of the log, and where the log is damaged. `known` as for `record_checksum`.
+    A marker is identified by its offset, its producer and that producer's epoch, which compaction does not change.
+    None for a position outside of the log, and if the log is damaged there. `known` as for `record_checksum`.
     """
     found = record_checksum(source, position, known)
     if found is not None or not source.log_start_offset < position <= source.log_end_offset:

@@ -1,4 +1,4 @@
-"""`compact_table`: the small files of a table that a sync made, written again as fewer ones, with the same rows."""
+"""`compact_table`: rewrite the small files of a sync's table as fewer ones, with the same rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kafkalog.lake.targets import open_table, parse_target
 
 _LOG: Final = logging.getLogger(__name__)
 _LARGE: Final = 0.75
-"""Share of the wanted size from which on a file is left as it is."""
+"""Share of the target size from which on a file is left unchanged."""
 
 
 class CompactCommit(NamedTuple):
-    """One commit: the files that were replaced, those in their place, the bytes of each, and the new snapshot."""
+    """One commit: the number and bytes of the replaced files and of the new ones, and the new snapshot."""
 
     removed: int
     removed_bytes: int
@@ -32,11 +32,11 @@ class CompactCommit(NamedTuple):
 def compact_table(
     target: str, *, options: Mapping[str, str] | None = None, target_file_bytes: int = FILE_BYTES
 ) -> list[CompactCommit]:
-    """Write small files of a table that a sync made again, as files of about `target_file_bytes`; return the commits.
+    """Rewrite the small files of a sync's table as files of about `target_file_bytes`, and return the commits.
 
-    Files of different partitions stay apart. Rows and positions do not change: a sync goes on as before, also one that
-    runs meanwhile, and a load of the table into a topic passes over these commits. Old files stay for readers of older
-    snapshots. After a crash, and after any error, the table has what the finished commits made of it.
+    Files of different partitions are not merged. Rows and positions do not change: syncs continue, also one that runs
+    at the same time, and a load of the table into a topic skips these commits. Old files stay for readers of older
+    snapshots. After a crash or any error, the finished commits remain in effect.
 
     Raises IllegalArgument for a table that is missing or that something else made, IllegalState for one with delete
     files or deletion vectors, TableChanged if other writers were always faster; StorageError, MissingPackage.
@@ -113,7 +113,7 @@ def plan_groups(files: Sequence[LiveFile], file_bytes: int) -> Iterator[list[Liv
 
 
 def _rewrite(table: LakeTable, group: Sequence[LiveFile], file_bytes: int) -> CompactCommit | None:
-    """Replace the files in one commit; None, and nothing is changed, if they would not become fewer."""
+    """Replace the files in one commit; return None without a change if they would not become fewer."""
     files = TableFiles(table.writer, file_bytes)
     try:
         for live in group:
@@ -132,9 +132,9 @@ def _rewrite(table: LakeTable, group: Sequence[LiveFile], file_bytes: int) -> Co
 
 
 def _commit(table: LakeTable, files: TableFiles, group: Sequence[LiveFile]) -> None:
-    """Put the finished files in place of the group; those that the commit has, or may have, stay.
+    """Replace the group by the finished files; keep those that the commit has, or may have.
 
-    A store that repeats a request whose answer was lost finds its own commit, and calls that a conflict.
+    A store that repeats a request after a lost answer finds its own commit and reports it as a conflict.
     """
     written = {one.path for one in files.finished}
     try:

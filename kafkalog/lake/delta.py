@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["DeltaLakeTable"]
 
 PARTITIONING: Final = "kafkalog.partitioning"
-"""Property with the words of the partitioning, from which the columns of a Delta table's partitions are made."""
+"""Property with the partitioning, from which the partition columns of a Delta table are derived."""
 _READ_ROWS: Final = 1 << 20
 _HALVES: Final = ("high", "low")
 _ID: Final = struct.Struct(">qq")
 _BOUNDED: Final = frozenset(("partition", "offset", "timestamp"))
-"""Columns whose least and largest values are kept of each file."""
+"""Columns whose minimum and maximum each file's statistics have."""
 STATISTICS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 """Property with the columns that have statistics: for all others, readers expect none."""
 _FORGETS: Final = "delta.setTransactionRetentionDuration"
-"""Property with the time after which readers pass over the version that an application wrote last."""
+"""Property with the time after which readers ignore the last version of an application."""
 _CONSTRAINTS: Final = "delta.constraints."
 _COLUMN_RULES: Final = ("delta.generationExpression", "delta.identity.", "delta.invariants")
 _APPEND_ONLY: Final = "delta.appendOnly"
@@ -49,8 +49,8 @@ _APPEND_ONLY: Final = "delta.appendOnly"
 class DeltaLakeTable:
     """A Delta table at a path or URL.
 
-    Each partition of the topic is an application of Delta's protocol, and its next offset is the version that the
-    application wrote last; two more applications have the checksum of its last record, and the topic's id.
+    Each partition of the topic is an application of Delta's protocol, whose last version is the next offset. Further
+    applications hold the checksum of the partition's last record, and the topic's id.
     """
 
     has_renames = False
@@ -102,7 +102,7 @@ class DeltaLakeTable:
     def create(
         self, schema: pyarrow.Schema, fields: Sequence[PartitionField], properties: Mapping[str, str]
     ) -> None:
-        """Create the table; one that another writer created meanwhile is loaded."""
+        """Create the table; load it instead if another writer created it meanwhile."""
         import pyarrow as pa
         from deltalake import DeltaTable
 
@@ -124,7 +124,7 @@ class DeltaLakeTable:
                 storage_options=dict(self._target.options) or None,
             )  # fmt: skip
         if not self.load():
-            raise IllegalState("the table was created, and is gone", path=self.name, hint="run the sync again")
+            raise IllegalState("the table was created, but no longer exists", path=self.name, hint="run the sync again")
 
     @property
     def snapshot(self) -> str:
@@ -139,12 +139,12 @@ class DeltaLakeTable:
 
     @property
     def schema(self) -> pyarrow.Schema:
-        """Columns of a row, without those that are made of others for the partitioning."""
+        """Columns of a row, without those derived for the partitioning."""
         return self._schema
 
     @property
     def file_schema(self) -> pyarrow.Schema:
-        """Columns of a data file: partition columns are not in it."""
+        """Columns of a data file, which has no partition columns."""
         return self._file_schema
 
     @property
@@ -160,8 +160,8 @@ class DeltaLakeTable:
     def positions(self, partitions: Sequence[int]) -> Positions | None:
         """Return the versions that the applications of the partitions wrote last.
 
-        IllegalState for a table that forgets them, whose sync would write all records again, and for one with rules for
-        rows, which a sync does not apply.
+        IllegalState for a table that forgets them, since a sync would write all records again, and for one with row
+        constraints, which a sync does not check.
         """
         self._check_rules()
         offsets, checksums = {}, {}
@@ -195,7 +195,7 @@ class DeltaLakeTable:
     def evolve(
         self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
     ) -> None:
-        """Add columns; to widen one, write all rows again with the new types, in one commit."""
+        """Add columns; to widen one, rewrite all rows with the new types, in one commit."""
         from deltalake import CommitProperties, write_deltalake
 
         once = CommitProperties(max_commit_retries=0)
@@ -215,7 +215,7 @@ class DeltaLakeTable:
 
     @contextmanager
     def _commit_errors(self, doing: str) -> Iterator[None]:
-        """Raise CommitConflict for a commit in the block that failed since there is a newer version, else StorageError.
+        """Raise CommitConflict if a commit in the block failed because of a newer version, else StorageError.
 
         delta-rs has one error and one message for both.
         """
@@ -254,14 +254,14 @@ class DeltaLakeTable:
 
     @property
     def generation(self) -> str:
-        """Name of what the table is now, of which it has another one after each commit."""
+        """Name of the table's current state, different after each commit."""
         return f"{self._table.metadata().id} {self._table.version()}"
 
     def _files(self) -> Any:
         return delta_files(self._url, self._target.options)
 
     def changes(self) -> TableChanges:
-        """Return what the versions up to the loaded one have added."""
+        """Return the changes up to the loaded version."""
         with store_errors("load the table", self.name):
             table = self._open(self._table.version())
         return DeltaChanges(table, self.name, self._files())
@@ -286,7 +286,7 @@ class DeltaLakeTable:
         ]  # fmt: skip
 
     def read_file(self, file: LiveFile, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
-        """Yield the rows of a data file, with the columns of today, those of its partition included."""
+        """Yield the rows of a data file with the current columns, including those of its partition."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -391,10 +391,10 @@ def _id_text(halves: Sequence[int]) -> str:
 
 
 def _statistics(file: WrittenFile, bounded: frozenset[str]) -> str:
-    """Return Delta's statistics of a file: the rows, and the least and largest values of the columns `bounded`.
+    """Return Delta's statistics of a file: the number of rows, and the bounds of the columns `bounded`.
 
-    They have all of these columns or none, and none that has nulls: delta-rs' datasets (1.6) take a missing bound for
-    one that no row is within, and pass over nulls in a column that has bounds.
+    They cover all of these columns or none, and no column with nulls: delta-rs' datasets (1.6) skip a file whose
+    bound is missing, and skip nulls in a column with bounds.
     """
     least: dict[str, Any] = {}
     largest: dict[str, Any] = {}
@@ -409,7 +409,7 @@ def _statistics(file: WrittenFile, bounded: frozenset[str]) -> str:
                 continue
             try:
                 low, high = found.min, found.max
-            except OverflowError:  # a time beyond the years of Python
+            except OverflowError:  # a time beyond Python's years
                 unknown.add(name)
                 continue
             least[name] = min(least.get(name, low), low)
@@ -419,7 +419,7 @@ def _statistics(file: WrittenFile, bounded: frozenset[str]) -> str:
 
 
 def _bounded(schema: pyarrow.Schema) -> list[str]:
-    """Return the columns of a file whose bounds are kept, if they have the types that the log's own columns have."""
+    """Return the columns of a file that get bounds, if they have the types of the log's own columns."""
     import pyarrow as pa
 
     types = pa.types

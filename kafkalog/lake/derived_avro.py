@@ -20,9 +20,9 @@ _TIMES: Final = {"ms": "millis", "us": "micros", "ns": "nanos"}
 
 
 def avro_schema(fields: Sequence[pyarrow.Field], name: str) -> dict[str, Any]:
-    """Return the schema of a record with these columns; IllegalArgument for a name or a type that Avro lacks.
+    """Return the schema of a record with these columns; IllegalArgument for a name or type that Avro cannot express.
 
-    `name` is that of the record; characters that Avro's names cannot have become `_`. A column that may be null is a
+    `name` is that of the record; characters that Avro does not allow become `_`. A column that may be null is a
     union with null as its default.
 
     >>> import pyarrow
@@ -35,7 +35,7 @@ def avro_schema(fields: Sequence[pyarrow.Field], name: str) -> dict[str, Any]:
 
 
 class _Deriver:
-    """Derivation of one schema, in which each record has a name of its own."""
+    """Derivation of one schema, in which each record has a unique name."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
@@ -49,7 +49,7 @@ class _Deriver:
             inner = f"{place}.{field.name}" if place else field.name
             if not _NAME.match(field.name):
                 raise IllegalArgument(
-                    f"column {inner!r} has a name that Avro has not",
+                    f"column {inner!r} has a name that Avro does not allow",
                     hint="give a schema (--schema) whose field has the column's name as an alias",
                 )
             made.append(self._field(field, f"{name}_{field.name}", inner))

@@ -29,9 +29,9 @@ _FILES: Final = {"Date": "date", "TimeOfDay": "timeofday", "Decimal": "decimal"}
 
 
 def protobuf_schema(fields: Sequence[pyarrow.Field], name: str) -> Any:
-    """Return the descriptor of a message with these columns; IllegalArgument for a name or type that Protobuf lacks.
+    """Return the descriptor of a message with these columns; IllegalArgument for names or types Protobuf does not have.
 
-    `name` is that of the message; characters that its names cannot have become `_`. The fields have the numbers of
+    `name` is that of the message; characters that Protobuf does not allow become `_`. The fields have the numbers of
     their columns, from 1 on. A column that may be null is an optional field.
 
     >>> import pyarrow
@@ -46,7 +46,7 @@ def protobuf_schema(fields: Sequence[pyarrow.Field], name: str) -> Any:
 
 
 class _Deriver:
-    """Derivation of one schema, in which each message has a name of its own."""
+    """Derivation of one schema, in which each message has a unique name."""
 
     def __init__(self) -> None:
         self._pb = import_protobuf("descriptor_pb2")
@@ -68,7 +68,7 @@ class _Deriver:
             inner = f"{place}.{column.name}" if place else column.name
             if not _NAME.match(column.name):
                 raise IllegalArgument(
-                    f"column {inner!r} has a name that Protobuf has not",
+                    f"column {inner!r} has a name that Protobuf does not allow",
                     hint="give a schema (--schema) whose field has the column's name as its json_name",
                 )
             if number >= _RESERVED.start:

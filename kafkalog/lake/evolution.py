@@ -1,4 +1,4 @@
-"""Columns of a topic as types that tables have, and the change of a table's columns that lets it take them."""
+"""The columns of a topic in types of tables, and the changes of a table's columns that make them fit."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class _Plan:
         return found + new
 
     def merged(self, have: pyarrow.DataType, wanted: pyarrow.DataType, path: str) -> pyarrow.DataType:
-        """Return the type that holds the values of both; note it if that is a wider one, or if there is none."""
+        """Return the type that holds the values of both; record the path if it is a wider one, or if there is none."""
         import pyarrow as pa
 
         types = pa.types

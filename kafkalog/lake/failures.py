@@ -1,4 +1,4 @@
-"""Errors of syncs, and those of the table formats' libraries as kafkalog's own."""
+"""Errors of syncs, and conversion of the table formats' errors to kafkalog's."""
 
 from __future__ import annotations
 

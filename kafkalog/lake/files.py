@@ -1,4 +1,4 @@
-"""Data files of a table: Parquet, written in bounded memory and gathered to a size, partition by partition."""
+"""Data files of a table: Parquet of about one size, written in bounded memory, separately for each partition."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["FILE_BYTES", "LEAST_FILE_BYTES", "TableFiles", "piece_bytes"]
 FILE_BYTES: Final = 128 << 20
 LEAST_FILE_BYTES: Final = 1 << 10
 GROUP_BYTES: Final = 32 << 20
-"""Bytes in memory at which rows of one partition become a row group."""
+"""Size in memory, in bytes, at which the rows of one partition become a row group."""
 MOST_WAITING_BYTES: Final = 64 << 20
-"""Most bytes of rows in memory over all partitions; beyond that the largest are written."""
+"""Memory limit, in bytes, for the rows of all partitions; beyond it the largest are written."""
 MOST_OPEN: Final = 32
-"""Most files that are open at once; where rows alternate between more partitions, files are smaller."""
+"""Limit of open files; if rows alternate between more partitions, files are smaller."""
 LEAST_PIECE_BYTES: Final = 64 << 10
 PLAIN: Final = frozenset(("offset", "timestamp"))
 """Columns with few repeated values: stored as differences instead of a dictionary."""
 
 
 class _OpenFile:
-    """A file that is being written, and the rows that wait to be written to it."""
+    """A file being written, and the rows waiting for it."""
 
     def __init__(self, partition: tuple[Any, ...]) -> None:
         self.partition = partition
@@ -44,7 +44,7 @@ class _OpenFile:
 class TableFiles:
     """The new data files of a table; `finished` are those that are complete.
 
-    `close` completes all, `abandon` deletes what no commit has taken over by `take`. Raises StorageError.
+    `close` completes all, `abandon` deletes those that no commit took over by `take`. Raises StorageError.
     """
 
     def __init__(self, writer: DataWriter, file_bytes: int = FILE_BYTES) -> None:
@@ -71,7 +71,7 @@ class TableFiles:
         file = self._open.pop(partition, None)
         if file is None:
             if len(self._open) >= MOST_OPEN:
-                self._finish(next(iter(self._open.values())))  # the one that was added to least recently
+                self._finish(next(iter(self._open.values())))  # the least recently used one
             file = _OpenFile(partition)
         self._open[partition] = file
         file.waiting.append(rows)
@@ -135,7 +135,7 @@ class TableFiles:
 
 
 def piece_bytes(file_bytes: int) -> int:
-    """Return the bytes of records to read at once for files of a size: a row group is at least one such piece.
+    """Return the bytes of records to read at a time for files of a size: a row group has at least one such piece.
 
     >>> piece_bytes(128 << 20), piece_bytes(1 << 20), piece_bytes(1 << 10)
     (8388608, 131072, 65536)
@@ -144,7 +144,7 @@ def piece_bytes(file_bytes: int) -> int:
 
 
 def layout(schema: pyarrow.Schema) -> dict[str, object]:
-    """Return how the columns of a file are stored, as arguments of a ParquetWriter."""
+    """Return a ParquetWriter's arguments for the columns of a file."""
     import pyarrow as pa
 
     types = pa.types

@@ -1,4 +1,4 @@
-"""An Iceberg table as a sync writes it, through pyiceberg: positions stand in the summary of each snapshot."""
+"""An Iceberg table as a sync writes it, through pyiceberg: each snapshot's summary has the positions."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["IcebergTable"]
 
 PREFIX: Final = "kafkalog.sync."
-"""Before the topic: the name of the positions in snapshot summaries and table properties."""
+"""Prefix, before the topic, of the positions' name in snapshot summaries and table properties."""
 LOCAL_CATALOG: Final = "catalog.db"
 CATALOG_NAME: Final = "default"
-"""Name of a local catalog, which its file has with each table; that of pyiceberg where none is given."""
+"""Name of a local catalog, stored in its file with each table; pyiceberg's default."""
 FIRST_SEQUENCE: Final = 1
 """Sequence number of a table's first snapshot."""
 _READ_ROWS: Final = 1 << 20
@@ -39,10 +39,10 @@ _MERGES: Final = "commit.manifest-merge.enabled"
 
 
 class IcebergTable:
-    """An Iceberg table of a catalog, or of the local catalog of a directory, which is made where it is missing.
+    """An Iceberg table of a catalog, or of the local catalog of a directory, which is created if missing.
 
-    Positions are in the summary of the snapshot that has the rows, so a table that is rolled back has those of that
-    time. The table's properties have a copy, for tables whose older snapshots were expired.
+    Positions are in the summary of the snapshot that has the rows, so a table that is rolled back has the earlier
+    positions. The table's properties have a copy, for tables whose older snapshots were expired.
     """
 
     has_renames = True
@@ -83,7 +83,7 @@ class IcebergTable:
     def create(
         self, schema: pyarrow.Schema, fields: Sequence[PartitionField], properties: Mapping[str, str]
     ) -> None:
-        """Create the table, and its namespace; one that another writer created meanwhile is loaded."""
+        """Create the table and its namespace; load it instead if another writer created it meanwhile."""
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         with store_errors("create the table", self.name):
@@ -99,7 +99,7 @@ class IcebergTable:
             except (TableAlreadyExistsError, CommitFailedException):
                 pass
         if not self.load():
-            raise IllegalState("the table was created, and is gone", path=self.name, hint="run the sync again")
+            raise IllegalState("the table was created, but no longer exists", path=self.name, hint="run the sync again")
 
     def _create_namespace(self, namespace: str) -> None:
         try:
@@ -137,9 +137,9 @@ class IcebergTable:
         return self.file_schema, self._table.spec()
 
     def positions(self, partitions: Sequence[int]) -> Positions | None:
-        """Return the positions in the newest ancestor of the snapshot that has some.
+        """Return the positions in the snapshot's newest ancestor with positions.
 
-        Raises IllegalState where that ancestor was expired after the table was rolled back.
+        Raises IllegalState if that ancestor was expired after the table was rolled back.
         """
         found, oldest = self._newest_with_positions()
         if found is not None:
@@ -147,7 +147,7 @@ class IcebergTable:
         return None if oldest is None else self._copied(oldest.sequence_number or 0)
 
     def _newest_with_positions(self) -> tuple[Any, Any]:
-        """Return the newest ancestor of the snapshot that has positions, or None, and the oldest one looked at."""
+        """Return the snapshot's newest ancestor with positions, or None, and the oldest ancestor examined."""
         metadata = self._table.metadata
         one = oldest = metadata.current_snapshot()
         while one is not None:
@@ -158,7 +158,7 @@ class IcebergTable:
         return None, oldest
 
     def _copy(self) -> tuple[int, str] | None:
-        """Return the copy of the newest positions, behind the sequence number of their snapshot; None without one.
+        """Return the sequence number of a snapshot and the copy of its positions; None without a copy.
 
         The number is 0 if it is not known: snapshots of format version 1 have none.
         """
@@ -181,9 +181,9 @@ class IcebergTable:
         return known[0] if known else f"with the sequence number {last}, which was expired"
 
     def _copied(self, oldest: int) -> Positions | None:
-        """Return the copy of the newest positions if their snapshot came before that of the sequence number `oldest`.
+        """Return the copy of the newest positions if their snapshot is older than the sequence number `oldest`.
 
-        That is the oldest ancestor which is known: those before it, if there are any, were expired.
+        `oldest` is that of the oldest known ancestor; earlier ones, if any, were expired.
         """
         copy = self._copy()
         if copy is None:
@@ -226,7 +226,7 @@ class IcebergTable:
             self._use(self._table)
 
     def _path(self, path: str) -> tuple[str, ...]:
-        """Return the parts of a field's path in the schema, which has the elements of lists as parts."""
+        """Return the parts of a field's path in the schema, where elements of lists are parts too."""
         from pyiceberg.types import ListType
 
         found: list[str] = []
@@ -246,13 +246,13 @@ class IcebergTable:
 
     @property
     def generation(self) -> str:
-        """Name of what the table is now, of which it has another one after each commit, also if it is rolled back."""
+        """Name of the table's current state, different after each commit and each rollback."""
         metadata = self._table.metadata
         newest = metadata.snapshots[-1].snapshot_id if metadata.snapshots else None
         return f"{metadata.table_uuid} {metadata.last_sequence_number} {newest}"
 
     def changes(self) -> TableChanges:
-        """Return what the snapshots up to the loaded one have added."""
+        """Return the changes up to the loaded snapshot."""
         return IcebergChanges(self._table, self.name)
 
     def live_files(self) -> list[LiveFile]:
@@ -270,9 +270,9 @@ class IcebergTable:
         ]
 
     def read_file(self, file: LiveFile, columns: Sequence[str] | None = None) -> Iterator[pyarrow.RecordBatch]:
-        """Yield the rows of a data file, with the table's columns of today, which field ids find in it.
+        """Yield the rows of a data file with the table's current columns, found by field ids.
 
-        pyiceberg's own reader makes empty lists of nulls (0.12), so what it reads cannot be written again.
+        pyiceberg's own reader (0.12) turns null lists into empty ones, so its rows must not be rewritten.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -296,7 +296,7 @@ class IcebergTable:
     ) -> None:
         """Commit a snapshot with the files and positions.
 
-        The catalog compares the snapshot that it is based on, and the partitioning, which may change without one.
+        The catalog checks the snapshot it is based on, and the partitioning, which may change without a snapshot.
         """
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.table.update import AssertDefaultSpecId
@@ -320,7 +320,7 @@ class IcebergTable:
         self.load()
 
     def _producer(self, change: Any, removes: bool, positions: Positions | None) -> Any:
-        """Return what makes the snapshot: an append, an overwrite or, without positions, a `replace`."""
+        """Return the producer of the snapshot: an append, an overwrite or, without positions, a `replace`."""
         if positions is None:
             return _replacement(change, self._table.io)
         update = change.update_snapshot(snapshot_properties={self._key: positions.text()})
@@ -357,9 +357,9 @@ class IcebergTable:
 
 
 def _replacement(change: Any, io: Any) -> Any:
-    """Return the producer of a snapshot whose rows are those of its parent in other files: pyiceberg has none (0.12).
+    """Return a producer of snapshots with the parent's rows in other files, which pyiceberg (0.12) lacks.
 
-    It is its overwrite, with the operation by which readers of changes recognize it.
+    It is pyiceberg's overwrite with the operation `replace`, by which readers of changes recognize it.
     """
     from pyiceberg.table.snapshots import Operation, Summary
     from pyiceberg.table.update.snapshot import _OverwriteFiles
@@ -373,10 +373,10 @@ def _replacement(change: Any, io: Any) -> Any:
 
 
 def _known_bounds(plan: Mapping[int, Any], footer: Any, ids: Mapping[str, int]) -> dict[int, Any]:
-    """Return a plan of statistics without the bounds of columns whose bounds some row group does not have.
+    """Return a plan of statistics without the bounds of columns for which a row group lacks bounds.
 
-    Parquet leaves out bounds of more than 4 KiB, and pyiceberg (0.12) would take those of the other row groups for
-    those of the file, so that readers would pass over its rows.
+    Parquet omits bounds of more than 4 KiB, and pyiceberg (0.12) would use those of the other row groups for the whole
+    file, so that readers would skip its rows.
     """
     from dataclasses import replace
 
@@ -392,7 +392,7 @@ def _known_bounds(plan: Mapping[int, Any], footer: Any, ids: Mapping[str, int]) 
 
 
 def _has_bounds(column: Any) -> bool:
-    """Return True if the bounds of a column of a row group are known, or if it has nulls alone."""
+    """Return True if the bounds of a row group's column are known, or if it has only nulls."""
     statistics = column.statistics
     if statistics is None:
         return False
@@ -400,12 +400,12 @@ def _has_bounds(column: Any) -> bool:
         return bool(statistics.has_null_count and statistics.null_count == column.num_values)
     try:
         return statistics.min is not None and statistics.max is not None
-    except OverflowError:  # a time beyond the years of Python
+    except OverflowError:  # a time beyond Python's years
         return False
 
 
 def _catalog(target: IcebergTarget) -> Any:
-    """Return the catalog of a target; that of a directory is a file of SQLite in it."""
+    """Return the catalog of a target; for a directory it is an SQLite file in it."""
     if target.warehouse is None:
         from pyiceberg.catalog import load_catalog
 
@@ -424,7 +424,7 @@ def _catalog(target: IcebergTarget) -> Any:
         raise missing_package("local Iceberg catalogs", error) from None
     if "://" in target.warehouse:
         raise IllegalArgument(
-            f"{target.warehouse} is no local directory",
+            f"{target.warehouse} is not a local directory",
             hint="give a catalog for remote tables: iceberg://CATALOG/NAMESPACE.TABLE",
         )
     directory = os.path.abspath(target.warehouse)
@@ -470,9 +470,9 @@ def _plain_field(field: pyarrow.Field) -> pyarrow.Field:
 
 
 def named_by_ids(field: pyarrow.Field, wanted: Iterable[pyarrow.Field]) -> pyarrow.Field:
-    """Return a field of a file with the names, in all levels, that its field ids have among the `wanted` fields.
+    """Return a field of a file, renamed at all levels to the `wanted` fields with the same ids.
 
-    One whose id is not among them gets a name that no column has; one without an id keeps its name.
+    A field with another id gets a name that no column has; one without an id keeps its name.
     """
     import pyarrow as pa
 

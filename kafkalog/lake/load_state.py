@@ -3,9 +3,8 @@
     {"version": 1, "load": "0d...", "batch": 4, "done": true, "since": "17", "snapshot": "18", "first": 0, ...}
     crc32c of the line above, 8 hex digits
 
-A batch is a range of the files of a snapshot. It is written down before it lands, so that after a crash the same rows
-come again under the same number of the same load, which the sink's ledger counts once. Without the file another load
-begins.
+A batch is a range of the files of a snapshot. It is recorded before it lands, so that after a crash the same rows have
+the same batch number in the same load, which the sink's ledger counts once. Without the file a new load begins.
 """
 
 from __future__ import annotations

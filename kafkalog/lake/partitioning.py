@@ -26,7 +26,7 @@ class PartitionField(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name in the partitioning, and of the column that a Delta table has for it.
+        """Name in the partitioning, and of its column in a Delta table.
 
         >>> PartitionField("day", ("timestamp",)).name, PartitionField("identity", ("value", "country")).name
         ('timestamp_day', 'value_country')
@@ -52,7 +52,7 @@ class PartitionField(NamedTuple):
 
 
 def parse_partitioning(texts: Iterable[str]) -> tuple[PartitionField, ...]:
-    """Return the fields that words such as `day(timestamp)` and `value.country` name; IllegalArgument for other words.
+    """Return the fields for words such as `day(timestamp)` and `value.country`; IllegalArgument for other words.
 
     >>> [one.name for one in parse_partitioning(["hour(timestamp)", "partition"])]
     ['timestamp_hour', 'partition']
@@ -64,7 +64,7 @@ def parse_partitioning(texts: Iterable[str]) -> tuple[PartitionField, ...]:
         parts = tuple(one.strip() for one in path.split("."))
         if transform not in (*_TRANSFORMS, "identity") or not all(parts):
             raise IllegalArgument(
-                f"{text!r} is no partitioning", hint="give day(timestamp), hour(timestamp), or a field: value.country"
+                f"{text!r} is not a partitioning", hint="give day(timestamp), hour(timestamp) or a field: value.country"
             )
         found.append(PartitionField(transform, parts))
     if len({one.name for one in found}) < len(found):
@@ -73,7 +73,7 @@ def parse_partitioning(texts: Iterable[str]) -> tuple[PartitionField, ...]:
 
 
 def check_partitioning(fields: Sequence[PartitionField], schema: pyarrow.Schema) -> None:
-    """Raise IllegalArgument for a field that the columns do not have, or of a type that has no partitions."""
+    """Raise IllegalArgument for a missing field, or for a type without partitions."""
     import pyarrow as pa
 
     for one in fields:
@@ -102,9 +102,9 @@ def type_at(schema: pyarrow.Schema, path: Sequence[str]) -> pyarrow.DataType | N
 
 
 def column_at(batch: pyarrow.RecordBatch, path: Sequence[str]) -> pyarrow.Array:
-    """Return a column, or the values of a nested field, null where what it is in is null.
+    """Return a column, or the values of a nested field, null if a field around it is null.
 
-    Raises InvalidRecord for a time of which the formats' libraries make no partition.
+    Raises InvalidRecord for a time that the formats' libraries cannot use for a partition.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""Positions of a sync: the next offset of each partition, kept in the table's own commits, and what follows."""
+"""Positions of a sync: each partition's next offset, stored in the table's commits, and the ranges to read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ELSEWHERE: Final = "sync the topic into another table: this one keeps what it h
 
 
 class Positions(NamedTuple):
-    """The next offsets of a topic's partitions as of a commit; `checksums` are of what is before them."""
+    """The next offsets of a topic's partitions as of a commit; `checksums` cover the record before each."""
 
     topic_id: str | None
     next_offsets: Mapping[int, int]
@@ -32,7 +32,7 @@ class Positions(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, table: str) -> Positions:
-        """Return the positions in JSON; raise IllegalState for text that is none."""
+        """Parse the JSON of positions; raise IllegalState if it is malformed."""
         try:
             found = json.loads(text)
             id = found["topic_id"]
@@ -48,16 +48,15 @@ class Positions(NamedTuple):
         return cls(id, offsets, checksums)
 
     def moved(self, next_offsets: Mapping[int, int], checksums: Mapping[int, int]) -> Positions:
-        """Return the positions after a commit; partitions that it does not have stay where they are."""
+        """Return the positions after a commit; other partitions stay unchanged."""
         kept = {number: one for number, one in self.checksums.items() if number not in next_offsets}
         return Positions(self.topic_id, {**self.next_offsets, **next_offsets}, {**kept, **checksums})
 
 
 class PartitionState(NamedTuple):
-    """A partition as a sync finds it: its start, the end of what may be read, the log's end, its directory.
+    """State of a partition: its start, the end of its readable records, its log end and directory.
 
-    `checksum` is that of the record or marker before the position that the table has, GAP if there is none, None if
-    that is not known.
+    `checksum` is that of the record or marker before the table's position, GAP if there is none, None if unknown.
     """
 
     number: int
@@ -79,8 +78,8 @@ class ReadRange(NamedTuple):
 def plan_ranges(kept: Positions | None, topic_id: str | None, states: Iterable[PartitionState]) -> list[ReadRange]:
     """Return the ranges that the table lacks, by partition; none for partitions that have nothing new.
 
-    Raises InconsistentTopicId for another topic of the same name, OffsetOutOfRange where records were deleted before
-    they reached the table, IllegalState where the log was truncated below what the table has.
+    Raises InconsistentTopicId for another topic of the same name, OffsetOutOfRange if records were deleted before they
+    reached the table, IllegalState if the log was truncated below the table's position.
 
     >>> plan_ranges(None, None, [PartitionState(0, 3, 5, 5, "data/orders-0")])
     [ReadRange(number=0, start=3, stop=5)]

@@ -1,4 +1,4 @@
-"""Rows of a table as records: which columns are key, value, headers, timestamp and partition, and in which types."""
+"""Rows of a table as records: the columns of key, value, headers, timestamp and partition, and their types."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument, InvalidRecord
-from kafkalog.lake.avro_rows import avro_rows
-from kafkalog.lake.json_rows import json_rows
-from kafkalog.lake.protobuf_rows import protobuf_rows
+from kafkalog.lake.avro_encoder import avro_encoder
+from kafkalog.lake.json_encoder import encode_json
+from kafkalog.lake.protobuf_encoder import protobuf_encoder
 from kafkalog.lake.row_encoder import RowSchema
 from kafkalog.util.keywords import closest_match
 
@@ -20,7 +20,7 @@ __all__ = ["PARTS", "VALUE_FORMATS", "RecordColumns"]
 PARTS: Final = ("key", "value", "headers", "timestamp", "partition")
 VALUE_FORMATS: Final = ("column", "json", "avro", "protobuf")
 _BY_DEFAULT: Final = ("key", "value", "headers", "timestamp")
-"""Parts that are the columns of their names, if there are such columns."""
+"""Parts that are taken from the columns of the same names, if these exist."""
 
 
 class RecordColumns(NamedTuple):
@@ -35,7 +35,7 @@ class RecordColumns(NamedTuple):
         cls, schema: pyarrow.Schema, given: Mapping[str, str], value_format: str, table: str, topic: str = "",
         value_schema: RowSchema | None = None,
     ) -> RecordColumns:  # fmt: skip
-        """Return the columns of a table; raise IllegalArgument for missing ones, and for types that are no part.
+        """Return the columns of a table; raise IllegalArgument for missing ones, and types that do not fit.
 
         `value_schema` is for Avro and Protobuf; `topic` names a schema that follows from the columns.
         """
@@ -53,7 +53,7 @@ class RecordColumns(NamedTuple):
         for part, name in given.items():
             if part not in PARTS or (whole and part == "value"):
                 hint = f"parts are {', '.join(PARTS)}; with value format {value_format} the value has no column"
-                raise IllegalArgument(f"{part} is no part of a record that has a column", path=table, hint=hint)
+                raise IllegalArgument(f"{part} is not a part of a record with a column", path=table, hint=hint)
             if name not in schema.names:
                 raise _missing(name, part, schema, table)
         names = {part: part for part in _BY_DEFAULT if part in schema.names} | dict(given)
@@ -71,8 +71,8 @@ class RecordColumns(NamedTuple):
             return cls(names)
         row = [field for field in schema if field.name != names.get("headers")]
         if value_format == "json":
-            return cls(names, tuple(field.name for field in row), json_rows)
-        made = (avro_rows if value_format == "avro" else protobuf_rows)(row, topic, value_schema)
+            return cls(names, tuple(field.name for field in row), encode_json)
+        made = (avro_encoder if value_format == "avro" else protobuf_encoder)(row, topic, value_schema)
         return cls(names, made.columns, made.encode)
 
     def wanted(self, schema: pyarrow.Schema) -> list[str]:
@@ -80,7 +80,7 @@ class RecordColumns(NamedTuple):
         return [one for one in schema.names if one in self.row or one in self.names.values()]
 
     def records(self, rows: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """Return rows as columns of records; raise InvalidRecord for one that cannot be encoded, or is no partition."""
+        """Return rows as columns of records; raise InvalidRecord for one that does not encode, or a bad partition."""
         import pyarrow as pa
 
         parts = {part: _as_part(part, rows.column(name)) for part, name in self.names.items()}

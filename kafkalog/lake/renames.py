@@ -1,4 +1,4 @@
-"""Fields that got another name: found by the numbers that Protobuf gives them."""
+"""Renamed fields, found by their Protobuf numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def numbers_of(decoders: Mapping[str, object]) -> dict[str, int]:
 
 
 def plan_renames(table: str, kept: Mapping[str, int], now: Mapping[str, int]) -> dict[str, str]:
-    """Return the fields whose numbers have other names in the table: the path now, and the path there.
+    """Return the fields that have another name in the table: the new path, and the path there.
 
     `kept` and `now` are the numbers by path, in the table and in the schema. Raises TableMismatch where the table has
     the name for another number.

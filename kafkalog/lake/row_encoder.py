@@ -1,4 +1,4 @@
-"""Rows of a table as values in a schema: what Avro and Protobuf have in common."""
+"""Rows of a table as values in a schema: the part common to Avro and Protobuf."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RowEncoder(NamedTuple):
     size: Callable[[Any], pyarrow.Array] | None = None
 
     def encode(self, rows: pyarrow.RecordBatch) -> pyarrow.Array:
-        """Return the value of each row; InvalidRecord for one that is beyond its type in the schema."""
+        """Return the value of each row; InvalidRecord for a value outside of its type in the schema."""
         import pyarrow as pa
 
         try:
@@ -61,7 +61,7 @@ def checked_framing(given: str | None, source: SchemaSource | None, known: tuple
 
 
 def stored(content: bytes, suffix: str, source: SchemaSource | None) -> int:
-    """Return the id of a schema in a directory, where it becomes a file if it has none."""
+    """Return the id of a schema in a directory; store it there as a file if it has none."""
     if not isinstance(source, SchemaDirectory):
         raise IllegalArgument(
             "the framing 'registry' needs the id of a schema",
@@ -71,7 +71,7 @@ def stored(content: bytes, suffix: str, source: SchemaSource | None) -> int:
 
 
 def registry_head(number: int | None) -> bytes:
-    """Return the bytes with which a registry's clients begin a value of a schema."""
+    """Return the header of a schema's values as a registry's clients write it."""
     if number is None or not 0 <= number <= MOST_ID:
         raise IllegalArgument(f"a value cannot name schema {number}", hint=f"ids go up to {MOST_ID}")
     return b"\0" + number.to_bytes(_ID_BYTES, "big")

@@ -28,7 +28,7 @@ _REGISTERED: Final = ("schemas", "registry")
 
 
 class Piece(NamedTuple):
-    """Rows of a partition as the topic has them, the same records undecoded, and the offset after them."""
+    """Decoded rows of a partition, the same records undecoded, and the offset after them."""
 
     rows: pyarrow.RecordBatch
     raw: pyarrow.RecordBatch
@@ -73,7 +73,7 @@ class TopicRows:
         columns = {*self.selection.columns, "offset", "key", "value"}
         self._columns = [name for name in COLUMNS if name in columns]
         self.names: dict[str, str] = {}
-        """Paths of fields that have other names in the table, and their paths there."""
+        """Paths of renamed fields, with their paths in the table."""
         self.numbers = numbers_of(self.selection.decoders) if names is not None else {}
         """Numbers of the fields by path, for decoders that have some."""
 
@@ -146,9 +146,9 @@ def schema_ids(values: pyarrow.BinaryArray) -> pyarrow.Int32Array:
 
 
 def fitted(rows: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
-    """Return rows with the columns and the types of a table; a column that they do not have is null.
+    """Return rows with the columns and types of a table; missing columns are null.
 
-    Raises InvalidRecord for a value beyond the table's type, such as a time beyond the years of microseconds.
+    Raises InvalidRecord for a value outside of the table's type, such as a time that microseconds cannot express.
     """
     import pyarrow as pa
 

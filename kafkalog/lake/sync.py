@@ -1,4 +1,4 @@
-"""`sync_topic`: write the records that a table lacks to it, in commits that have the positions of the topic."""
+"""`sync_topic`: write to a table the records that it lacks; each commit also stores the positions in the topic."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ __all__ = ["COMMIT_EVERY_S", "SyncCommit", "follow_topic", "sync_topic"]
 
 _LOG: Final = logging.getLogger(__name__)
 NUMBERS: Final = "kafkalog.field_numbers"
-"""Property with the numbers of Protobuf's fields by the paths of the table's columns."""
+"""Property with the Protobuf field numbers, by the paths of the table's columns."""
 OWN: Final = "kafkalog.topic"
-"""Property of the tables that a sync made: only their columns are changed."""
+"""Property of tables that a sync created: a sync changes the columns of no others."""
 UPSERT_BYTES: Final = 256 << 20
-"""Bytes of the latest rows that one commit of an upsert holds in memory."""
+"""Memory limit, in bytes, for the latest rows of one commit of an upsert."""
 MOST_CONFLICTS: Final = 20
-"""Commits of other writers in a row after which a sync gives up."""
+"""Number of successive conflicts with other writers after which a sync gives up."""
 COMMIT_EVERY_S: Final = 60.0
 _POLL_MS: Final = 200
 
 
 class SyncCommit(NamedTuple):
-    """One commit: the records read for it, files added and removed, bytes added, and where it leaves the topic."""
+    """One commit: the records read for it, files added and removed, bytes added, and the next offsets."""
 
     records: int
     files: int
@@ -85,15 +85,15 @@ def sync_topic(
     skipped: list[Skipped] | None = None,
     **typed: Any,
 ) -> list[SyncCommit]:
-    """Write the committed records of a topic that a table lacks to it, and return the commits; none if it lacks none.
+    """Write to a table the committed records of a topic that it lacks, and return the commits; none if it lacks none.
 
     `target` names the table (docs/lake.md), which is created if it is missing; `options` are properties of its catalog
     or store. `typed` are the keywords of a typed scan (docs/where.md), such as `value="json"`. With `upsert` a row
     replaces that of the same partition and key, and a tombstone deletes it. `partition_by` are the partitions of a
     new table: `day(timestamp)`, `hour(timestamp)`, or a field. Files have about `target_file_bytes`.
 
-    The positions are part of each commit, so after a crash, and after any error, the next sync continues with the next
-    record, and each is in the table once. Raises TableMismatch for columns that do not fit, TableChanged if another
+    The positions are part of each commit, so after a crash or any error the next sync continues with the next record,
+    and each is in the table exactly once. Raises TableMismatch for columns that do not fit, TableChanged if another
     sync of the topic committed meanwhile, OffsetOutOfRange, IllegalState and InconsistentTopicId if the log no longer
     has what follows the table; InvalidRecord, CorruptRecord, IllegalArgument, StorageError, MissingPackage.
 
@@ -147,7 +147,7 @@ def follow_topic(
 ) -> Iterator[SyncCommit]:
     """Yield the commits of syncs that begin every `commit_every_s` seconds, until `is_stopped()`; as `sync_topic`.
 
-    What arrives in between goes into one commit, so that files are few; a sync that finds nothing commits nothing.
+    Records that arrive in between become one commit, so that files are few; a sync without new records commits nothing.
 
     >>> log.flush()
     >>> done = []
@@ -225,7 +225,7 @@ class _Sync:
         self._source = source
         self._skipped = [] if skipped is None and settings.on_damage == "skip" else skipped
         self._logs: dict[int, Log] = {log.partition: log for log in dirs.logs(topic)}
-        known = dirs.topics.get(topic)  # in each pass: the topic may have been created again since the last one
+        known = dirs.topics.get(topic)  # looked up in each pass: the topic may have been recreated
         if known is None:  # deleted since
             raise unknown_topic(topic, [*dirs])
         self._topic_id = known.topic_id
@@ -233,7 +233,7 @@ class _Sync:
         self._snapshot = "none"
 
     def commits(self) -> Iterator[SyncCommit]:
-        """Yield the commits; a commit that met another writer's is made again, on the snapshot of that one."""
+        """Yield the commits; after a conflict with another writer, retry on that writer's snapshot."""
         conflicts = 0
         while True:
             try:
@@ -286,7 +286,7 @@ class _Sync:
             )
 
     def _fit_table(self, rows: TopicRows, exists: bool) -> None:
-        """Create the table, or change its columns, so that it takes the rows; nothing is written before."""
+        """Create the table or change its columns to fit the rows; this comes before any write."""
         table = self._table
         kept = json.loads(table.properties.get(NUMBERS, "{}")) if exists else {}
         renames = plan_renames(table.name, kept, rows.numbers)
@@ -322,7 +322,7 @@ class _Sync:
     def _commit_rows(
         self, files: FinishedFiles, records: int, reached: Mapping[int, int], rows: TopicRows
     ) -> SyncCommit:
-        """Commit the finished files; on a newer snapshot that has the same positions, again with the same files."""
+        """Commit the finished files; retry with the same files on a newer snapshot with the same positions."""
         positions = self._moved(reached)
         layout, conflicts = self._table.layout, 0
         while True:
@@ -335,12 +335,12 @@ class _Sync:
                 if self._reload(files, positions):
                     break
                 if conflicts == MOST_CONFLICTS or self._table.layout != layout:
-                    raise CommitConflict(str(error)) from None  # the files are of another layout: they are made again
+                    raise CommitConflict(str(error)) from None  # the files have another layout and must be rewritten
                 pause(conflicts)
         return self._committed(files, records, positions, rows)
 
     def _commit(self, files: FinishedFiles, removed: Sequence[LiveFile], positions: Positions) -> None:
-        """Commit the finished files; after an error that does not say whether the commit was made, they stay."""
+        """Commit the finished files; keep them after an error that leaves open whether the commit succeeded."""
         try:
             self._table.commit(files.finished, removed, positions)
         except CommitConflict:
@@ -368,8 +368,8 @@ class _Sync:
     def _reload(self, files: FinishedFiles, positions: Positions, removed: Sequence[LiveFile] = ()) -> bool:
         """Load the newest snapshot after a conflict; return True if it has this very commit.
 
-        A store that repeats a request whose answer was lost finds its own commit, and calls that a conflict. Files
-        that may be part of a commit stay. A commit without files is recognised by its positions: another sync that
+        A store that repeats a request after a lost answer finds its own commit and reports it as a conflict. Files
+        that may be part of a commit stay. A commit without files is recognized by its positions: another sync that
         reached them found no rows either.
         """
         written = {one.path for one in files.finished}
@@ -411,7 +411,7 @@ class _Sync:
         yield self._commit_upsert(latest, reached, rows)
 
     def _commit_upsert(self, latest: Latest, reached: dict[int, int], rows: TopicRows) -> SyncCommit:
-        """Commit the latest rows, in place of those of their keys; again from the start after another's commit."""
+        """Commit the latest rows in place of their keys' old rows; start over after a conflict."""
         positions = self._moved(reached)
         conflicts = 0
         while True:

@@ -22,7 +22,7 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class CommitConflict(Exception):
-    """A commit met another one, and changed nothing."""
+    """A commit conflicted with another one, and changed nothing."""
 
 
 class WrittenFile(NamedTuple):
@@ -71,7 +71,7 @@ class DataWriter(Protocol):
         """Return a writer whose new files have names that begin with `prefix`, which may name a directory."""
 
     def siblings(self) -> list[str] | None:
-        """Return the paths of the files in the directory of new ones; None where files have no common directory."""
+        """Return the paths of the files in the directory of new ones; None if files have no common directory."""
 
 
 class LakeTable(Protocol):
@@ -79,9 +79,9 @@ class LakeTable(Protocol):
 
     name: str
     has_renames: bool
-    """Whether `evolve` renames columns."""
+    """True if `evolve` renames columns."""
     has_time_of_day: bool
-    """Whether the format has a type for a time of day."""
+    """True if the format has a type for a time of day."""
 
     def load(self) -> bool:
         """Read the table's newest snapshot; return False if there is no table."""
@@ -89,7 +89,7 @@ class LakeTable(Protocol):
     def create(
         self, schema: pyarrow.Schema, fields: Sequence[PartitionField], properties: Mapping[str, str]
     ) -> None:
-        """Create the table; one that another writer created meanwhile is loaded."""
+        """Create the table; load it instead if another writer created it meanwhile."""
 
     @property
     def snapshot(self) -> str:
@@ -132,10 +132,10 @@ class LakeTable(Protocol):
 
     @property
     def generation(self) -> str:
-        """Name of what the table is now, of which it has another one after each commit, also if it is rolled back."""
+        """Name of the table's current state, different after each commit and each rollback."""
 
     def changes(self) -> TableChanges:
-        """Return what the snapshots up to the loaded one have added."""
+        """Return the changes up to the loaded snapshot."""
 
     def live_files(self) -> list[LiveFile]:
         """Return the data files of the snapshot."""
@@ -148,7 +148,7 @@ class LakeTable(Protocol):
     ) -> None:
         """Add and remove files and store the positions, in one commit on this snapshot; load the new one.
 
-        Without positions, the same rows are in other files, and the commit says so.
+        Without positions, the commit is marked as one that only moves rows to other files.
 
         Raises CommitConflict, with nothing changed, if there is a newer snapshot.
         """

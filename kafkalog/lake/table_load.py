@@ -50,10 +50,10 @@ __all__ = ["LoadedBatch", "load_table"]
 
 _LOG: Final = logging.getLogger(__name__)
 BATCH_BYTES: Final = 512 << 20
-"""Bytes of files that make a batch: they are staged, and land whole or not at all."""
+"""Size of a batch in bytes of files. A batch is staged, and lands whole or not at all."""
 STATE: Final = "kafkalog.table-load."
 _ROWS: Final = 1 << 13
-"""Rows that are turned into records at once: as JSON, a row takes many times its bytes."""
+"""Rows that are converted at a time, since a row as JSON takes many times its bytes."""
 
 
 class LoadedBatch(NamedTuple):
@@ -95,8 +95,8 @@ def load_table(
     In the framing "registry", the default with `schemas`, each value names its schema's id; a directory `schemas` gets
     a file for a schema without id.
 
-    A row is appended once, also after a crash: what a batch has is written down before it lands, and the sink's ledger
-    counts it once. Raises PartitionNotFound without such a table, IllegalArgument for columns that do not fit,
+    A row is appended once, also after a crash: a batch is recorded before it lands, and the sink's ledger counts it
+    once. Raises PartitionNotFound without such a table, IllegalArgument for columns that do not fit,
     IllegalState for a snapshot that removed or changed rows or is gone, InconsistentTopicId for a topic that was
     deleted meanwhile, DirectoryLocked while another program writes there or loads this table; InvalidRecord,
     CorruptCheckpoint, StorageError, MissingPackage.
@@ -140,7 +140,7 @@ class _LoadTarget(NamedTuple):
 
 
 class _Load:
-    """A load of one table into one topic, of which there is one at a time."""
+    """A load of one table into one topic; only one runs at a time."""
 
     def __init__(
         self, table: LakeTable, columns: RecordColumns, target: _LoadTarget, batch_bytes: int
@@ -197,7 +197,7 @@ class _Load:
         except OSError as error:
             raise StorageError.from_os(error, "lock the load", path=path) from error
         if lock is None:
-            raise DirectoryLocked("another load of this table into the topic runs", path=path, hint="wait for its end")
+            raise DirectoryLocked("this table is already being loaded into the topic", path=path, hint="wait for it")
         try:
             yield
         finally:
@@ -207,7 +207,7 @@ class _Load:
         return self._changes.files(snapshot, whole=since is None)
 
     def _finished(self, last: LoadBatch) -> Iterator[LoadedBatch]:
-        """Land the batch that was written down before a crash, unless it has landed."""
+        """Land the batch that was recorded before a crash, unless it has landed."""
         self._committer.roll_forward()
         if read_ledger(self._target.path).landed(self._job(), last.batch):
             write_state(self._path, last._replace(done=True, topic_id=self._topic_id()))
@@ -223,7 +223,7 @@ class _Load:
     def _rest(self, since: str | None, snapshot: str, first: int, number: int) -> Iterator[LoadedBatch]:
         """Land the files of a snapshot from `first` on, in batches after `number`.
 
-        One without new rows is written down too: those before it may be expired from then on.
+        A snapshot without new rows is recorded too, since older ones may be expired from then on.
         """
         files = self._files(since, snapshot)
         if not files and since is not None:
@@ -254,7 +254,7 @@ class _Load:
 
 
 def _stop(files: list[TableFile], first: int, most_bytes: int) -> int:
-    """Return the end of a batch of files: at least one, and others as long as they have at most so many bytes."""
+    """Return the end of a batch of files: one file, and more up to `most_bytes` in all."""
     total, stop = 0, first
     while stop < len(files) and (stop == first or total + files[stop].size <= most_bytes):
         total += files[stop].size

@@ -1,4 +1,4 @@
-"""The words that name an Iceberg or a Delta table."""
+"""Names of Iceberg and Delta tables, as users write them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class IcebergTarget(NamedTuple):
 
 
 def parse_target(text: str, options: Mapping[str, str] = _EMPTY) -> DeltaTarget | IcebergTarget:
-    """Return the table that `text` names; raise IllegalArgument for what names none.
+    """Return the table that `text` names; raise IllegalArgument if it names none.
 
     >>> parse_target("iceberg:lake/shop.orders").warehouse, parse_target("delta://lake/orders").url
     ('lake', 'lake/orders')
@@ -50,13 +50,13 @@ def parse_target(text: str, options: Mapping[str, str] = _EMPTY) -> DeltaTarget 
     if scheme == "delta":
         url = rest.removeprefix("//")
         if not url:
-            raise IllegalArgument(f"{text!r} names no table", hint=f"give {_FORMS}")
+            raise IllegalArgument(f"{text!r} does not name a table", hint=f"give {_FORMS}")
         return DeltaTarget(url, options)
     is_catalog = rest.startswith("//")
     place, _, identifier = (rest[2:] if is_catalog else rest).rpartition("/")
     parts = identifier.split(".")
     if len(parts) < 2 or not all(parts) or (is_catalog and (not place or "/" in place)):
-        raise IllegalArgument(f"{text!r} names no Iceberg table", hint=f"give {_FORMS}")
+        raise IllegalArgument(f"{text!r} does not name an Iceberg table", hint=f"give {_FORMS}")
     if is_catalog:
         return IcebergTarget(identifier, catalog=place, options=options)
     return IcebergTarget(identifier, warehouse=place or os.curdir, options=options)

@@ -22,7 +22,7 @@ _LATER: Final = "__kafkalog_is_tombstone"
 
 
 class Latest:
-    """The latest record of each key of the pieces that were added, by partition. `nbytes` is about their memory."""
+    """The latest record of each key of the added pieces, by partition. `nbytes` is their approximate memory."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, list[pyarrow.Table]] = {}
@@ -64,7 +64,7 @@ class Latest:
         return {number: rows.column(KEY) for number, rows in self.latest().items()}
 
     def kept(self) -> Iterator[pyarrow.RecordBatch]:
-        """Yield the latest rows but tombstones, by partition and offset."""
+        """Yield the latest rows except tombstones, by partition and offset."""
         import pyarrow.compute as pc
 
         for rows in self.latest().values():
@@ -75,7 +75,7 @@ class Latest:
 def _last_of_each(rows: pyarrow.Table) -> pyarrow.Table:
     """Return the last row of each key, in the order of the rows.
 
-    No step puts the chunks of a column together: above 2 GiB they do not fit one array.
+    No step combines the chunks of a column, which may exceed the 2 GiB of one array.
     """
     import numpy as np
     import pyarrow as pa
@@ -92,7 +92,7 @@ def _last_of_each(rows: pyarrow.Table) -> pyarrow.Table:
 
 
 def check_identity(schema: pyarrow.Schema) -> None:
-    """Raise IllegalArgument for columns that do not identify rows: without key and partition, or with a nested key."""
+    """Raise IllegalArgument for columns that cannot identify rows: without key and partition, or with a nested key."""
     import pyarrow as pa
 
     missing = [name for name in (KEY, PARTITION) if name not in schema.names]
@@ -106,7 +106,7 @@ def check_identity(schema: pyarrow.Schema) -> None:
 
 
 def rewrite_files(table: LakeTable, keys: Mapping[int, pyarrow.ChunkedArray], files: TableFiles) -> list[LiveFile]:
-    """Write the rows with other keys of those files that have some of `keys`, and return these files."""
+    """Rewrite the files that have some of `keys` without those rows, and return the old files."""
     replaced = []
     for live in table.live_files():
         if not any(_matches(batch, keys).true_count for batch in table.read_file(live, [KEY, PARTITION])):
@@ -124,7 +124,7 @@ def _inverted(mask: pyarrow.BooleanArray) -> pyarrow.BooleanArray:
 
 
 def _matches(batch: pyarrow.RecordBatch, keys: Mapping[int, pyarrow.ChunkedArray]) -> pyarrow.BooleanArray:
-    """Return which rows have one of the keys of their partition."""
+    """Return a mask of the rows that have one of the keys of their partition."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

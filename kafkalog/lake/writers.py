@@ -1,4 +1,4 @@
-"""Writers of data files: what a process needs to write files of a table, without the table or its catalog."""
+"""Writers of a table's data files, for processes that have neither the table nor its catalog."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class IcebergWriter(NamedTuple):
     def siblings(self) -> list[str] | None:
         """Return the locations of the files in the directory of new ones.
 
-        None where a table spreads its files, or names them in its own way.
+        None if the table distributes its files or names them in its own way.
         """
         import pyarrow.fs
         from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -156,7 +156,7 @@ def delta_files(url: str, options: Mapping[str, str]) -> Any:
 
 
 def _check_storable(name: str, values: pyarrow.Array) -> None:
-    """Raise InvalidRecord for empty text, which is null in Delta's log, and for bytes that are no text."""
+    """Raise InvalidRecord for empty text, which Delta's log stores as null, and for bytes that are not UTF-8."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -166,7 +166,7 @@ def _check_storable(name: str, values: pyarrow.Array) -> None:
     lengths = pc.binary_length(values)
     if len(values) > values.null_count and pc.min(lengths).as_py() == 0:
         raise InvalidRecord(
-            f"a {name} is empty, and a Delta table has null for it in a partition",
+            f"a {name} is empty, which a Delta table stores as null in a partition",
             hint="partition the table by another column",
         )
     if is_bytes:
@@ -174,13 +174,13 @@ def _check_storable(name: str, values: pyarrow.Array) -> None:
             values.cast(pa.string())
         except pa.ArrowInvalid:
             raise InvalidRecord(
-                f"a {name} is not UTF-8, and a Delta table has text for it in a partition",
+                f"a {name} is not UTF-8, but a Delta table stores it as text in a partition",
                 hint="partition the table by another column",
             ) from None
 
 
 def _transformed(transform: str, column: pyarrow.Array) -> pyarrow.Array | None:
-    """Return the values that a transform of Iceberg makes of a column; None for one that is not known."""
+    """Return a column's values after a transform of Iceberg; None for an unknown transform."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -92,10 +92,9 @@ def was_truncated(log: LogSource, before: int) -> bool:
 
 
 def was_replaced(source: LogSource, segments: LogSegments[Any]) -> bool:
-    """Return True if the log's segments are others than before: what was not found in them may be there.
+    """Return True if segments were replaced since: a record that was not found in the old ones may be in the new ones.
 
-    Further segments at the end are no such change. A directory that is listed while files are renamed in it may lack
-    one.
+    New segments at the end do not count. A directory that is listed while files are renamed in it may lack a segment.
     """
     refresh(source)
     current = source.segments
@@ -105,7 +104,7 @@ def was_replaced(source: LogSource, segments: LogSegments[Any]) -> bool:
 
 
 def retried_if_replaced(log: LogSource, act: Callable[[], T]) -> T:
-    """Return the result of `act`, which is repeated if it fails on segments that were replaced meanwhile.
+    """Return the result of `act`; repeat it if it fails and segments were replaced while it ran.
 
     In mode "r" the files of replaced segments are gone, or hold offsets of the segments that followed.
     """

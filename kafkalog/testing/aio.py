@@ -29,8 +29,8 @@ async def _in_thread(function: Callable[P, T], /, *args: P.args, **given: P.kwar
 class AsyncCluster:
     """A `KafkaCluster` with the same calls as coroutines; `cluster` is the one that they call.
 
-    What needs no server is not a coroutine: `bootstrap`, `registry_url`, and `matched`, `fired` and `requests` of
-    what calls return.
+    Attributes are not coroutines: `bootstrap` and `registry_url`, and those of returned objects, such as `matched`,
+    `fired` and `requests`.
 
     >>> import asyncio
     >>> async def test() -> tuple[int, int, int]:

@@ -86,7 +86,7 @@ class KafkaCluster(Controlled):
         self._is_temporary = is_temporary
         self._directory = directory
         self._last_leader = 0
-        self._cut: set[int] = set()  # silent to the other nodes
+        self._cut: set[int] = set()  # nodes cut off from the others
         super().__init__(directory if is_temporary else None, unmatched=unmatched, seed=seed, telemetry=telemetry)
         self._ports = Ports(2 * nodes if registry else nodes)
         numbered = enumerate(self._ports.numbers[:nodes], 1)
@@ -207,7 +207,7 @@ class KafkaCluster(Controlled):
         self._after(suspend, node, elect=elect)
 
     def resume(self, node: int) -> None:
-        """Let a paused node continue."""
+        """Resume a paused node."""
         found = self._running(node)
         os.kill(found.pid, signal.SIGCONT)
         found.is_paused = False
@@ -282,7 +282,7 @@ class KafkaCluster(Controlled):
         self._cut.clear()
         super().reset()
 
-    # Who leads
+    # Leadership
 
     def _leader(self) -> int:
         states = self._states()
@@ -351,7 +351,7 @@ class KafkaCluster(Controlled):
                 node.missed.append((command, given))
 
     def _forget_ended(self) -> None:
-        """Find the nodes whose processes have ended without being asked to."""
+        """Update the state of nodes whose processes ended on their own."""
         for node in self._nodes.values():
             is_ending = node.control is not None and node.control.is_broken
             if node.pid and self._host is not None and self._host.wait(node.pid, END_S if is_ending else 0) is not None:
@@ -380,10 +380,10 @@ class KafkaCluster(Controlled):
         started = node.control.read_started()
         if started is None:
             assert self._host is not None
-            if self._host.wait(node.pid, END_S) is not None:  # its last words come after the end of the socket
+            if self._host.wait(node.pid, END_S) is not None:  # the last log lines come after the socket's end
                 node.pid = 0
             raise did_not_start(f"node {node.node_id}", node.log())
-        for slip in started["slips"] if node is self._nodes[1] else ():  # those of the others are the same
+        for slip in started["slips"] if node is self._nodes[1] else ():  # the other nodes report the same
             warnings.warn(slip, stacklevel=3)
 
     def _configuration(self, node: Node) -> dict[str, Any]:
@@ -479,10 +479,10 @@ def kafka_cluster(
     """Run a cluster for the duration of a `with` block.
 
     topics: a name, names, or names and numbers of partitions, created before the block begins; settings: as in a
-    broker's `server.properties`, for all nodes; directory: where each node has its own one, by default a temporary
-    directory, which is never synced; unmatched: "warn", "error" or "ignore", for faults that never matched; seed: of
-    faults for a share of calls; registry: with a schema registry at each node, which has one content; telemetry:
-    with `subscribe_metrics` and `pushed_metrics`. Raises ServerDidNotStart with the cause; no process is left then.
+    broker's `server.properties`, for all nodes; directory: parent of the nodes' directories, by default a
+    temporary one, which is never synced; unmatched: "warn", "error" or "ignore", for faults that never matched; seed:
+    for faults with `share`; registry: run a schema registry at each node, all with the same content; telemetry:
+    enable `subscribe_metrics` and `pushed_metrics`. Raises ServerDidNotStart with the cause; no process is left then.
 
     >>> with kafka_cluster(nodes=3, topics={"orders": 3}) as cluster:
     ...     cluster.nodes, cluster.record_count("orders")

@@ -35,7 +35,7 @@ class Control:
             self._sock.sendall(json.dumps(given).encode() + b"\n")
 
     def read_started(self) -> Any:
-        """Return what the started server says of itself; None if it ended instead, or did not answer in time."""
+        """Return the started server's properties; None if it ended instead, or did not answer in time."""
         self._sock.settimeout(START_S)
         with suppress(ConnectionError, TimeoutError):
             line = self._lines.readline()
@@ -64,7 +64,7 @@ class Control:
     def send_stop(self) -> None:
         """Ask the server to stop; no answer follows, but the process ends."""
         with suppress(OSError):
-            self._sock.sendall(b'{"call": "stop"}\n')  # its end alone is not seen while a fork of the test has it, too
+            self._sock.sendall(b'{"call": "stop"}\n')  # closing is not enough: a fork of the test may have it open
 
     def close(self) -> None:
         """Close both ends."""
@@ -74,7 +74,7 @@ class Control:
 
 
 def answer_to(number: int, lines: BinaryIO) -> Any:
-    """Return the answer to this call; those to calls that Ctrl-C or a time limit of the test broke off come before it.
+    """Return the answer to this call, after those to calls that Ctrl-C or a time limit of the test interrupted.
 
     None if the other end is closed.
     """

@@ -32,7 +32,7 @@ _API_VERSIONS: Final = "ApiVersions"
 
 
 class Snapshot(NamedTuple):
-    """A file with the data of each node, named by its number, in `folder`; and the node that led."""
+    """The data of all nodes: a file for each node in `folder`, named by its number; and the node that led."""
 
     folder: Path
     leader: int
@@ -96,15 +96,15 @@ class Controlled(ABC):
     ) -> Fault:
         """Change the answers to calls of an API from now on, until the fault's `remove()` or the end of its block.
 
-        api: Kafka's names, or "*" for all. What happens, one of: error: answer with this error, by name or number; cut:
-        send half of the response, then close the connection; silent: never answer; close: close the connection; or only
-        delay_ms and throttle_ms, which go with the others, too. An error, silent and close happen in place of the call;
-        with `applied` after it took effect.
+        api: Kafka's names, or "*" for all. The effect is one of: error: answer with this error, by name or number; cut:
+        send half of the response, then close the connection; silent: never answer; close: close the connection. Each
+        can be combined with delay_ms and throttle_ms, which also work alone. An error, silent and close replace the
+        call; with `applied` they follow its effect.
 
-        Which calls: the filters must all fit; client_id, topic, group and transactional_id may have the wildcards `*`
-        and `?`. Of these calls, the `nth`-th alone, counted from 1 over all nodes; or `times` calls from the `nth` on;
-        or that `share` of them, chosen by the seed of the server. An error is that of the whole request; of a Fetch, of
-        the partitions that fit. IllegalArgument for an unknown name, and for a fault that does nothing.
+        Calls must match all filters; client_id, topic, group and transactional_id may have the wildcards `*` and `?`.
+        Of the matching calls, the fault changes only the `nth`, counted from 1 over all nodes; or `times` calls from
+        the `nth` on; or that `share` of them, chosen by the server's seed. An error applies to the whole request; in a
+        Fetch, to the matching partitions. IllegalArgument for an unknown name, and for a fault that does nothing.
 
         >>> from kafkalog.testing import kafka_server
         >>> with kafka_server(topics="orders", unmatched="ignore") as server:
@@ -139,7 +139,7 @@ class Controlled(ABC):
         })  # fmt: skip
 
     def full_disk(self, is_full: bool = True, *, nodes: Iterable[int] | None = None) -> None:
-        """Let every write of the server fail with ENOSPC; `full_disk(False)` frees space again."""
+        """Make every write of the server fail with ENOSPC; `full_disk(False)` ends this."""
         self._set("full_disk", nodes, is_full, is_full=is_full)
 
     def refuse_connections(self, is_refusing: bool = True, *, nodes: Iterable[int] | None = None) -> None:
@@ -151,9 +151,10 @@ class Controlled(ABC):
         self._tell(_chosen(nodes), "drop_connections", {})
 
     def advance(self, *, seconds: float = 0, ms: int = 0) -> None:
-        """Move the servers' clocks ahead: what is due by then happens now, such as ends of sessions and retention.
+        """Move the servers' clocks ahead and run everything due by then, such as session timeouts and retention.
 
-        Records that clients stamp have the machine's time: they are older by that much. Clocks never go back.
+        Timestamps set by clients follow the machine's clock, so these records appear older by that much. Clocks never
+        go back.
         """
         gain_ms = ms + round(seconds * 1000)
         if gain_ms < 0:
@@ -180,7 +181,7 @@ class Controlled(ABC):
         self._tell(chosen, command, given)
 
     def _check_alone(self) -> None:
-        """Raise IllegalState with several workers: the first one has neither rules nor logs of the others."""
+        """Raise IllegalState with several workers: the first one has neither the rules nor the logs of the others."""
         if self._workers > 1:
             raise IllegalState(
                 "faults, recorders, the clock, lags, counts and snapshots need a server with one worker",
@@ -219,7 +220,7 @@ class Controlled(ABC):
         return Snapshot(folder, leader)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Make the data of all nodes what it was at the snapshot. Members of groups join again."""
+        """Restore the data of all nodes from the snapshot. Members of groups join again."""
         with self._closed_logs(snapshot.leader) as controls:
             _call_together(controls, "restore", lambda node: {"path": str(snapshot.folder / str(node))})
 
@@ -245,7 +246,7 @@ class Controlled(ABC):
         """Make a node the leader if it is not."""
 
     def _remove_files(self) -> None:
-        """Remove what the test's end needed of files."""
+        """Remove the test's own temporary files."""
         self._rules.close()
         if self._own_home is not None:
             self._own_home.cleanup()
@@ -261,8 +262,8 @@ class Controlled(ABC):
     ) -> None:
         """Ask clients for metrics (KIP-714), as `kafka-client-metrics --alter` does. Replaces the subscription `name`.
 
-        metrics: prefixes of names, separated by commas; match: clients that push, as in "client_id=a.*"; all by
-        default. IllegalState without `telemetry=True`; ConfigError, InvalidRequest for values that a broker refuses.
+        metrics: prefixes of names, separated by commas; match: clients that push, as in "client_id=a.*", by default
+        all. IllegalState without `telemetry=True`; ConfigError, InvalidRequest for values that a broker refuses.
 
         >>> from kafkalog.testing import kafka_server
         >>> with kafka_server(telemetry=True) as server:
@@ -276,14 +277,14 @@ class Controlled(ABC):
         wait_for_subscription(self._controls, name, settings)
 
     def pushed_metrics(self, client_id: str | None = None) -> list[PushedMetrics]:
-        """Return what clients have pushed to all nodes, in the order of arrival: of one client, or of all.
+        """Return the metrics that clients have pushed to all nodes, in order of arrival: of one client, or of all.
 
         IllegalState without `telemetry=True`.
         """
         return [one for one in self._pushed.read() if client_id in (None, one.client_id)]
 
     def lag(self, group: str, topic: str | None = None) -> int | None:
-        """Return how many records a group has yet to commit, or None if it has committed nothing (of the topic)."""
+        """Return the records after a group's committed offsets; None if it has committed nothing (of the topic)."""
         self._check_alone()
         control = self._leader_control()
         committed: dict[str, dict[int, int]] = {}
@@ -345,7 +346,7 @@ class Controlled(ABC):
         self, group: str | None, lag: int | None, topic: str | None, records: int | None,
         until: Callable[[], object] | None,
     ) -> str | None:  # fmt: skip
-        """Return what is not as wanted, or None."""
+        """Return the first condition that is not met, or None."""
         try:
             if group is not None and lag is not None:
                 found = self.lag(group, topic)
@@ -391,11 +392,11 @@ class Controlled(ABC):
     # Topics
 
     def create_topics(self, topics: Mapping[str, int], settings: Mapping[str, object] | None = None) -> None:
-        """Create the topics, names and numbers of partitions, that are missing."""
+        """Create the missing ones of these topics; `topics` has names and numbers of partitions."""
         self._leader_control().call("create_topics", topics=dict(topics), settings=dict(settings or {}))
 
     def delete_topics(self, topics: Iterable[str]) -> None:
-        """Delete topics; those that are missing are left out."""
+        """Delete topics; missing ones are ignored."""
         self._leader_control().call("delete_topics", topics=list(topics))
 
     def _leader_control(self) -> Control:

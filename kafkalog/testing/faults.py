@@ -1,4 +1,4 @@
-"""Faults that a test asks for: which calls they match, what they do, and how often they did it."""
+"""Faults of a test: the calls that they match, their effects and their counts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Fault:
     def remove(self) -> None:
         """End the fault; connections with a request that it keeps unanswered are closed.
 
-        If no call matched, warn with FaultNeverMatchedWarning or raise FaultNeverMatched, as the server was asked to.
+        If no call matched, warn with FaultNeverMatchedWarning or raise FaultNeverMatched, as `unmatched` says.
         """
         if self.is_active:
             self._end()
@@ -100,12 +100,12 @@ class Rules:
         self._unmatched = unmatched
         self._seed = str(seed)
         self._numbers = itertools.count(1)
-        self._orders = itertools.count(1)  # since the last `clear`, so that a test's faults are the same among others
+        self._orders = itertools.count(1)  # since the last `clear`: a test's choices depend on no other test
         self._faults: dict[int, Fault] = {}
         self._recorders: dict[int, tuple[dict[str, Any], Callable[[], object]]] = {}
 
     def add(self, text: str, nodes: Iterable[int] | None, rule: dict[str, Any], *, is_reported: bool = True) -> Fault:
-        """Start a fault on the running nodes, and on others when they start; after an error it is on none."""
+        """Start a fault on the running nodes, and on others when they start; after an error no node has it."""
         number = self._new_number()
         rule.setdefault("seed", f"{self._seed}/{next(self._orders)}")
         fault = Fault(self, number, text, nodes, rule)
@@ -147,7 +147,7 @@ class Rules:
                 found[1]()
 
     def commands_for(self, node_id: int) -> list[tuple[str, dict[str, Any]]]:
-        """Return the commands with which a starting node gets what is active."""
+        """Return the commands that give a starting node the active faults and recorders."""
         faults = [one for one in self._faults.values() if one.nodes is None or node_id in one.nodes]
         rules: list[tuple[str, dict[str, Any]]] = [("add_rule", _sent(one)) for one in faults]
         return rules + [("record", one) for one, _ in self._recorders.values()]
@@ -158,7 +158,7 @@ class Rules:
 
     @contextmanager
     def none_counting(self) -> Iterator[None]:
-        """Let no node be in the middle of a count during the block: one that is paused there would block the others."""
+        """Keep all nodes from counting during the block: one paused inside a count would block the others."""
         with self._counts.change():
             yield
 
@@ -217,7 +217,7 @@ def rule_of(
     share: float,
     **more: Any,
 ) -> dict[str, Any]:
-    """Check what a test gave and return the rule as it is sent. IllegalArgument."""
+    """Check the arguments of a fault and return the rule to send. IllegalArgument."""
     if nth is not None and nth < 1 or times is not None and times < 1:
         raise IllegalArgument(f"nth={nth}, times={times}", hint="calls are counted from 1")
     if not 0 < share <= 1:

@@ -1,4 +1,4 @@
-"""The test's end of the process that forks a cluster's nodes, and the ports that the nodes have for ever."""
+"""The test's side of the process that forks a cluster's nodes, and the nodes' permanent ports."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Node:
         return self.control is not None
 
     def log(self) -> str:
-        """Return what the node has logged so far: warnings and errors."""
+        """Return the node's log so far: warnings and errors."""
         if self.log_file.closed:
             return self._log_at_end
         descriptor = self.log_file.fileno()  # pread: the node shares the file position

@@ -1,4 +1,4 @@
-"""The requests that a server or cluster got while a test recorded them, and assertions about them."""
+"""Recorded requests of a server or cluster, and assertions about them."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Recorder:
             raise ConditionNotMet(f"{found} requests {_text(api, filters)}, not {count}; {self._seen()}")
 
     def assert_order(self, first: str, then: str, **filters: Any) -> None:
-        """Raise ConditionNotMet unless there is a `first`, and one before each `then`: as many in any beginning.
+        """Raise ConditionNotMet unless there is a `first`, and each `then` comes after one of its own.
 
         The filters apply to requests, not to marks.
         """

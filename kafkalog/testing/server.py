@@ -129,7 +129,7 @@ class KafkaServer(Controlled):
             reply = control.read_started()
             if reply is None:
                 with suppress(subprocess.TimeoutExpired):
-                    self._process.wait(END_S)  # its last words come after the end of the socket
+                    self._process.wait(END_S)  # the last log lines come after the socket's end
                 raise did_not_start("the server", self.log())
         except BaseException:
             control.close()
@@ -275,10 +275,10 @@ def kafka_server(
     topics: a name, names, or names and numbers of partitions, created before the block begins; settings: as in a
     broker's `server.properties`, overriding `DEFAULTS`, ConfigError for data directories; users: names and passwords
     for listeners with SASL; directory: the directory of the topics, by default a temporary one, which is never synced;
-    unmatched: "warn", "error" or "ignore", for faults that never matched a call; seed: of faults for a share of calls;
-    registry: with a schema registry at `registry_url`, whose schemas are in the topic `_schemas`; workers: processes
-    that serve, each with a directory in `directories`. With more than one there are no faults, clocks, lags or
-    snapshots; telemetry: with `subscribe_metrics` and `pushed_metrics`.
+    unmatched: "warn", "error" or "ignore", for faults that never matched a call; seed: for faults with `share`;
+    registry: run a schema registry at `registry_url`, with its schemas in the topic `_schemas`; workers: number of
+    serving processes, each with a directory in `directories`; with more than one there are no faults, clocks, lags or
+    snapshots; telemetry: enable `subscribe_metrics` and `pushed_metrics`.
 
     >>> with kafka_server(topics={"orders": 3}) as server, kafkalog.open_dirs(server.directory) as data:
     ...     server.bootstrap, len(data)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def polars_frame(scan: Any) -> polars.DataFrame:
     """Return a Polars DataFrame of a scan's rows; raise MissingPackage if Polars is not installed.
 
-    Polars reads the table: of a stream, it would report errors of reading as its own.
+    Polars gets a table, since it would replace the errors of a stream by its own.
     """
     try:
         import polars

@@ -1,4 +1,4 @@
-"""Rows of Arrow batches as Python objects, where Python has them: its calendar ends with the year 9999."""
+"""Rows of Arrow batches as Python objects; Python has none for times after the year 9999."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def python_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows as dicts.
 
-    A key or value with a time beyond Python's calendar is None, and its `key_error` or `value_error` says so, where the
-    batch has such a column; otherwise it raises InvalidRecord, after the rows before it. `offset` names the column of
-    offsets.
+    If a key or value has a time beyond Python's calendar and the batch has a column `key_error` or `value_error`, it
+    becomes None and that column says why; otherwise InvalidRecord is raised, after the rows before it. `offset` names
+    the column of offsets.
 
     >>> import pyarrow
     >>> day = pyarrow.array([0, 2932897], pyarrow.date32())

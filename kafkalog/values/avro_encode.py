@@ -9,20 +9,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.util.keywords import closest_match
 from kafkalog.values.avro_default import BadDefault, encoded_default, long_bytes
 from kafkalog.values.avro_leaves import leaf_plan
 from kafkalog.values.avro_schema import MISSING, AvroField, AvroType
-from kafkalog.values.row_bytes import Plan, concatenated, joined, longs, repeated, scalar, without_views
+from kafkalog.values.row_bytes import (
+    Mismatch,
+    Plan,
+    closest_column,
+    concatenated,
+    joined,
+    longs,
+    plan_rows,
+    repeated,
+    scalar,
+)
 
 if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["encoder"]
-
-
-class Mismatch(Exception):
-    """A type of the schema that a column cannot become; the text says where."""
 
 
 def encoder(schema: AvroType, columns: pyarrow.DataType) -> Plan:
@@ -41,13 +46,9 @@ def encoder(schema: AvroType, columns: pyarrow.DataType) -> Plan:
     """
     if schema.kind != "record":
         raise IllegalArgument(f"the schema of rows is of type {schema.kind}", hint="give that of a record")
+    hint = "give each field the name of its column, or that name as an alias, or a default"
     try:
-        return without_views(lambda plain: _plan(schema, plain, ""), columns)
-    except Mismatch as error:
-        raise IllegalArgument(
-            f"the schema does not fit the columns: {error}",
-            hint="give each field the name of its column, or that name as an alias, or a default",
-        ) from None
+        return plan_rows(lambda plain: _plan(schema, plain, ""), columns, "the schema", hint)
     except RecursionError:
         raise IllegalArgument("the schema is nested too deeply", hint="give one with fewer levels") from None
 
@@ -105,9 +106,7 @@ def _record(kind: AvroType, column: pyarrow.StructType, place: str) -> Plan:
 
 def _default(field: AvroField, place: str, names: list[str]) -> bytes:
     if field.default is MISSING:
-        nearest = closest_match(field.name, names)
-        near = f"; did you mean the column {nearest}?" if nearest else ""
-        raise Mismatch(f"{_field(place)}has neither a column nor a default{near}")
+        raise Mismatch(f"{_field(place)}has neither a column nor a default{closest_column(field.name, names)}")
     try:
         return encoded_default(field.type, field.default)
     except BadDefault as error:

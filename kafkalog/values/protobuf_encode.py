@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.errors import IllegalArgument
-from kafkalog.util.keywords import closest_match
 from kafkalog.values.protobuf_columns import GROUP, WRAPPERS, is_map, is_repeated, is_required
 from kafkalog.values.protobuf_leaves import MESSAGES, leaf_plan, message_parts
 from kafkalog.values.row_bytes import (
+    Mismatch,
     Plan,
+    closest_column,
     concatenated,
     joined,
+    plan_rows,
     repeated,
     scalar,
     sized,
     sizes,
     varints,
-    without_views,
 )
 
 if TYPE_CHECKING:
@@ -33,10 +33,6 @@ __all__ = ["encoder"]
 _BYTES, _GROUP_STARTS, _GROUP_ENDS = 2, 3, 4
 _PACKABLE: Final = frozenset((0, 1, 5))
 """Wire types whose values may be packed."""
-
-
-class Mismatch(Exception):
-    """A field that a column cannot become; the text says where."""
 
 
 class _Value(NamedTuple):
@@ -60,13 +56,8 @@ def encoder(descriptor: Any, columns: pyarrow.DataType) -> Plan:
     >>> [value.hex() for value in encoder(type_pb2.EnumValue.DESCRIPTOR, rows.type)(rows).to_pylist()]
     ['0a016110ac02', '10ffffffffffffffffff01']
     """
-    try:
-        return without_views(lambda plain: _message(descriptor, plain, ""), columns)
-    except Mismatch as error:
-        raise IllegalArgument(
-            f"the message does not fit the columns: {error}",
-            hint="give each field the name of its column, or that name as its json_name",
-        ) from None
+    hint = "give each field the name of its column, or that name as its json_name"
+    return plan_rows(lambda plain: _message(descriptor, plain, ""), columns, "the message", hint)
 
 
 def column_of(field: Any, names: Sequence[str]) -> str | None:
@@ -83,13 +74,13 @@ def _message(descriptor: Any, column: pyarrow.StructType, place: str) -> Plan:
         name = column_of(field, names)
         if name is None:
             if is_required(field):
-                raise Mismatch(f"field {inner} is required, and has no column{_near(field.name, names)}")
+                raise Mismatch(f"field {inner} is required, and has no column{closest_column(field.name, names)}")
             continue
         steps.append((name, _field(field, column.field(name).type, inner)))
         if field.containing_oneof is not None:
             choices.setdefault(field.containing_oneof.name, []).append(name)
     if not steps and descriptor.fields:
-        near = _near(descriptor.fields[0].name, names)
+        near = closest_column(descriptor.fields[0].name, names)
         raise Mismatch(f"no field of {descriptor.full_name} has a column{near}")
     choices = {name: members for name, members in choices.items() if len(members) > 1}
 
@@ -101,11 +92,6 @@ def _message(descriptor: Any, column: pyarrow.StructType, place: str) -> Plan:
         return joined(len(values), [step(children[at(name)]) for name, step in steps] or [scalar(b"")])
 
     return encode
-
-
-def _near(name: str, names: list[str]) -> str:
-    found = closest_match(name, names)
-    return f"; did you mean the column {found}?" if found else ""
 
 
 def _check_choice(place: str, choice: str, members: list[pyarrow.Array]) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.util.keywords import closest_match
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Plan", "concatenated", "fixed", "is_bytes", "is_text", "joined", "longs", "numbers", "repeated", "scalar",
-           "sized", "sizes", "utf8", "varints", "without_views"]  # fmt: skip
+__all__ = ["Mismatch", "Plan", "closest_column", "concatenated", "fixed", "is_bytes", "is_text", "joined", "longs",
+           "numbers", "plan_rows", "repeated", "scalar", "sized", "sizes", "utf8", "varints"]  # fmt: skip
 
 Plan = Callable[["pyarrow.Array"], "pyarrow.Array"]
 """Encodes a column; ValueError for a value beyond the type of the schema."""
 _MOST_VARINT: Final = 10
+
+
+class Mismatch(Exception):
+    """A type or field of the schema that a column cannot become; the text says where."""
 
 
 def scalar(data: bytes) -> pyarrow.Scalar:
@@ -148,10 +155,22 @@ def is_bytes(column: pyarrow.DataType) -> bool:
     return any(one(column) for one in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary))
 
 
-def without_views(plan_of: Callable[[pyarrow.DataType], Plan], columns: pyarrow.DataType) -> Plan:
-    """Return the plan for columns whose views of texts and bytes become plain ones: most kernels take no views."""
+def closest_column(name: str, names: Iterable[str]) -> str:
+    """Return the end of an error about a missing column: the closest name, or nothing."""
+    found = closest_match(name, names)
+    return f"; did you mean the column {found}?" if found else ""
+
+
+def plan_rows(plan_of: Callable[[pyarrow.DataType], Plan], columns: pyarrow.DataType, what: str, hint: str) -> Plan:
+    """Return the plan for columns; IllegalArgument, with the hint, if "the schema" (`what`) does not fit them.
+
+    String and binary views are cast to plain types, since most of Arrow's kernels take no views.
+    """
     plain = _plain(columns)
-    plan = plan_of(plain)
+    try:
+        plan = plan_of(plain)
+    except Mismatch as error:
+        raise IllegalArgument(f"{what} does not fit the columns: {error}", hint=hint) from None
     return plan if plain == columns else lambda values: plan(values.cast(plain))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.where.literals import milliseconds
-from kafkalog.where.nodes import And, Compare, Field, In, Like, Literal, Matches, Node, Not, Or, Truth
+from kafkalog.where.nodes import Compare, Field, In, Like, Literal, Matches, Node, Truth, conditions_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -136,21 +136,17 @@ def _hint(field: Field, kind: Kind, given: Kind, literal: Literal) -> str | None
 
 def check_fixed(node: Node) -> None:
     """Raise IllegalArgument for a condition on a field of a fixed kind that it does not fit."""
-    if isinstance(node, (And, Or)):
-        for part in node.parts:
-            check_fixed(part)
-    elif isinstance(node, Not):
-        check_fixed(node.part)
-    elif isinstance(node, Compare):
-        kind = FIXED.get(node.left.root)
-        if kind is not None and isinstance(node.right, Literal):
-            check_literal(node.left, kind, node.right)
-    elif isinstance(node, In):
-        kind = FIXED.get(node.field.root)
-        for value in node.values if kind is not None else ():
-            check_literal(node.field, kind, value)  # type: ignore[arg-type]  # not None here
-    elif isinstance(node, (Like, Matches, Truth)) and node.field.root in FIXED:
-        check_operand(node, FIXED[node.field.root])
+    for one in conditions_of(node):
+        kind = FIXED.get((one.left if isinstance(one, Compare) else one.field).root)
+        if kind is None:
+            continue
+        if isinstance(one, Compare) and isinstance(one.right, Literal):
+            check_literal(one.left, kind, one.right)
+        elif isinstance(one, In):
+            for value in one.values:
+                check_literal(one.field, kind, value)
+        elif isinstance(one, (Like, Matches, Truth)):
+            check_operand(one, kind)
 
 
 def check_operand(node: Like | Matches | Truth, kind: Kind) -> None:
@@ -186,39 +182,31 @@ def implied_kinds(node: Node) -> dict[str, dict[tuple[str, ...], Kind | None]]:
             kinds[field.path[1:]] = None
             unclear.add(field)
 
-    _note_kinds(node, note)
+    for one in conditions_of(node):
+        if isinstance(one, Compare):
+            if isinstance(one.right, Literal):
+                note(one.left, kind_of_literal(one.right))
+            else:
+                note(one.left, None)
+                note(one.right, None)
+        elif isinstance(one, In):
+            for value in one.values:
+                note(one.field, None if value.value is None else kind_of_literal(value))
+        else:
+            kind = Kind.TEXT if isinstance(one, (Like, Matches)) else Kind.BOOLEAN if isinstance(one, Truth) else None
+            note(one.field, kind)
     return found
 
 
 def fields_beyond_doubles(node: Node) -> Iterator[Field]:
     """Yield the fields beside whole numbers of 64 bits from 2^53 on, next to which doubles leave out some."""
-    if isinstance(node, (And, Or)):
-        for part in node.parts:
-            yield from fields_beyond_doubles(part)
-    elif isinstance(node, Not):
-        yield from fields_beyond_doubles(node.part)
-    elif isinstance(node, (Compare, In)):
-        field, others = (node.left, (node.right,)) if isinstance(node, Compare) else (node.field, node.values)
+    for condition in conditions_of(node):
+        if isinstance(condition, Compare):
+            field, others = condition.left, [condition.right]
+        elif isinstance(condition, In):
+            field, others = condition.field, [*condition.values]
+        else:
+            continue
         values = [one.value for one in others if isinstance(one, Literal)]
         if any(isinstance(one, int) and EXACT_DOUBLE <= abs(one) < 1 << 63 for one in values):
             yield field
-
-
-def _note_kinds(node: Node, note: Callable[[Field, Kind | None], None]) -> None:
-    if isinstance(node, (And, Or)):
-        for part in node.parts:
-            _note_kinds(part, note)
-    elif isinstance(node, Not):
-        _note_kinds(node.part, note)
-    elif isinstance(node, Compare):
-        if isinstance(node.right, Literal):
-            note(node.left, kind_of_literal(node.right))
-        else:
-            note(node.left, None)
-            note(node.right, None)
-    elif isinstance(node, In):
-        for value in node.values:
-            note(node.field, None if value.value is None else kind_of_literal(value))
-    else:
-        kind = Kind.TEXT if isinstance(node, (Like, Matches)) else Kind.BOOLEAN if isinstance(node, Truth) else None
-        note(node.field, kind)

@@ -193,35 +193,39 @@ class Or:
         return " or ".join(f"({part})" if isinstance(part, Or) else str(part) for part in self.parts)
 
 
-Node = And | Or | Not | Compare | In | Like | Matches | IsNull | Truth
+Condition = Compare | In | Like | Matches | IsNull | Truth
+Node = And | Or | Not | Condition
+
+
+def conditions_of(node: Node) -> Iterator[Condition]:
+    """Yield the conditions that `and`, `or` and `not` join, in the order of the text."""
+    if isinstance(node, (And, Or)):
+        for part in node.parts:
+            yield from conditions_of(part)
+    elif isinstance(node, Not):
+        yield from conditions_of(node.part)
+    else:
+        yield node
 
 
 def fields_of(node: Node) -> Iterator[Field]:
     """Yield the fields in the order of the text, each as often as it occurs."""
-    if isinstance(node, (And, Or)):
-        for part in node.parts:
-            yield from fields_of(part)
-    elif isinstance(node, Not):
-        yield from fields_of(node.part)
-    elif isinstance(node, Compare):
-        yield node.left
-        if isinstance(node.right, Field):
-            yield node.right
-    else:
-        yield node.field
+    for one in conditions_of(node):
+        if isinstance(one, Compare):
+            yield one.left
+            if isinstance(one.right, Field):
+                yield one.right
+        else:
+            yield one.field
 
 
 def literals_of(node: Node) -> Iterator[Literal]:
     """Yield the constants of comparisons and lists."""
-    if isinstance(node, (And, Or)):
-        for part in node.parts:
-            yield from literals_of(part)
-    elif isinstance(node, Not):
-        yield from literals_of(node.part)
-    elif isinstance(node, Compare) and isinstance(node.right, Literal):
-        yield node.right
-    elif isinstance(node, In):
-        yield from node.values
+    for one in conditions_of(node):
+        if isinstance(one, Compare) and isinstance(one.right, Literal):
+            yield one.right
+        elif isinstance(one, In):
+            yield from one.values
 
 
 def _name(text: str) -> str:

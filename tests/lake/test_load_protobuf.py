@@ -156,7 +156,7 @@ def test_dates_times_and_decimals_are_googles_messages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "match"),
     [
-        ("a b", pa.int64(), "column 'a b' has a name that Protobuf has not"),
+        ("a b", pa.int64(), "column 'a b' has a name that Protobuf does not allow"),
         ("é", pa.string(), "column 'é'"),
         ("a", pa.null(), "column 'a' of type null has no type of Protobuf"),
         ("a", pa.list_(pa.list_(pa.int64())), r"column 'a\[\]' of type list"),

@@ -52,7 +52,7 @@ class RemoteBackups:
         staging: str | os.PathLike[str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> None:
-        """IllegalArgument for keys or a URL that are none; MissingPackage, StorageError."""
+        """IllegalArgument for invalid keys or an invalid URL; MissingPackage, StorageError."""
         if not is_url(url):
             raise IllegalArgument(
                 "backups can be encrypted, or have options, only in an object store", path=url,
@@ -71,7 +71,7 @@ class RemoteBackups:
         return self.objects.ids()
 
     def find(self, which: str = LATEST) -> str:
-        """Return the id of a backup, or of the last one. PartitionNotFound names existing ones; StorageError."""
+        """Return the id of a backup, by default the last one. PartitionNotFound names existing ones; StorageError."""
         ids = self.ids()
         if which == LATEST and ids:
             return ids[-1]
@@ -114,7 +114,7 @@ class RemoteBackups:
     def local_copy(self, staging: str, fs: FileSystem) -> Iterator[LocalCopy]:
         """Provide the local copy for the block; it is removed afterwards.
 
-        After a StorageError, or a kill, it stays, and the next run goes on from it. Errors as for `LocalCopy.refresh`.
+        After a StorageError or a kill it stays, and the next run continues from it. Errors as for `LocalCopy.refresh`.
         """
         local = LocalCopy(staging, self.objects, fs)
         local.refresh()
@@ -127,7 +127,7 @@ class RemoteBackups:
         local.remove()
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Delete backups, and the contents that no other backup has.
+        """Delete backups, and contents that no other backup has.
 
         PartitionNotFound, StorageError; DirectoryLocked while another run writes to the store. CorruptBackup,
         IllegalArgument: the manifest of a backup that stays cannot be read, so that nothing is deleted.
@@ -153,7 +153,7 @@ class RemoteBackups:
         self.objects.delete_leftovers()
 
     def check_can_delete(self) -> None:
-        """Raise what `delete` would raise for backups that stay, and for one that is created now. StorageError."""
+        """Raise the errors of `delete` for the remaining backups, and for one created now. StorageError."""
         self.objects.check_can_read()
         with suppress(PartitionNotFound):
             for one in self.ids():
@@ -170,7 +170,7 @@ class RemoteBackups:
     def verify(self, which: str, tell: Tell | None) -> Report:
         """Read every file of a backup from the store and compare its checksum. IllegalArgument, StorageError.
 
-        One that is redacted meanwhile is read again. PartitionNotFound, also for one that is deleted meanwhile.
+        A backup that is redacted meanwhile is read again. PartitionNotFound, also if it is deleted meanwhile.
         """
         found = self.find(which)
         while True:

@@ -34,7 +34,7 @@ class Encryption:
         self.encrypts = bool(given)
 
     def encrypt(self, source: IO[bytes], target: IO[bytes]) -> None:
-        """Write what `source` has to `target`, encrypted. Errors of either."""
+        """Encrypt the rest of `source` into `target`. Errors of either."""
         first, second = _Watched(source), _Watched(target)
         try:
             _age().encrypt_io(first, second, self._recipients)
@@ -42,9 +42,9 @@ class Encryption:
             raise first.failure or second.failure or error from None
 
     def decrypt(self, source: IO[bytes], target: IO[bytes], url: str) -> None:
-        """Write what the object `source` at `url` has to `target`, decrypted.
+        """Decrypt the object `source` at `url` into `target`.
 
-        CorruptBackup for an object that was changed, or is for other keys; IllegalArgument without identities.
+        CorruptBackup for an object that was changed or encrypted for other keys; IllegalArgument without identities.
         """
         if not self._identities:
             raise IllegalArgument("the object is encrypted", path=url, hint=_NEEDS_IDENTITY)
@@ -61,7 +61,7 @@ class Encryption:
 
 
     def check_own(self) -> None:
-        """Raise IllegalArgument if there are recipients, and no identity decrypts what is encrypted for them."""
+        """Raise IllegalArgument if there are recipients but no identity can decrypt for any of them."""
         if not self.encrypts:
             return
         sealed = io.BytesIO()
@@ -70,12 +70,12 @@ class Encryption:
             self.decrypt(io.BytesIO(sealed.getvalue()), io.BytesIO(), "")
         except (CorruptBackup, IllegalArgument):
             raise IllegalArgument(
-                "no private key is given that opens what is encrypted for the recipients", hint=_NEEDS_IDENTITY
+                "no private key is given that decrypts for the recipients", hint=_NEEDS_IDENTITY
             ) from None
 
 
 class _Watched:
-    """A file that keeps the error of a failed call, which age would replace with another one."""
+    """A file that records the error of a failed call, since age would replace it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -134,7 +134,7 @@ def _recipients(age: Any, given: str) -> Sequence[Any]:
 
 
 def _recipient(age: Any, text: str, name: str, path: str | None = None) -> Any:
-    """Return a public key. No error has a line of a file: it may be one of private keys, given by mistake."""
+    """Return a public key. Errors never quote a line of a file, which may hold private keys by mistake."""
     kind = age.ssh.Recipient if text.startswith("ssh-") else age.x25519.Recipient
     try:
         return kind.from_str(text)
@@ -145,7 +145,7 @@ def _recipient(age: Any, text: str, name: str, path: str | None = None) -> Any:
 
 
 def _identities(age: Any, path: str) -> Sequence[Any]:
-    """Return the private keys of a file. No error has a part of its content."""
+    """Return the private keys of a file. Errors never quote its content."""
     data = _read(path, "identity")
     lines = [line.strip() for line in data.decode(errors="replace").splitlines()]
     try:

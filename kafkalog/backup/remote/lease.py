@@ -1,7 +1,7 @@
-"""Lease of a store of backups: of all runs that would write there, on any machine, one does.
+"""Lease of a store of backups: only one run, on any machine, writes there at a time.
 
     kafkalog.objects.wanted-TOKEN    a run that asks for the lease
-    kafkalog.objects.held-TOKEN      the run that has it; written again every minute
+    kafkalog.objects.held-TOKEN      the run that has it; rewritten every minute
 
 A run writes an object of its own, then lists those of other runs. Of two runs, the one that writes later sees the
 other, so a store needs no conditional writes, only listings that have all that was written before. A run gives up if
@@ -156,7 +156,7 @@ class StoreLease:
                     OS.unlink_if_exists(_lock_path(one.token))
 
     def _remove(self, *names: str) -> bool:
-        """Delete objects; return False where the store does not let it: they count until their lease ends."""
+        """Delete objects; return False if the store refuses: they count until their lease ends."""
         is_removed = True
         for name in names:
             try:
@@ -182,7 +182,7 @@ class StoreLease:
         return sorted(others, key=lambda one: (not one.is_held, one.token)), ended
 
     def _confirm(self) -> _Other | None:
-        """Note whether the lease is still this run's; return the run that has it instead."""
+        """Record whether this run still has the lease; return the run that has it instead."""
         asked_ms = _times_ms()
         times = self._store.times()
         holder = next((one for one in self._others(times)[0] if one.is_held), None)
@@ -207,7 +207,7 @@ class StoreLease:
             self._thread.join()
         is_removed = self._remove(self._held, self._wanted)
         if self._file is not None:
-            if is_removed:  # else the next run of this machine sees by the file that it is gone, others wait
+            if is_removed:  # else the file shows this machine's next run that this one ended; others wait
                 with suppress(OSError):
                     OS.unlink_if_exists(self._file.path)
             self._file.close()
@@ -236,7 +236,7 @@ def _owner_text(content: bytes) -> str:
 
 
 def _times_ms() -> tuple[int, int]:
-    """Return the time by two clocks: the monotonic one does not count the time that a machine sleeps."""
+    """Return the time by two clocks, since the monotonic one stops while a machine sleeps."""
     return SYSTEM_CLOCK.monotonic_ms(), SYSTEM_CLOCK.milliseconds()
 
 
@@ -255,7 +255,7 @@ def _lock_file(token: str) -> File | None:
 def _is_gone(token: str) -> bool:
     """Return True if the run was on this machine and no longer exists."""
     try:
-        file = open_locked(OS, _lock_path(token), "rw", shared=True)  # others may look at the same moment
+        file = open_locked(OS, _lock_path(token), "rw", shared=True)  # other runs may check at the same moment
     except OSError:  # it is of another machine, or another user's
         return False
     if file is None:

@@ -1,7 +1,7 @@
-"""A local directory of backups that stands for an object store: new backups are prepared, old ones restored in it.
+"""A local directory of backups for an object store: new backups are prepared in it, and old ones restored from it.
 
-It has the manifests of the backups in the store, and files only where they are needed. A killed run leaves it, and the
-next one continues from it: files that are there are not copied, uploaded or downloaded again.
+It has the manifests of the backups in the store, and only the files that are needed. After a killed run it stays, and
+the next run continues from it: existing files are not copied, uploaded or downloaded again.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ class LocalCopy:
         self._fs = fs
 
     def refresh(self) -> None:
-        """Create the directory, and let it have the manifests of the store's backups.
+        """Create the directory and write the manifests of the store's backups to it.
 
-        A backup that a killed run prepared for this store and did not upload stays, if the store has all that it
-        lacks; anything else that is not in the store goes. The manifest of a backup that cannot be read is left out.
-        IllegalArgument if something else is in the directory, also backups of the user's own; DirectoryLocked while
-        another run uses it; StorageError.
+        A backup that a killed run prepared but did not upload stays if the store has its missing files; anything else
+        that is not in the store is removed. Unreadable manifests are left out. IllegalArgument if the directory has
+        other contents, such as the user's own backups; DirectoryLocked while another run uses it; StorageError.
         """
         with StoreLock(self.path, create=True, fs=self._fs) as store:
             is_of_store = self._check()
@@ -72,7 +71,7 @@ class LocalCopy:
             raise StorageError.from_os(error, "prepare the staging directory", path=self.path) from error
 
     def _claim(self) -> None:
-        """Note in the directory which store it is a copy of."""
+        """Record in the directory the store that it is a copy of."""
         try:
             self._fs.chmod(self.path, 0o700)  # it has private files, and those of encrypted backups
             atomic_write(self._fs, os.path.join(self.path, NOTE), self._objects.url.encode())
@@ -120,7 +119,7 @@ class LocalCopy:
     def upload(self, which: str, tell: Tell | None = None, *, heal: bool = False) -> None:
         """Upload a backup: contents that the store lacks, then the manifest. StorageError, CorruptBackup.
 
-        With `heal` contents that the store has are compared, and uploaded again if they are bad or cannot be read.
+        With `heal`, the store's contents are compared, and uploaded again if they are damaged or unreadable.
         StorageError if contents were deleted from the store meanwhile, so that the backup is not complete;
         DirectoryLocked while another run uses the directory.
         """
@@ -147,7 +146,7 @@ class LocalCopy:
         self._objects.put_manifest(manifest)
 
     def _heal(self, file: StoredFile, path: str) -> None:
-        """Upload a content of the store again, from the file at `path`, if it is not what was stored."""
+        """Upload a content again, from the file at `path`, if the store's object is damaged."""
         try:
             self._objects.get(file, Discarded(), None)
         except (CorruptBackup, IllegalArgument):  # the latter without the private key
@@ -163,7 +162,7 @@ class LocalCopy:
 
     def _download(self, which: str, tell: Tell | None) -> None:
         directory = os.path.join(self.path, which)
-        self._objects.manifest(which)  # raises why it cannot be read
+        self._objects.manifest(which)  # raises if it cannot be read
         self._write_manifest(which, self._objects.manifest_names(which))  # another one if it was redacted since
         manifest = read_manifest(directory, self._fs)
         self._make_folders(directory, manifest.files)
@@ -222,7 +221,7 @@ class LocalCopy:
             raise StorageError.from_os(error, "download", path=path) from error
 
     def remove(self) -> None:
-        """Remove the directory, unless another run uses it. After a kill, what is left is still one."""
+        """Remove the directory, unless another run uses it. After a kill, the rest is still a local copy."""
         remove_local_copy(self.path, self._fs)
 
 
@@ -236,7 +235,7 @@ def remove_local_copy(path: str, fs: FileSystem) -> None:
 
 
 class _Target:
-    """A local file to which an object is written; its errors are not the store's."""
+    """A local file to which an object is written; its errors are raised as local ones."""
 
     def __init__(self, file: IO[bytes], path: str) -> None:
         self._file = file

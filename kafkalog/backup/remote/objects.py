@@ -1,4 +1,4 @@
-"""Objects below a URL: a marker, one manifest for each backup, and one object for each content of a file."""
+"""Objects below a URL: a marker, one manifest per backup, and one object per distinct file content."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OTHER_BACKUP: Final = "use another backup: `kafkalog backup list` shows them"
 
 
 class Discarded:
-    """Drops what is written to it."""
+    """A sink that discards all bytes."""
 
     def write(self, data: bytes, /) -> int:
         """Return the number of bytes."""
@@ -58,7 +58,7 @@ class StoredObjects:
         protocol, _, place = url.partition("://")
         if not place.strip("/"):
             raise IllegalArgument(
-                "the URL names no place in the store", path=url, hint="give s3://BUCKET/PATH, or file:///PATH"
+                "the URL has no path in the store", path=url, hint="give s3://BUCKET/PATH, or file:///PATH"
             )
         located = f"{protocol}://{place.rstrip('/')}"
         self.url = without_password(located)
@@ -68,7 +68,7 @@ class StoredObjects:
         self._root = found.remote_path(path)
         self._is_local = found.root in ("/file:", "/local:")
         self.local_path = os.path.realpath(self._root) if self._is_local else None
-        self._lease: tuple[int, StoreLease] | None = None  # with the thread that took it
+        self._lease: tuple[int, StoreLease] | None = None  # with its thread
 
     def url_of(self, name: str) -> str:
         """Return the URL of an object."""
@@ -98,7 +98,7 @@ class StoredObjects:
             self._lease[1].check(now=now)
 
     def times(self) -> dict[str, int]:
-        """Return the names of the objects beside the marker with their times in ns, 0 if the store has none."""
+        """Return the names of the objects beside the marker, with their times in ns (0 if the store has none)."""
         try:
             listed = list_objects(self._fs, self._root, detail=True, is_local=self._is_local)
         except Exception as error:
@@ -129,13 +129,13 @@ class StoredObjects:
     # Contents of the store
 
     def create(self) -> None:
-        """Create the store if nothing is there. IllegalArgument if something else is; StorageError."""
+        """Create the store if nothing is at the URL. IllegalArgument if something else is; StorageError."""
         names = self._names("")
         if MARKER in names:
             return
-        if [name for name in names if not name.startswith(f"{MARKER}.")]:  # what a kill leaves
+        if [name for name in names if not name.startswith(f"{MARKER}.")]:  # leftovers of a killed run
             raise IllegalArgument(
-                "something that is not a store of backups lies there", path=self.url, hint="choose another URL"
+                "there is something other than a store of backups", path=self.url, hint="choose another URL"
             )
         self._write(MARKER, lambda target: target.write(_CONTENT))
 
@@ -177,7 +177,7 @@ class StoredObjects:
         return self._by_redactions(names)[-1][1] if len(names) > 1 else names[0]
 
     def manifests(self, but: Container[str] = ()) -> list[Manifest]:
-        """Return the manifests of all backups `but` some, with one listing: no one deletes a backup meanwhile."""
+        """Return the manifests of all backups except `but`, from one listing: no one deletes a backup meanwhile."""
         names = sorted(self.all_manifest_names().items())
         contents = [(which, self.manifest_bytes(self.newest(own))) for which, own in names if which not in but]
         return [parse_manifest(content, self.url_of(f"{_MANIFESTS}/{which}")) for which, content in contents]
@@ -192,7 +192,7 @@ class StoredObjects:
         return content.getvalue()
 
     def all_manifest_names(self) -> dict[str, list[str]]:
-        """Return the names of the manifests by the ids of their backups: several after a killed redaction."""
+        """Return the manifests' names by backup id: several per backup after a killed redaction."""
         found: dict[str, list[str]] = {}
         for name in sorted(self._names(_MANIFESTS)):
             which, _, rest = name.removesuffix(SUFFIX).removesuffix(_JSON).partition(".")
@@ -235,12 +235,12 @@ class StoredObjects:
         """Raise IllegalArgument for an encrypted backup if there are no recipients to encrypt its new content for."""
         if self.is_encrypted(which) and not self._encryption.encrypts:
             raise IllegalArgument(
-                f"the backup {which} is encrypted, and so has to be its new content", path=self.url,
+                f"the backup {which} is encrypted, so its new content must be encrypted too", path=self.url,
                 hint="give the public keys of all who may read it: --recipient KEY",
             )  # fmt: skip
 
     def url_of_content(self, checksum: str) -> str:
-        """Return the URL of the object of a content. CorruptBackup if there is none; StorageError."""
+        """Return the URL of the object with a content. CorruptBackup if there is none; StorageError."""
         return self.url_of(self._find(checksum))
 
     # Backups
@@ -248,8 +248,8 @@ class StoredObjects:
     def put(self, file: StoredFile, path: str, tell: Tell | None, encrypted: bool | None = None) -> None:
         """Upload the content of a file of a backup, which lies at the local `path`. StorageError.
 
-        CorruptBackup if the content is not what its entry says, for instance since someone changed it. `encrypted` is
-        by default what the store is set to.
+        CorruptBackup if the content does not match its entry, for instance because someone changed it. `encrypted`
+        defaults to the store's setting.
         """
         try:
             source = open(path, "rb")
@@ -264,8 +264,8 @@ class StoredObjects:
     def put_manifest(self, manifest: Manifest) -> None:
         """Upload a backup's manifest, which completes the backup.
 
-        IllegalState if another one has its id, also one that is uploaded at the same moment: then at least one of the
-        two is withdrawn. DirectoryLocked if the lease was lost; StorageError.
+        IllegalState if another backup has its id, also one uploaded at the same moment: then at least one of the two is
+        withdrawn. DirectoryLocked if the lease was lost; StorageError.
         """
         self._check_lease(now=True)
         taken = IllegalState(
@@ -300,7 +300,7 @@ class StoredObjects:
         return f"{name}{SUFFIX}" if encrypted else name
 
     def get(self, file: StoredFile, target: SupportsWrite[bytes], tell: Tell | None) -> None:
-        """Write the content of a file to `target`. CorruptBackup if it is missing or not what was stored."""
+        """Write the content of a file to `target`. CorruptBackup if it is missing or differs from what was stored."""
         name = self._find(file.sha256)
         writing = _Hashed(_Bounded(target, file.size, self.url_of(name)), tell)
         self._read(name, writing)
@@ -354,12 +354,12 @@ class StoredObjects:
         return {str(one).rstrip("/").rpartition("/")[2] for one in listed if str(one).strip("/") != path.strip("/")}
 
     def _find(self, checksum: str) -> str:
-        """Return the name of a content's object, as this store writes it, or else in the other form.
+        """Return the name of a content's object, in this store's form (encrypted or plain), else in the other one.
 
-        The other one need not open with the keys given, and is not the one that `put` replaces. CorruptBackup if there
-        is none; StorageError.
+        The given keys may not decrypt the other form, and `put` does not replace it. CorruptBackup if there is neither;
+        StorageError.
         """
-        self._fs.invalidate_cache(self._path(_FILES))  # another process may have added it since they were listed
+        self._fs.invalidate_cache(self._path(_FILES))  # another process may have added it since the listing
         suffixes = (SUFFIX, "") if self._encryption.encrypts else ("", SUFFIX)
         for found in (f"{_FILES}/{checksum}{suffix}" for suffix in suffixes):
             try:
@@ -399,7 +399,7 @@ class StoredObjects:
         self._write(f"{name}{SUFFIX}" if encrypted else name, fill)
 
     def _write(self, name: str, fill: Callable[[Any], object]) -> None:
-        """Create an object, which becomes visible whole."""
+        """Create an object; it becomes visible only when complete."""
         path = self._path(name)
         try:
             if self._is_local:
@@ -413,7 +413,7 @@ class StoredObjects:
                 with suppress(Exception):
                     target.discard()
                 with suppress(Exception):
-                    target.closed = True  # else fsspec's buffered files are completed when they are collected
+                    target.closed = True  # else fsspec completes a buffered file when it is garbage-collected
                 raise
             target.commit()
         except (CorruptBackup, StorageError):

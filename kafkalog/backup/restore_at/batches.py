@@ -88,7 +88,7 @@ def _kept(chunk: Chunk, row: int, at_ms: int, is_kept: IsKept) -> bytes | LateMa
 
 
 def _late_marker(data: bytes, chunk: Chunk, row: int, batch: BatchHeader) -> bytes | LateMarker:
-    """Return the marker of a control batch; no bytes for another control record, which goes with its time."""
+    """Return the marker of a control batch; no bytes for another control record, which is left out."""
     found = RecordBatch(data, chunk.batches.alone(row), 0).control
     if found is None or not found.type.is_marker:
         return b""

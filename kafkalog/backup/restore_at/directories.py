@@ -93,7 +93,7 @@ class Rewind:
         self._notes += groups.notes
 
     def _made_again(self) -> frozenset[str]:
-        """Return the topics that have another id than in the earlier backup: deleted and created again since."""
+        """Return the topics that were deleted and recreated since the earlier backup: their ids differ."""
         earlier = () if self._earlier is None else self._earlier.partitions
         ids = {one.topic: one.topic_id for one in earlier if one.topic_id is not None}
         own = ((one.topic, one.topic_id) for one in self._manifest.partitions if one.topic_id is not None)

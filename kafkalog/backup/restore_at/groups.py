@@ -1,7 +1,7 @@
-"""Offsets of groups as they were at a moment: those in the cut `__consumer_offsets`, and what it cannot have.
+"""Offsets of groups as of a moment: those in the cut `__consumer_offsets`, and those that compaction removed.
 
-Compaction may have removed a commit from before the moment because a later one followed. Then the newest backup made
-before the moment is asked. No group may be ahead of a restored log.
+Compaction may have removed a commit from before the moment because a later one followed. It is then taken from the
+newest backup made before the moment. No group may be ahead of a restored log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafkalog.util.fileio import FileSystem
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _VERSIONS: Final = {0: 0, 1: 3}
-"""Versions of the values that are written for the types of committed offsets."""
+"""Value versions written for the types of committed offsets."""
 _VERSION_WITH_EPOCH: Final = 3
 _MAX_NOTES: Final = 20
 _RECORDS_PER_APPEND: Final = 500
@@ -89,7 +89,7 @@ def _commits(path: str, first_offset: int, fs: FileSystem) -> Iterator[Commit]:
                 continue
             try:
                 found = coordinator_record(key, record.value, KEYS, VALUES)
-            except MessageError:  # of a later version: it stays as it is
+            except MessageError:  # a later version: kept unchanged
                 continue
             where = TopicPartition(found.key["topic"], found.key["partition"])
             version = _VERSIONS[found.type] if found.version is None else found.version
@@ -111,7 +111,7 @@ class GroupsRewind:
     """Completes one partition of `__consumer_offsets` after its cut.
 
     `ends` are the restored logs' ends, `earlier` is the manifest of the newest backup made before the moment;
-    `made_again` are the topics that are others than those of their names there.
+    `made_again` are the topics that were deleted and recreated since that backup.
     """
 
     def __init__(
@@ -125,14 +125,14 @@ class GroupsRewind:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on offsets that are not those of the moment, shortened if there are very many."""
+        """Notes on offsets that differ from those of the moment, truncated if there are very many."""
         more = len(self._notes) - _MAX_NOTES
         return [*self._notes[:_MAX_NOTES], *([f"{more} more notes on offsets of groups"] if more > 0 else [])]
 
     def complete(
         self, directory: str, original: str, plan: PartitionPlan, at_ms: int, config: LogConfig
     ) -> None:
-        """Write what the cut partition in the staged `directory` lacks; `original` is the backup's directory of it."""
+        """Write the commits missing from the cut partition in `directory`; `original` is its path in the backup."""
         key = plan.stored.topic_partition
         known = last_commits(os.path.join(directory, str(key)), self._fs)
         lost = {} if plan.later is None else self._lost(original, plan, known)

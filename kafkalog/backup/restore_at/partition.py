@@ -38,9 +38,9 @@ _PIECE_BYTES: Final = 1 << 20
 
 @contextmanager
 def open_staged(directory: str, key: TopicPartition, config: LogConfig, fs: FileSystem) -> Iterator[UnifiedLog]:
-    """Open a partition of the staged data directory `directory` for the block, and close it with its checkpoints.
+    """Open a partition of the staged data directory `directory` for the block; write checkpoints when closing it.
 
-    The directory is no one else's, so nothing is locked. CorruptRecord if the opening would discard sound batches.
+    No one else uses the directory, so nothing is locked. CorruptRecord if opening it would discard sound batches.
     """
     is_clean = fs.exists(os.path.join(directory, CLEAN_SHUTDOWN_FILE))
     log = UnifiedLog.open(
@@ -110,7 +110,7 @@ def _cut(
 
 
 def _append(log: UnifiedLog, batches: bytes) -> None:
-    """Append kept batches; one that is older than a smaller `segment.bytes` gets a segment of its size."""
+    """Append kept batches; one that exceeds a `segment.bytes` set later gets a segment of its size."""
     config = log.config
     if len(batches) > config.segment_size:
         log.config = config.replace(**{"internal.segment.bytes": len(batches)})
@@ -134,7 +134,7 @@ class _Decisions:
         self._prepared = set(prepared)
 
     def end_late(self, late: LateMarker) -> None:
-        """Put a marker in the place of a later one, if its producer has a transaction open there."""
+        """Write a marker in place of a later one, if its producer has an open transaction there."""
         if any(one.producer_id == late.producer_id for one in self._open()):
             kind = ControlType.ABORT if late.kind == ControlType.ABORT else self._kind(late.producer_id)
             self._write(

@@ -58,7 +58,7 @@ class ClassicGroups:
         """Return 0 if there is memory for the member, else an error code; reject a member too large for a record."""
         try:
             most_bytes = self._table.log.most_bytes(group.id)
-        except KafkalogError as error:  # the disk of the group's records is away
+        except KafkalogError as error:  # the disk of the group's records is offline
             return group_error_code(error)
         if max((len(data) for _, data in event.protocols), default=0) > most_bytes:
             return ErrorCode.UNKNOWN_SERVER_ERROR  # the error that writing such a record would give all members

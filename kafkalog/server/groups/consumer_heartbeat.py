@@ -170,7 +170,7 @@ def advance(
         is_bumped = _update_topics(draft, topics) or is_bumped
     if is_bumped:
         draft.bump(topics_hash(draft.group, topics))
-    draft.group.has_current_topics = True  # on the copy, if there are records: they may not be written
+    draft.group.has_current_topics = True  # set on the copy, since writing the records may fail
     if draft.group.epoch > draft.group.target_epoch:
         _assign(draft, topics, rules)
     return _reconcile(draft, draft.group.members[member_id], owned)

@@ -25,7 +25,7 @@ class MixedGroups:
         self._consumer = consumer
 
     async def join(self, group_id: str, event: Joining) -> Joined:
-        """Handle JoinGroup for a consumer group with members. It is answered at once, without the other members."""
+        """Handle JoinGroup for a consumer group with members. The answer does not wait for the other members."""
         found = await self._consumer.match_patterns(group_id, None)
         group = self._table.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):  # it has become a classic group meanwhile

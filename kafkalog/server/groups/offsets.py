@@ -113,7 +113,7 @@ class GroupOffsets:
             self._pending.pop(producer_id, None)
         return ended
 
-    # All at once
+    # Whole groups and topics
 
     def drop_group(self, group_id: str) -> list[Place]:
         """Remove all offsets of a group; return their partitions, including those with only pending offsets."""

@@ -82,7 +82,7 @@ def whole_offsets(dirs: Sequence[str]) -> Offsets:
     """Return what `committed_offsets` does; CorruptRecord for damage, behind which newer offsets may lie."""
     found = read_groups(list(dirs))
     for error in found.damage:
-        error.hint = "newer offsets may lie behind it: mend the log of the groups, or go on without their offsets"
+        error.hint = "newer offsets may lie behind it: repair the log of the groups, or continue without their offsets"
         raise error
     return _by_group(found.committed)
 

@@ -51,7 +51,7 @@ class ClusterId:
         return self._node.cluster_id or self._new_id
 
     async def lead(self) -> None:
-        """Store the proposed_id id. StorageError."""
+        """Store the proposed id. StorageError."""
         await self._keep(self.proposed_id)
 
     def check(self, theirs: str | None, sender: str) -> None:

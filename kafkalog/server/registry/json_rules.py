@@ -15,7 +15,7 @@ from kafkalog.values.json_schema import MOST_DEPTH
 _MOST_PAIRS: Final = 1 << 14
 _PAIR_LENGTH: Final = 1 << 12
 _MOST_TARGETS: Final = 200
-"""References inside keywords that must be alike, of which the targets are compared."""
+"""Limit of references, inside keywords that must be equal, whose targets are compared."""
 TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 _ANY: Final = frozenset(TYPES) - {"integer"}
 _NUMBER, _COUNT, _TEXT, _FLAG = "a number", "a whole number of 0 or more", "text", "true or false"
@@ -47,11 +47,11 @@ _TYPE_OF: Final = {
 }  # fmt: skip
 """Keywords that say nothing of values of other types."""
 _UNEVALUATED: Final = {"unevaluatedProperties": "object", "unevaluatedItems": "array"}
-"""Keywords about what no other one names, and the types of such values."""
+"""Keywords for parts that no other keyword covers, and the types that have such parts."""
 _IN_PLACE: Final = (
     "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "contains", "$dynamicRef", "$recursiveRef",
 )  # fmt: skip
-"""Keywords whose schemas name properties or items of the same value."""
+"""Keywords whose schemas apply to the same value, and so cover its properties or items."""
 
 
 def json_problems(schema: Any) -> list[str]:
@@ -140,7 +140,7 @@ class Document:
         return sorted(found - {"$ref", "definitions", "$defs"}) if is_late else []
 
     def find(self, ref: str) -> Any:
-        """Return what a reference leads to, None where it leads nowhere."""
+        """Return the target of a reference, or None if there is none."""
         if ref not in self._schemas:  # the same object each time: pairs of schemas are known by it
             name, _, pointer = ref.partition("#")
             own = self.schema.get("$id") if isinstance(self.schema, dict) else None
@@ -162,7 +162,7 @@ def _refs(schema: Any) -> Iterator[str]:
 
 
 def _anchored(schema: Any, name: str) -> Any:
-    """Return the schema in another one that has this anchor, None without one."""
+    """Return the subschema with this anchor, or None."""
     for one in _schemas(schema):
         if name in (one.get("$anchor"), one.get("$dynamicAnchor")) or f"#{name}" in (one.get("$id"), one.get("id")):
             return one
@@ -260,7 +260,7 @@ class _Comparison:
         return texts[0] == texts[1]
 
     def _is_alike(self, ours: object, theirs: object) -> bool:
-        """Return True if both are the same, and what they refer to, directly or not."""
+        """Return True if both are the same, and so are the targets of their references, direct or not."""
         if not self._is_same(ours, theirs):
             return False
         waiting = [ours]
@@ -360,7 +360,7 @@ class _Comparison:
     def _unevaluated(
         self, reader: dict[str, Any], writer: dict[str, Any], kinds: frozenset[str], path: str
     ) -> list[str]:
-        """Compare what is left for the reader's `unevaluatedProperties` and `unevaluatedItems`."""
+        """Compare the parts that the reader's `unevaluatedProperties` and `unevaluatedItems` apply to."""
         found: list[str] = []
         for word, kind in _UNEVALUATED.items():
             ours, theirs = _named(reader, word), _named(writer, word)

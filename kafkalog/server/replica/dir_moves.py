@@ -1,9 +1,9 @@
 """Moves of partitions between the data directories of a node (KIP-113): a future log is filled, then takes over.
 
     request -> future log -> copy in the background -> hold appends -> copy the rest -> swap
-A future log that a stop or crash left behind is continued by the next start, or copied from the beginning if it ends
-otherwise than the current log. The copy also begins again if the current log was cut meanwhile: other records may have
-its offsets.
+The next start continues a future log that a stop or crash left behind, or copies from the beginning if its end differs
+from the current log. The copy also starts over if the current log was truncated meanwhile: other records may have those
+offsets.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class DirMoves(Part):
         self._cuts: dict[TopicPartition, int] = {}  # as `prepare_future` returned them
 
     async def start(self) -> None:
-        """Go on with the moves that were in progress when the node stopped."""
+        """Continue the moves that were in progress when the node stopped."""
         if not self._node.is_read_only:
             for key in self._node.store.future_logs:
                 self._begin(key)

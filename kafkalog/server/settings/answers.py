@@ -54,7 +54,7 @@ async def alter_resources(
         if code is None:
             code = ErrorCode.NONE
             try:
-                async with node.dynamic.turn:  # an item that is added to a list is added to the list as it is then
+                async with node.dynamic.turn:  # changes of a list apply to its current value
                     await alter(resource)
             except KafkalogError as error:
                 code, message = code_of(error), error.message

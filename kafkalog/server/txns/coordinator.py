@@ -331,7 +331,7 @@ class TransactionCoordinator:
         """
         try:
             is_alone = self._log.is_alone(prepared.transactional_id) and not self._elsewhere(partitions)
-        except KafkalogError:  # the disk of the transaction's own record is away, or its topic is being deleted
+        except KafkalogError:  # the disk of the transaction's own record is offline, or its topic is being deleted
             self._retry_later(prepared, partitions)
             return None
         if len(partitions) <= TURN_ROWS and is_alone:

@@ -34,7 +34,7 @@ _THROTTLE: Final = struct.Struct(">i")
 
 
 def error_answer(node: Node, call: Call, code: int, is_meant: Callable[[str, int], bool]) -> Result:
-    """Return the error as a broker reports it in this call and version: for each thing that was asked for.
+    """Return the error as a broker reports it in this call and version: for each item of the request.
 
     A Fetch has it at the partitions that `is_meant` accepts, and no records for the others.
     """

@@ -1,4 +1,4 @@
-"""A directory kept as one file, and brought back: creating many small files takes file systems far longer.
+"""Write a directory to one file, and restore it from there: creating many small files takes far longer.
 
 The file has the length of its table in eight bytes, the table in JSON, and the contents in the table's order.
 """
@@ -16,7 +16,7 @@ from kafkalog.errors import StorageError
 
 _LENGTH: Final = struct.Struct("<Q")
 _SMALL_BYTES: Final = 1 << 16
-"""Up to this size, contents are compared. Larger files of the same size and time are taken for equal."""
+"""The contents of files up to this size are compared; larger ones of equal size and time count as equal."""
 _PIECE_BYTES: Final = 1 << 20
 _MAX_BUFFERS: Final = 512
 
@@ -53,9 +53,9 @@ def write_archive(directory: str, path: str, left_out: Container[str]) -> None:
 
 
 def restore_archive(path: str, directory: str, left_alone: Container[str]) -> None:
-    """Make the directory what it was; files named in `left_alone` at its top stay. OSError.
+    """Restore the directory from the archive, except the names `left_alone` at its top. OSError.
 
-    Files that are equal are not written.
+    Equal files are not written.
     """
     found = {row.path: row for row in _rows(directory) if row.path not in left_alone}
     archive = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -79,7 +79,7 @@ def restore_archive(path: str, directory: str, left_alone: Container[str]) -> No
 
 
 def _rows(directory: str, prefix: str = "") -> Iterator[_Row]:
-    """Yield what the directory contains, each directory before its files."""
+    """Yield a row for each entry of the directory, a subdirectory before its own entries."""
     with os.scandir(directory) as entries:
         for entry in entries:
             name = prefix + entry.name
@@ -92,7 +92,7 @@ def _rows(directory: str, prefix: str = "") -> Iterator[_Row]:
 
 
 def _copy_into(target: int, gathered: list[bytes], path: str, size: int) -> None:
-    """Append a file's bytes: a small one to what was gathered, which is written when there is enough of it."""
+    """Append a file's bytes: a small file to the list `gathered`, which is written when it is long enough."""
     source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if size <= _SMALL_BYTES:
@@ -110,7 +110,7 @@ def _copy_into(target: int, gathered: list[bytes], path: str, size: int) -> None
 
 
 def _copy(source: int, position: int, target: int, size: int) -> int:
-    """Copy up to `size` bytes from a position on to the end of a file, and return how many there were."""
+    """Copy up to `size` bytes from `position` to the end of `target`, and return their number."""
     left = size
     while left and (piece := os.pread(source, min(left, _PIECE_BYTES), position)):
         _write_all(target, [piece])
@@ -140,13 +140,13 @@ def _restore_file(archive: int, position: int, path: str, row: _Row, found: _Row
 
 
 def _write_file(archive: int, position: int, path: str, row: _Row, found: _Row) -> None:
-    """Write over a file: quicker than a new one. A file with another name, as in a fork of the log, is replaced."""
+    """Overwrite a file, which is faster than a new one. A hard-linked file, as in a fork of the log, is replaced."""
     if found is not _MISSING and os.stat(path).st_nlink > 1:
         os.unlink(path)
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, row.mode)
     try:
         _copy(archive, position, target, row.size)
-        if found.size > row.size:  # never before: file systems write out at once what follows the cut of a whole file
+        if found.size > row.size:  # last: a file cut to 0 bytes and rewritten is flushed by some file systems
             os.ftruncate(target, row.size)
     finally:
         os.close(target)
@@ -161,7 +161,7 @@ def _content(path: str, size: int) -> bytes:
 
 
 def _remove(path: str, row: _Row) -> None:
-    """Remove a file or directory, unless it went with the directory above it."""
+    """Remove a file or directory, unless it was removed with its parent."""
     if row.is_directory and os.path.isdir(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):

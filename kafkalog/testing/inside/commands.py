@@ -79,7 +79,7 @@ class Commands:
         self._rules.update()
 
     async def do_full_disk(self, is_full: bool) -> None:
-        """Let calls that need space fail, or no more."""
+        """Start or stop failing calls that need space."""
         self._disk.is_full = is_full
 
     async def do_refuse(self, is_refusing: bool) -> None:
@@ -122,7 +122,7 @@ class Commands:
         await self._reopening.keep(path)
 
     async def do_restore(self, path: str) -> None:
-        """Make the closed directory what it was when the file at this path was written."""
+        """Restore the closed directory from the file at this path."""
         await self._reopening.restore(path)
 
     async def do_open_logs(self) -> None:
@@ -132,7 +132,7 @@ class Commands:
             self._registry.resume()
 
     async def do_state(self) -> dict[str, Any]:
-        """Return who leads, as this node knows it, and how many other nodes have everything in each partition."""
+        """Return the leader known to this node, and for each partition the number of other nodes with all records."""
         node = self._server.node
         in_sync = 1 << 30
         if node.quorum.leads:
@@ -165,12 +165,12 @@ class Commands:
                     await known.create(name, partitions, settings)
 
     async def do_delete_topics(self, topics: Sequence[str]) -> None:
-        """Delete topics; those that are missing are left out."""
+        """Delete topics; missing ones are ignored."""
         known = self._server.node.topics
         await known.delete_all([name for name in topics if known.get(name) is not None])
 
     async def do_subscribe(self, subscription: str, settings: dict[str, str]) -> None:
-        """Set a subscription to metrics of clients, in place of what it was."""
+        """Set or replace a subscription to metrics of clients."""
         dynamic = self._server.node.dynamic
         check_subscription(subscription, settings)
         gone = dict.fromkeys(dynamic.kept(CLIENT_METRICS, subscription))
@@ -202,7 +202,7 @@ class Commands:
 
 
 class _Answering(NamedTuple):
-    """The other nodes, without those that are known to answer nothing."""
+    """Connections to the other nodes, except those known not to answer."""
 
     peers: Peers
     silent: frozenset[int]

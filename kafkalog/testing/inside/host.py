@@ -36,7 +36,7 @@ _MODULES: Final = ("kafkalog.server.quorum.links", "kafkalog.server.net.listener
 
 
 def main(descriptor: int) -> None:
-    """Fork nodes as the socket at this descriptor asks for it."""
+    """Fork nodes as requested through the socket at this descriptor."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the test; the host ends after it
         signal.signal(number, signal.SIG_IGN)
     loop_factory()
@@ -64,7 +64,7 @@ class Host:
         self._prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
 
     def run(self) -> None:
-        """Answer until the test is gone, then leave nothing behind."""
+        """Answer until the test has ended, then end the nodes and remove the directory."""
         try:
             while self._answer_next():
                 pass
@@ -81,7 +81,7 @@ class Host:
             lines, descriptors, _, _ = socket.recv_fds(self._control, _LARGEST, 2)
         except ConnectionError:
             return False
-        for line in lines.splitlines():  # several after calls that the test broke off; descriptors are of the last one
+        for line in lines.splitlines():  # several, if the test abandoned calls; descriptors belong to the last one
             self._answer(json.loads(line), descriptors)
         return bool(lines)
 
@@ -110,7 +110,7 @@ class Host:
     def _become_node(self, control: int, log: int) -> None:
         status = 1
         try:
-            if self._prctl is not None:  # a stopped node would not see that the test is gone
+            if self._prctl is not None:  # a stopped node would not notice the end of the test
                 self._prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
             os.dup2(log, 1)
             os.dup2(log, 2)

@@ -1,4 +1,4 @@
-"""The schema registry of a server process. In a cluster the leader's answers; others forward requests to it."""
+"""The schema registry of a server process. In a cluster the leader's registry answers; others forward to it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The rules of one node: while there are any, they stand between the network and the server's own dispatch.
+"""The rules of one node: while there are any, requests pass through them before the server's own dispatch.
 
-Without rules, the network calls the server as ever: nothing is in between. A rule that does not apply to a call costs
-a look-up of its API and a search for the names that the rule wants in the request's bytes. A Produce is not searched if
-one with the same outline, which is all that rules look at, matched none before.
+Without rules, the network calls the server directly. A rule that does not apply to a call costs a look-up of its API
+and a search of the request's bytes for the rule's names. A Produce is not searched if an earlier one with the same
+outline, the only part that rules examine, matched no rule.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ActiveRule:
             self._client_id = len(text).to_bytes(2, "big") + text
 
     def may_match(self, frame: bytearray) -> bool:
-        """Return False if a glance at the request's bytes shows that the rule does not match it."""
+        """Return False if a search of the request's bytes shows that the rule does not match it."""
         rule = self.rule
         if not rule.peers and frame.startswith(_PEER, _CLIENT_ID):
             return False
@@ -160,7 +160,7 @@ class NodeRules:
         self.update()
 
     def update(self) -> None:
-        """Stand between network and server while there are rules or recorders, and only then."""
+        """Dispatch requests through the rules if there are rules or recorders, else directly to the server."""
         self._for_all = [one for one in self._rules if one.rule.keys is None]
         keys = {key for one in self._rules for key in one.rule.keys or ()}
         self._by_key = {
@@ -180,7 +180,7 @@ class NodeRules:
         self.update()
 
     def _matching(self) -> Callable[[Connection, bytearray], Coroutine[object, None, Result]]:
-        """Return the dispatch for these rules. It is part of each request: what it needs is in local names."""
+        """Return the dispatch for these rules. Each request runs it, so it uses local names."""
         wanted = {one.rule.partition for one in self._rules if one.rule.partition is not None}
         by_key, for_all, inner, handle = self._by_key, self._for_all, self._inner, self._handle
         has_produce = bool(by_key.get(PRODUCE, for_all))
@@ -206,7 +206,7 @@ class NodeRules:
         names = self._server.node.topics
         ids = [getattr(one, "topic_id", None) for one in call.request.topic_data]
         if outline is None or any(one is not None and names.by_id(one) is None for one in ids):
-            return  # this node may know a topic later, and a rule its name
+            return  # the node may learn the topic's name later, and a rule may have it
         self._passed.add(outline)
 
     async def _handle(self, connection: Connection, frame: bytearray) -> Result:

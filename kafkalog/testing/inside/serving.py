@@ -36,7 +36,7 @@ _SAME_SIGNAL_S: Final = 0.5
 
 
 def serve(control: socket.socket) -> None:
-    """Serve as the first line of the socket says, until the test asks for the end or is gone itself."""
+    """Serve as the first line of the socket says, until the test asks for the end or has ended itself."""
     for number in (signal.SIGINT, signal.SIGHUP):  # they are for the test, which then stops its server
         signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", force=True)
@@ -118,7 +118,7 @@ def _receiver(path: str | None) -> Receiver | None:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, commands: Commands) -> bool:
-    """Answer the test's calls until it asks for the end; return True if it is gone instead."""
+    """Answer the test's calls until it asks for the end; return True if the test ended instead."""
     with suppress(OSError):
         while line := await reader.readline():
             call = json.loads(line)
@@ -147,7 +147,7 @@ def _line(content: Mapping[str, object]) -> bytes:
 
 
 def _started(server: Server) -> dict[str, object]:
-    """Return what the test wants to know of a server that has started."""
+    """Return the properties of the started server that the test needs."""
     ports = {one: server.ports.get(parse_endpoint(one).name) for one in server.config["listeners"]}
     listeners = ",".join(f"{one.strip().rpartition(':')[0]}:{port}" for one, port in ports.items() if port is not None)
     return {

@@ -1,4 +1,4 @@
-"""A server's directory written to a file, or brought back from it, while its process and its connections stay.
+"""Snapshots: write a server's directory to a file, or restore it, while its process and its connections stay.
 
 The node closes its logs, the files are copied, and another node opens them behind the same sockets. Requests that
 arrive meanwhile wait for it.
@@ -70,7 +70,7 @@ class Reopening:
         await asyncio.to_thread(write_archive, self._directory, path, _KEPT)
 
     async def restore(self, path: str) -> None:
-        """Make the closed directory what it was when the file at `path` was written."""
+        """Restore the closed directory from the file at `path`."""
         await asyncio.to_thread(restore_archive, path, self._directory, _KEPT)
 
     async def open(self) -> None:

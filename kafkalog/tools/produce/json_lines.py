@@ -21,7 +21,7 @@ _DECODERS: dict[str, Callable[[str], bytes]] = {
     "hex": bytes.fromhex,
 }
 _MEANT: Final = {"value": "payload", "timestamp": "ts"}
-"""Names of columns elsewhere, with those of the fields."""
+"""Names that other formats use, with the names of these fields."""
 _GROWTH: Final = 6  # the most letters that JSON has for a byte: \u00xx
 _FIELDS_BYTES: Final = 1 << 16  # room for names of fields and blanks
 Headers = tuple[tuple[bytes, bytes | None], ...]
@@ -71,7 +71,7 @@ def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
 
 
 def _check_names(fields: dict[str, object]) -> None:
-    """Raise ValueError where a record without these fields would be another one."""
+    """Raise ValueError for fields that would be ignored, and leave the record without its value or time."""
     for name, meant in _MEANT.items():
         if name in fields and meant not in fields:
             raise ValueError(f"it has {name!r}, and no {meant!r}")

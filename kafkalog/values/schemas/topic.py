@@ -106,7 +106,7 @@ class SchemaTopic:
 
 
 def _version(found: Any) -> int:
-    """Return the number of a version; TypeError for what is none, which would not compare with others."""
+    """Return the version; TypeError if it is not an integer, since it could not be compared with others."""
     version = found["version"]
     if type(version) is not int:
         raise TypeError(f"the version is {version!r:.60}")

@@ -21,18 +21,18 @@ from kafkalog.values.schemas.directory import SchemaDirectory
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["avro_rows"]
+__all__ = ["avro_encoder"]
 
 _MARK: Final = b"\xc3\x01"
 """The first bytes of a single object."""
 
 
-def avro_rows(fields: Sequence[pyarrow.Field], name: str, given: RowSchema) -> RowEncoder:
-    """Return the encoder of rows with these columns; without a schema, that of the columns counts.
+def avro_encoder(fields: Sequence[pyarrow.Field], name: str, given: RowSchema) -> RowEncoder:
+    """Return the encoder of rows with these columns; by default the schema follows from the columns.
 
     A schema without an id, in the registry's framing, is stored in `schemas`, if that is a directory of files.
-    IllegalArgument for a schema that does not fit the columns, a framing that is unknown, or an id that is not to be
-    had; errors of the place of schemas.
+    IllegalArgument for a schema that does not fit the columns, an unknown framing, or a schema without the id that its
+    framing needs; errors of the place of schemas.
     """
     import pyarrow as pa
 

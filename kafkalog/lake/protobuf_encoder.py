@@ -18,16 +18,16 @@ from kafkalog.values.schemas.directory import SchemaDirectory
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["protobuf_rows"]
+__all__ = ["protobuf_encoder"]
 
 FRAMINGS: Final = ("raw", "registry", "delimited")
 
 
-def protobuf_rows(fields: Sequence[pyarrow.Field], name: str, given: RowSchema) -> RowEncoder:
-    """Return the encoder of rows with these columns; without a schema, the message of the columns counts.
+def protobuf_encoder(fields: Sequence[pyarrow.Field], name: str, given: RowSchema) -> RowEncoder:
+    """Return the encoder of rows with these columns; by default the message follows from the columns.
 
     A schema without an id, in the registry's framing, is stored in `schemas`, if that is a directory of files, as a
-    descriptor set. Errors are those of `avro_rows`; MissingPackage without the package protobuf.
+    descriptor set. Errors are those of `avro_encoder`; MissingPackage without the package protobuf.
     """
     import pyarrow as pa
 
@@ -53,7 +53,7 @@ def protobuf_rows(fields: Sequence[pyarrow.Field], name: str, given: RowSchema) 
 
 
 def _index_bytes(descriptor: Any, indexes: tuple[int, ...]) -> bytes:
-    """Return the place of a message's type in its file, as a registry's header has it: one byte for the first."""
+    """Return the index of a message's type in its file as in a registry's header: one byte for the first type."""
     if not indexes:
         raise IllegalArgument(
             f"{descriptor.full_name} is a message of a file that the schema imports: no value can name it",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.errors import InvalidRecord
-from kafkalog.lake.json_rows import json_rows
+from kafkalog.lake.json_encoder import encode_json
 
 ORDER = pa.struct([("name", pa.string()), ("tags", pa.list_(pa.string())), ("in", pa.struct([("x", pa.int8())]))])
 SCHEMA = pa.schema([
@@ -61,11 +61,11 @@ def test_each_row_is_what_an_encoder_of_rows_makes(seed: int) -> None:
         expected = [
             json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=plain) for row in part.to_pylist()
         ]
-        found = json_rows(part)
+        found = encode_json(part)
         assert found.to_pylist() == expected and found.type == pa.string()
 
 
 @pytest.mark.parametrize("values", [[float("nan")], [b"\xff"], [[b"\xff"]], [float("inf")]])
 def test_values_without_json(values: list[Any]) -> None:
     with pytest.raises(InvalidRecord, match="a row has no JSON"):
-        json_rows(pa.RecordBatch.from_pydict({"a": pa.array(values)}))
+        encode_json(pa.RecordBatch.from_pydict({"a": pa.array(values)}))

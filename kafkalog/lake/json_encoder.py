@@ -1,4 +1,4 @@
-"""Rows of a table as JSON, a column at a time: texts, numbers and records by Arrow, all else a value at a time."""
+"""Rows of a table as JSON: texts, numbers and records column by column with Arrow, other types value by value."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kafkalog.errors import InvalidRecord
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["json_rows"]
+__all__ = ["encode_json"]
 
 _ESCAPED: Final = r'[\x00-\x1f"\\]'
 _NULL: Final = "null"
 
 
-def json_rows(rows: pyarrow.RecordBatch) -> pyarrow.Array:
-    """Return each row as a JSON object; raise InvalidRecord for a value that has no JSON.
+def encode_json(rows: pyarrow.RecordBatch) -> pyarrow.Array:
+    """Return each row as a JSON object; raise InvalidRecord for a value that JSON cannot express.
 
     >>> import pyarrow
-    >>> json_rows(pyarrow.RecordBatch.from_pydict({"id": [1, None], "name": ["a", "b\\n"]})).to_pylist()
+    >>> encode_json(pyarrow.RecordBatch.from_pydict({"id": [1, None], "name": ["a", "b\\n"]})).to_pylist()
     ['{"id":1,"name":"a"}', '{"id":null,"name":"b\\\\n"}']
     """
     try:
@@ -73,12 +73,12 @@ def _numbers(column: pyarrow.Array) -> pyarrow.Array:
     import pyarrow.compute as pc
 
     if pc.any(pc.invert(pc.is_finite(column))).as_py():
-        raise ValueError("JSON has no number that is not finite")
+        raise ValueError("JSON has only finite numbers")
     return pa.array([None if one is None else repr(one) for one in column.to_pylist()], pa.string())
 
 
 def _quoted(column: pyarrow.StringArray) -> pyarrow.Array:
-    """Return texts in quotes; those with characters to escape are made one at a time."""
+    """Return texts in quotes; those with characters to escape are converted one at a time."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -90,7 +90,7 @@ def _quoted(column: pyarrow.StringArray) -> pyarrow.Array:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has for a value: text for bytes, which must be UTF-8, and for times and decimals."""
+    """Return a value in a type of JSON: text for bytes, which must be UTF-8, and for times and decimals."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, (datetime, date, time)):
