@@ -60,19 +60,25 @@ def test_rows_come_back_by_the_schema_of_the_columns(lake: Lake, tmp_path: Path)
     assert scanned(tmp_path / "data", schema=schema) == table
 
 
-def test_the_schema_of_the_columns_is_stored_under_an_id(lake: Lake, tmp_path: Path) -> None:
+def check_id_of_columns(lake: Lake, tmp_path: Path, value: str, file: str, head: bytes) -> None:
+    """Load rows by the schema of the columns twice: it is stored once, in `file`, and `head` begins each value."""
     schemas, data = tmp_path / "schemas", tmp_path / "data"
     schemas.mkdir()
     lake.create(SCHEMA)
     lake.append(rows(0, 3))
-    load(lake, data, value="avro", schemas=schemas)
+    load(lake, data, value=value, schemas=schemas)
     lake.append(rows(3, 3))
-    load(lake, data, value="avro", schemas=schemas)
-    assert [one.name for one in schemas.iterdir()] == ["1.avsc"], "the same schema has one id"
-    assert {one[:5] for one in loaded_values(data)} == {b"\0\0\0\0\1"}
-    assert scanned(data, schemas=schemas) == rows(0, 6).to_pylist()
-    load(lake, tmp_path / "raw", value="avro", schemas=schemas, framing="raw")
-    assert scanned(tmp_path / "raw", schemas=schemas, schema=1, framing="raw") == rows(0, 6).to_pylist()
+    load(lake, data, value=value, schemas=schemas)
+    assert [one.name for one in schemas.iterdir()] == [file], "the same schema has one id"
+    assert {one[: len(head)] for one in loaded_values(data)} == {head}
+    assert scanned(data, value=value, schemas=schemas) == rows(0, 6).to_pylist()
+    load(lake, tmp_path / "raw", value=value, schemas=schemas, framing="raw")
+    found = scanned(tmp_path / "raw", value=value, schemas=schemas, schema=1, framing="raw")
+    assert found == rows(0, 6).to_pylist()
+
+
+def test_the_schema_of_the_columns_is_stored_under_an_id(lake: Lake, tmp_path: Path) -> None:
+    check_id_of_columns(lake, tmp_path, "avro", "1.avsc", b"\0\0\0\0\1")
 
 
 def test_a_column_that_is_added_later_makes_a_schema_of_its_own(lake: Lake, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from kafkalog.values.protobuf_schemas import DescriptorFiles, descriptor_set
 from tests.commands import ok
 from tests.lake.loads import SCHEMA, rows
 from tests.lake.tables import Lake
-from tests.lake.test_load_avro import load, loaded_values
+from tests.lake.test_load_avro import check_id_of_columns, load, loaded_values
 from tests.lake.test_load_avro import scanned as scanned_by
 from tests.values.protobuf_cases import plain
 from tests.values.test_protobuf import files_of
@@ -48,18 +48,7 @@ def test_rows_come_back_by_the_message_of_the_columns(lake: Lake, tmp_path: Path
 
 
 def test_the_message_of_the_columns_is_stored_under_an_id(lake: Lake, tmp_path: Path) -> None:
-    schemas, data = tmp_path / "schemas", tmp_path / "data"
-    schemas.mkdir()
-    lake.create(SCHEMA)
-    lake.append(rows(0, 3))
-    load(lake, data, value="protobuf", schemas=schemas)
-    lake.append(rows(3, 3))
-    load(lake, data, value="protobuf", schemas=schemas)
-    assert [one.name for one in schemas.iterdir()] == ["1.desc"], "the same schema has one id"
-    assert {one[:6] for one in loaded_values(data)} == {b"\0\0\0\0\1\0"}
-    assert scanned(data, schemas=schemas) == rows(0, 6).to_pylist()
-    load(lake, tmp_path / "raw", value="protobuf", schemas=schemas, framing="raw")
-    assert scanned(tmp_path / "raw", schemas=schemas, schema=1, framing="raw") == rows(0, 6).to_pylist()
+    check_id_of_columns(lake, tmp_path, "protobuf", "1.desc", b"\0\0\0\0\1\0")
 
 
 def test_a_given_message_chooses_columns(lake: Lake, tmp_path: Path) -> None:
