@@ -58,7 +58,7 @@ def check_recovered(path: Path, settings: dict[str, Any], expected: Expectation)
     finally:
         again.close()
     after = _files(path)
-    if not found:  # opened after a clean end, an empty log gets other empty snapshots, and its last epoch goes (EPOCH-6)
+    if not found:  # opened after a clean end, an empty log gets other empty snapshots and loses its epoch (EPOCH-6)
         before, after = (_without(image, ".snapshot", LEADER_EPOCH_CHECKPOINT) for image in (before, after))
     _same_files(before, after)
     _check_recovery_changes_nothing(path, settings, before, shown, found, not expected.keeps_pages)
