@@ -268,3 +268,19 @@ def test_a_transaction_index_that_was_deleted_with_an_earlier_segment(tmp_path: 
     log(tmp_path, recovery_point=5)
     after = files(tmp_path / "topic-0")
     assert [name for name in after if name.endswith(".snapshot")] == snapshots and leftover not in after
+
+
+def test_a_log_without_records_gets_an_empty_snapshot(tmp_path: Path) -> None:
+    """LOAD-20: the one at its start is of producers whose records are deleted; its segment has no indexes yet."""
+    a_log = log(tmp_path)
+    write(a_log, 7, 0, 3)
+    a_log.roll()
+    a_log.maybe_increment_log_start_offset(3)
+    assert a_log.delete_old_segments() == 1
+    a_log.close()
+    for suffix in (".index", ".timeindex"):
+        (tmp_path / "topic-0" / f"{3:020d}{suffix}").unlink(missing_ok=True)
+    name = f"{3:020d}.snapshot"
+    assert files(tmp_path / "topic-0")[name] == 56
+    log(tmp_path, log_start_offset=3, recovery_point=3)
+    assert files(tmp_path / "topic-0")[name] == 10

@@ -201,6 +201,7 @@ class LogLoader:
         stem = base_name(base)
         has_index, has_times, has_txns = [stem + suffix in indexes for suffix in INDEX_SUFFIXES]
         if self._clean and following is None and not segment.size and not (has_index or has_times or has_txns):
+            self._producers.snapshots.remove_outside(self._log_start, base)
             return  # new, and closed before its first record: its indexes are created when it becomes active
         if not has_index or base in self._renamed_txns or has_txns and not self._is_txn_index_sound(segment):
             if segment.size:
