@@ -10,6 +10,7 @@ import pytest
 
 from kafkalog.testing import kafka_cluster, kafka_server
 from tests.interop.broker import Broker
+from tests.interop.clients_java import JavaClients
 from tests.interop.peers_conversation import Step, administration, conversation
 
 COMMON: Final = {
@@ -17,6 +18,8 @@ COMMON: Final = {
     "auto.create.topics.enable": "true",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 }  # fmt: skip
+
+ADMINISTRATION: Final = ("admin_topics", "admin_configs", "admin_partitions", "admin_features")
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +45,11 @@ def test_administrators_get_the_brokers_answers_at_every_node(theirs: tuple[list
         for node in (1, 2, 3):
             found = list(administration(cluster.address(node), str(node), [1, 2, 3]))
             assert differences(found, theirs[0]) == [], node
+
+
+def test_java_administers_the_set_from_any_node() -> None:
+    """Java's client sends administrators' calls to the node that it happens to know."""
+    with kafka_cluster(nodes=3, settings=COMMON) as cluster, JavaClients("4.4") as java:
+        for node in (1, 2, 3):
+            for operation in ADMINISTRATION:
+                java.operation(operation, cluster.address(node), f"{operation.replace('_', '-')}-{node}")
