@@ -11,6 +11,7 @@ import pytest
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.server.node.node import Node
 from kafkalog.server.settings.features import FEATURES_FILE, SUPPORTED, Features, Update, decide, parse_features
+from tests.broker_directory import BOOTSTRAP_FILE, features, format_directory, snapshot_of
 from tests.server.nodes import call, node_for
 from tests.server.txns.calls import with_node
 
@@ -132,6 +133,22 @@ def test_updates_are_all_or_none_and_last(tmp_path: Path) -> None:
         assert (await offered(node))[1] == NEW
 
     with_node(tmp_path, body)
+    with_node(tmp_path, again)
+
+
+def test_a_brokers_levels_apply_until_a_client_changes_one(tmp_path: Path) -> None:
+    """Afterwards the file counts, also where the broker has set other levels since."""
+    format_directory(tmp_path, level=25)
+
+    async def body(node: Node) -> None:
+        assert (await offered(node))[1] == {"kraft.version": 1, "metadata.version": 25}
+        assert (await update(node, ("transaction.version", 2, 1))).error_code == 0
+
+    async def again(node: Node) -> None:
+        assert (await offered(node))[1] == {"kraft.version": 1, "metadata.version": 25, "transaction.version": 2}
+
+    with_node(tmp_path, body)
+    (tmp_path / BOOTSTRAP_FILE).write_bytes(snapshot_of(features(29)))
     with_node(tmp_path, again)
 
 

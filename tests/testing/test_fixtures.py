@@ -71,14 +71,39 @@ def test_schema_registry_of_the_cluster(kafka_cluster):
 """
 
 
+APART = """
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_has_names_of_its_own(kafka_cluster, kafka_prefix, number):
+    kafka_cluster.create_topics({kafka_prefix + "orders": 1})
+    with open("seen", "a") as file:
+        file.write(f"{kafka_prefix} {kafka_cluster.bootstrap}\\n")
+"""
+
+
+def run_pytest(path: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    install_entry_points(path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(path)]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = own | {"PYTHONPATH": f"{PACKAGE.parent}{os.pathsep}{path}"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=path, env=environment, check=False)
+
+
+def test_workers_of_xdist_have_clusters_and_names_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(APART)
+    ended = run_pytest(tmp_path, "-n", "2", "--dist", "load")
+    assert "4 passed" in ended.stdout, ended.stdout + ended.stderr
+    seen = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
+    assert len({prefix for prefix, _ in seen}) == 4
+    clusters = {prefix.partition("-")[0]: bootstrap for prefix, bootstrap in seen}
+    assert set(clusters) == {"gw0", "gw1"} and len(set(clusters.values())) == 2
+
+
 def test_each_test_gets_a_whole_cluster_and_unmatched_faults_are_failures(tmp_path: Path) -> None:
-    install_entry_points(tmp_path)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_it.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment = own | {"PYTHONPATH": f"{PACKAGE.parent}{os.pathsep}{tmp_path}"}
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    ended = run_pytest(tmp_path)
     assert "6 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
     assert "FaultNeverMatched: no call matched: <Fault Produce: matched 0, fired 0" in ended.stdout
 
