@@ -242,7 +242,7 @@ def test_something_else_is_never_taken_for_a_store(data: Path, tmp_path: Path, u
     fs, path = fsspec.core.url_to_fs(f"{url}/mine.txt")
     fs.makedirs(path.rpartition("/")[0], exist_ok=True)
     fs.pipe_file(path, b"mine")
-    with pytest.raises(IllegalArgument, match="not a store of backups"):
+    with pytest.raises(IllegalArgument, match="other than a store of backups"):
         create_backup(data, url)
     for call in (list_backups, verify_backup, lambda one: restore_backup(one, tmp_path / "restored")):
         with pytest.raises(PartitionNotFound, match="no backups were created"):
@@ -267,7 +267,7 @@ def test_a_store_in_files_is_no_directory_of_backups(data: Path, tmp_path: Path)
         with pytest.raises(IllegalArgument, match="is not a directory of backups"):
             call(tmp_path / "store")
     create_backup(data, tmp_path / "backups")
-    with pytest.raises(IllegalArgument, match="not a store of backups"):
+    with pytest.raises(IllegalArgument, match="other than a store of backups"):
         create_backup(data, f"file://{tmp_path}/backups")
 
 

@@ -150,7 +150,7 @@ def test_a_store_inside_the_data_is_refused_under_any_name(data: Path, tmp_path:
 
 @pytest.mark.parametrize("url", ["s3://", "memory:///", "file:///", "file://"])
 def test_a_url_without_a_place(tmp_path: Path, url: str) -> None:
-    with pytest.raises(IllegalArgument, match="names no place"):
+    with pytest.raises(IllegalArgument, match="has no path in the store"):
         RemoteBackups(url)
 
 

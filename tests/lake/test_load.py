@@ -147,7 +147,7 @@ def test_what_cannot_be_loaded(lake: Lake, tmp_path: Path) -> None:
         ({"columns": {"value": "dat"}}, "no column 'dat' for the value"),
         ({"columns": {}}, "no column 'value'"),
         ({"columns": {"value": "id"}}, "int64 cannot be the value"),
-        ({"columns": {"offset": "id"}}, "offset is no part"),
+        ({"columns": {"offset": "id"}}, "offset is not a part"),
         ({"value_format": "xml"}, "value_format is 'xml'"),
     ):
         with pytest.raises(IllegalArgument, match=match):
@@ -161,7 +161,7 @@ def test_one_load_at_a_time_and_a_damaged_state_is_found(lake: Lake, tmp_path: P
     lake.append(rows(10, 10))
     running = load_table(lake.target, tmp_path / "data", "back", columns=COLUMNS, batch_bytes=1)
     next(running)
-    with pytest.raises(DirectoryLocked, match="another load"):
+    with pytest.raises(DirectoryLocked, match="already being loaded"):
         load(lake, tmp_path / "data")
     running.close()
     (state,) = (tmp_path / "data").glob("kafkalog.table-load.*.json")

@@ -148,7 +148,7 @@ def test_what_does_not_fit_appends_nothing(lake: Lake, tmp_path: Path) -> None:
         ({"value": "json", "schema": GIVEN}, "are for Avro and Protobuf values"),
         ({"value": "thrift"}, "value_format is 'thrift'"),
         ({"value": "avro", "value_format": "json"}, "give one of them"),
-        ({"value": "avro", "columns": {"value": "data"}}, "value is no part"),
+        ({"value": "avro", "columns": {"value": "data"}}, "value is not a part"),
     ):
         with pytest.raises(IllegalArgument, match=match):
             load(lake, tmp_path / "data", **given)
