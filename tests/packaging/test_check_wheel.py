@@ -105,7 +105,7 @@ WHEELS = {  # what is done to a sound wheel, and what is said of it
         holding("kafkalog/_core/fast.cpython-312-x86_64-linux-gnu.so", compiled(SOURCE)),
         "fast.cpython-312-x86_64-linux-gnu.so, which is not expected",
     ),
-    "too large": (holding("kafkalog/ballast.bin", random.Random(1).randbytes(3_000_000)), "bytes, 3000000 or more"),
+    "too large": (holding("kafkalog/ballast.bin", random.Random(1).randbytes(6_000_000)), "bytes, 6000000 or more"),
     "build path": (
         holding("kafkalog/__init__.py", b"# /builds/of/somebody/x\n"), "kafkalog/__init__.py names the build folder",
     ),
