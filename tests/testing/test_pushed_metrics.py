@@ -30,7 +30,7 @@ def test_a_metric_of_librdkafka_is_seen_by_name_at_every_node() -> None:
 
 def test_the_receiver_stays_when_the_data_is_restored() -> None:
     with kafka_server(topics="t", telemetry=True) as server, server.record() as seen:
-        server.subscribe_metrics(interval_ms=100)
+        server.subscribe_metrics(interval_ms=1000)
         server.restore(server.snapshot())
         producer = Producer({"bootstrap.servers": server.bootstrap, "client.id": "mine", "enable.metrics.push": True})
         producer.produce("t", b"a value")
@@ -38,6 +38,8 @@ def test_the_receiver_stays_when_the_data_is_restored() -> None:
         server.wait_for(until=lambda: server.pushed_metrics("mine"))
         assert server.pushed_metrics("another") == []
         assert seen.of("GetTelemetrySubscriptions") and seen.of("PushTelemetry")
+        producer.produce("t", b"another value")  # an answer behind that of the push, without which the client ends mute
+        assert producer.flush(30) == 0
         del producer
         server.wait_for(until=lambda: server.pushed_metrics("mine")[-1].is_terminating)
 
