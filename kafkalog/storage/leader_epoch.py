@@ -198,7 +198,7 @@ def _put(entries: list[EpochEntry], entry: EpochEntry) -> None:
 def _parse(fields: list[str]) -> EpochEntry:
     if len(fields) != 2:
         raise ValueError(f"{len(fields)} fields instead of <epoch> <start offset>")
-    entry = EpochEntry(whole_number(fields[0], 32), whole_number(fields[1]))
+    entry = EpochEntry(whole_number(fields[0], 2**31), whole_number(fields[1]))
     if entry.epoch < 0 or entry.start_offset < 0:
         raise ValueError("a negative number")
     return entry

@@ -183,14 +183,17 @@ CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 
 
-def whole_number(text: str, bits: int = 64) -> int:
-    """Return the number in ASCII digits with an optional sign; raise ValueError for other forms that int() accepts."""
+def whole_number(text: str, limit: int = 2**63) -> int:
+    """Return the number in ASCII digits with an optional sign; raise ValueError for other forms that int() accepts.
+
+    Raise it also for a number below -`limit`, or at `limit` or above.
+    """
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 40):
         raise ValueError(f"{ascii(text[:80])} is not a number")
     value = int(text)
-    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-        raise ValueError(f"{text} does not fit {bits} bits")
+    if not -limit <= value < limit:
+        raise ValueError(f"{text} does not fit {limit.bit_length()} bits")
     return value
 
 
@@ -198,7 +201,7 @@ def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
     if len(fields) != 3:
         raise ValueError(f"{len(fields)} fields instead of <topic> <partition> <offset>")
     topic, partition, offset = fields
-    return TopicPartition(topic, whole_number(partition, 32)), whole_number(offset)
+    return TopicPartition(topic, whole_number(partition, 2**31)), whole_number(offset)
 
 
 def _format_offset(entry: tuple[TopicPartition, int]) -> str:
