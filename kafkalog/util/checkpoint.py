@@ -112,7 +112,7 @@ class CheckpointFile(Generic[E]):
             _LOG.warning("%s contains only zeros, as after a power loss: treating it as empty", self.path)
             return []
         try:
-            lines = content.decode().replace("\r\n", "\n").replace("\r", "\n").split("\n")
+            lines = text_lines(content.decode())
         except UnicodeDecodeError as error:
             raise self._corrupt(content.count(b"\n", 0, error.start) + 1, "it is not UTF-8") from None
         if lines[-1] == "":
@@ -158,7 +158,7 @@ class OffsetCheckpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
-        self._file = CheckpointFile(path, _parse_offset, _format_offset, fs=fs)
+        self._file = CheckpointFile(path, parse_offset, _format_offset, fs=fs)
         self.path = self._file.path
 
     def create_if_missing(self) -> None:
@@ -197,7 +197,13 @@ def whole_number(text: str, limit: int = 2**63) -> int:
     return value
 
 
-def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
+def text_lines(text: str) -> list[str]:
+    """Return the lines of a text; each ends with LF, CR LF or CR, as the reference reads them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
+    """Return the entry of a line of `<topic> <partition> <offset>`. ValueError."""
     if len(fields) != 3:
         raise ValueError(f"{len(fields)} fields instead of <topic> <partition> <offset>")
     topic, partition, offset = fields

@@ -59,6 +59,8 @@ def test_offsets_above_the_end_of_a_log(tmp_path: Path) -> None:
     [
         ("0\n9\na 0 7\nb 0 8\n", "0\n2\na 0 7\nb 0 8\n"),
         ("0\n2\na 0 7\nb zero 8\n", "0\n1\na 0 7\n"),
+        ("0\n9\ra 0 7\rb 0 8\r", "0\n2\na 0 7\nb 0 8\n"),
+        ("0\n2\na 0 7\nb 2147483648 8\n", "0\n1\na 0 7\n"),
         ("7\n1\na 0 7\n", "0\n1\na 0 7\n"),
         ("\0\0\0\0", "0\n0\n"),
         ("0\n1\na 0 700\nb 0 -8\n", "0\n1\na 0 100\n"),
@@ -66,7 +68,7 @@ def test_offsets_above_the_end_of_a_log(tmp_path: Path) -> None:
 )
 def test_a_malformed_checkpoint_keeps_what_can_be_read(tmp_path: Path, damage: str, kept: str) -> None:
     root = data_directory(tmp_path / "data", "a", "b")
-    (root / POINTS).write_text(damage)
+    (root / POINTS).write_bytes(damage.encode())
     (change,) = repair(root).changes
     assert "malformed checkpoint, line" in change.what and change.size_after == len(kept)
     assert repair(root, apply=True).ok

@@ -23,7 +23,8 @@ from kafkalog.util.checkpoint import (
     MAX_FILE_BYTES,
     RECOVERY_POINT_FILE,
     OffsetCheckpoint,
-    whole_number,
+    parse_offset,
+    text_lines,
 )
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.os_errors import os_errors
@@ -76,13 +77,13 @@ def _lines(path: str, fs: FileSystem) -> Offsets:
     with os_errors("read the checkpoint file", path):
         content = fs.read_file(path, MAX_FILE_BYTES)
     found: Offsets = {}
-    for line in content.decode("utf-8", "replace").split("\n"):
-        fields = line.split()
+    for line in text_lines(content.decode("utf-8", "replace")):
         try:
-            if len(fields) == 3 and "\ufffd" not in line and whole_number(fields[2]) >= 0:
-                found[TopicPartition(fields[0], whole_number(fields[1]))] = whole_number(fields[2])
+            key, offset = parse_offset(line.split())
         except ValueError:
             continue
+        if offset >= 0 and "\ufffd" not in line:
+            found[key] = offset
     return found
 
 

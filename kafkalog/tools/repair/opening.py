@@ -14,7 +14,7 @@ from kafkalog.tools.repair.plan import Change
 from kafkalog.tools.verify.checkpoints import was_closed_cleanly
 from kafkalog.tools.verify.report import printable
 from kafkalog.types import TopicPartition
-from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint, whole_number
+from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint, parse_offset
 from kafkalog.util.fileio import FileSystem
 
 
@@ -117,8 +117,7 @@ def _offsets_after(
             return OffsetCheckpoint(path, fs=fs).read() if fs.exists(path) else {}
         except (CorruptCheckpoint, OSError):
             return {}
-    rows = [line.split() for line in data.decode().splitlines()[2:]]
-    return {TopicPartition(topic, whole_number(number)): whole_number(offset) for topic, number, offset in rows}
+    return dict(parse_offset(line.split()) for line in data.decode().splitlines()[2:])
 
 
 def _place(point: int) -> str:
