@@ -33,7 +33,7 @@ VERSION: Final = 1
 CONTENT_BITS: Final = 32
 PLACE_BITS: Final = 30
 PLACE_SHIFT: Final = 33
-"""Layout of a record's checksum, as `checksum_of` computes it."""
+"""Layout of a record's checksum, as `checksum_of` computes it; bit 32 is left to the marks of a table sync."""
 MAX_FILE_BYTES: Final = 1 << 16
 MAX_NAME_LENGTH: Final = 200
 MAX_OFFSET: Final = 2**63 - 1

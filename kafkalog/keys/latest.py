@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from array import array
+from bisect import bisect_left
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -147,16 +148,18 @@ class LatestRecords(RecordsByKey):
         refresh(self._source)
         source, isolation = self._source, self._isolation
         start, end = source.log_start_offset, end_of(source, isolation)
-        met = array("q")  # hashes of the keys
-        for _ in range(ATTEMPTS):
-            segments, before = source.segments, frozenset(met)
+        met, before = array("q"), array("q")  # hashes of the keys; sorted, those of earlier rounds
+        while True:
+            segments = source.segments
             for record in self._latest_between(start, end):
                 hashed = hash(record.key)
-                if hashed not in before:
+                at = bisect_left(before, hashed)
+                if at == len(before) or before[at] != hashed:
                     met.append(hashed)
                     yield record
             if not was_replaced(source, segments):
                 break
+            before = array("q", sorted(met))
             start, end = max(end, source.log_start_offset), end_of(source, isolation)
 
     def _latest_between(self, start: int, end: int) -> Iterator[Record]:

@@ -284,6 +284,7 @@ class LogManager(LogRemover):
                 self._topics.unmark_deleted(tuple(self.online), topics)
 
     # Creation
+
     def forget_unfinished(self, topic: str) -> None:
         """Remove what a creation that did not finish left of a topic without partitions. StorageError, LogClosed."""
         with self._lock:

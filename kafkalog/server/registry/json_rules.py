@@ -186,7 +186,7 @@ def json_incompatibilities(reader: Document, writer: Document) -> list[str]:
     >>> json_incompatibilities(Document({"type": "number"}), Document({"type": "integer"}))
     []
     >>> json_incompatibilities(Document({"type": "integer"}), Document({"type": "number"}))
-    ['TYPE_NARROWED at #: number is not allowed any more']
+    ['TYPE_NARROWED at #: number is no longer allowed']
     """
     return _Comparison(reader, writer).problems(reader.schema, writer.schema, "#")
 
@@ -239,7 +239,7 @@ class _Comparison:
         if reader is True or reader == {} or writer is False:
             return []
         if reader is False:
-            return [f"TYPE_NARROWED at {path}: nothing is allowed any more"]
+            return [f"TYPE_NARROWED at {path}: nothing is allowed"]
         if writer is True:
             writer = {}
         key = (id(reader), id(writer))
@@ -290,7 +290,7 @@ class _Comparison:
         kinds = _types(writer)
         lost = kinds - _types(reader) - ({"integer"} if "number" in _types(reader) else set())
         if lost:
-            return [*found, f"TYPE_NARROWED at {path}: {', '.join(sorted(lost))} is not allowed any more"]
+            return [*found, f"TYPE_NARROWED at {path}: {', '.join(sorted(lost))} is no longer allowed"]
         found += _limits(reader, writer, kinds, path, self._is_alike) + self._unevaluated(reader, writer, kinds, path)
         if "object" in kinds:
             found += self._object(reader, writer, path)
@@ -342,13 +342,13 @@ class _Comparison:
         theirs, allowed = _value_types(writer), _value_types(reader)
         values = [value for value in given if theirs & {*_types_of(value)}]  # others have no valid document
         if any(not allowed & {*_types_of(value)} for value in values):
-            return [f"TYPE_NARROWED at {path}: a value of enum is not allowed any more"]
+            return [f"TYPE_NARROWED at {path}: a value of enum is no longer allowed"]
         if "enum" in reader or "const" in reader:
             known = [reader["const"]] if "const" in reader else reader["enum"]
             if {_written(value) for value in values} <= {_written(one) for one in known}:
                 plain = {key: value for key, value in reader.items() if key not in ("enum", "const")}
                 return self._values(plain, writer, path) if plain.keys() - {"type"} else []
-            return [f"ENUM_ARRAY_NARROWED at {path}: a value is not allowed any more"]
+            return [f"ENUM_ARRAY_NARROWED at {path}: a value is no longer allowed"]
         words = reader.keys() & {*_UPPER, *_LOWER, *_ALIKE, *KEYWORDS, "items"} - {"definitions", "$defs", "enum"}
         lost = [word for word in words if word not in ("allOf", "anyOf", "oneOf") and word not in writer]
         kinds = {kind for value in values for kind in _types_of(value)}

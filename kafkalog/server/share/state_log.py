@@ -62,7 +62,7 @@ class ShareStateLog:
             self._prune_later()
 
     async def stop(self) -> None:
-        """Cancel reading and pruning; nothing is written any more."""
+        """Cancel reading and pruning; nothing is written afterwards."""
         self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()

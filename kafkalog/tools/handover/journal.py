@@ -93,8 +93,7 @@ def read_interrupted(metadata: ClusterMetadata, fs: FileSystem) -> Journal | Non
 
 
 def wrote_all(journal: Journal, metadata: ClusterMetadata, fs: FileSystem) -> bool:
-    """Return True if the metadata log got nothing but batches of this handover since: a controller begins with others.
-    """
+    """Return True if all later batches are of this handover; a controller begins with a control batch."""
     is_longer = metadata.end_offset > journal.end_before
     return is_longer and not any(kinds_between(metadata, journal.end_before, metadata.end_offset, fs))
 
