@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.values.row_bytes import is_bytes, is_text
+from kafkalog.values.row_plan import is_bytes, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

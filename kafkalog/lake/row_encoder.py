@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument, InvalidRecord
-from kafkalog.values.row_bytes import Plan, joined, scalar, sizes
+from kafkalog.values.row_bytes import joined, scalar, sizes
+from kafkalog.values.row_plan import Plan
 from kafkalog.values.schemas.directory import MOST_ID, SchemaDirectory
 from kafkalog.values.schemas.source import SchemaSource
 

@@ -12,17 +12,8 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.values.avro_default import BadDefault, encoded_default, long_bytes
 from kafkalog.values.avro_leaves import leaf_plan
 from kafkalog.values.avro_schema import MISSING, AvroField, AvroType
-from kafkalog.values.row_bytes import (
-    Mismatch,
-    Plan,
-    closest_column,
-    concatenated,
-    joined,
-    longs,
-    plan_rows,
-    repeated,
-    scalar,
-)
+from kafkalog.values.row_bytes import concatenated, joined, longs, repeated, scalar
+from kafkalog.values.row_plan import Mismatch, Plan, closest_column, plan_rows
 
 if TYPE_CHECKING:
     import pyarrow

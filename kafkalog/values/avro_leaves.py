@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.values.avro_schema import AvroType
-from kafkalog.values.row_bytes import Plan, fixed, is_bytes, is_text, longs, numbers, repeated, sized, utf8
+from kafkalog.values.row_bytes import fixed, longs, numbers, repeated, sized, utf8
+from kafkalog.values.row_plan import Plan, is_bytes, is_text
 
 if TYPE_CHECKING:
     import pyarrow

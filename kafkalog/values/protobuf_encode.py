@@ -11,19 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.values.protobuf_columns import GROUP, WRAPPERS, is_map, is_repeated, is_required
 from kafkalog.values.protobuf_leaves import MESSAGES, leaf_plan, message_parts
-from kafkalog.values.row_bytes import (
-    Mismatch,
-    Plan,
-    closest_column,
-    concatenated,
-    joined,
-    plan_rows,
-    repeated,
-    scalar,
-    sized,
-    sizes,
-    varints,
-)
+from kafkalog.values.row_bytes import concatenated, joined, repeated, scalar, sized, sizes, varints
+from kafkalog.values.row_plan import Mismatch, Plan, closest_column, plan_rows
 
 if TYPE_CHECKING:
     import pyarrow

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.values.row_bytes import Plan, fixed, is_bytes, is_text, longs, numbers, sized, utf8, varints
+from kafkalog.values.row_bytes import fixed, longs, numbers, sized, utf8, varints
+from kafkalog.values.row_plan import Plan, is_bytes, is_text
 
 if TYPE_CHECKING:
     import pyarrow
