@@ -285,8 +285,7 @@ class KafkaCluster(Controlled):
     # Leadership
 
     def _leader(self) -> int:
-        states = self._states()
-        mine = [(state["term"], node) for node, state in states.items() if state["leads"]]
+        mine = [(state["term"], node) for node, state in self._states().items() if state["leads"]]
         if not mine:
             raise IllegalState("no node leads", hint="move_leader(to=...) after starting a majority of the nodes")
         return max(mine)[1]
@@ -327,15 +326,16 @@ class KafkaCluster(Controlled):
 
     def _silent(self) -> list[int]:
         """Return the nodes that answer nothing, for which no call needs to wait."""
-        paused = {number for number, node in self._nodes.items() if node.is_paused}
-        return sorted(paused | self._cut)
+        return sorted(self._cut | {number for number, node in self._nodes.items() if node.is_paused})
 
     def _all_nodes(self) -> Sequence[int]:
         return self.nodes
 
-    def _lead(self, node: int) -> None:
-        if len(self._nodes) > 1:
+    def _lead(self, node: int, *, votes: bool) -> None:
+        if votes:
             self._elect([node, *(one for one in self._nodes if one != node)])
+        else:
+            self._controls()[node].call("lead")
 
     # Processes
 
