@@ -331,11 +331,9 @@ class KafkaCluster(Controlled):
     def _all_nodes(self) -> Sequence[int]:
         return self.nodes
 
-    def _lead(self, node: int, *, votes: bool) -> None:
-        if votes:
+    def _lead(self, node: int) -> None:
+        if len(self._nodes) > 1:
             self._elect([node, *(one for one in self._nodes if one != node)])
-        else:
-            self._controls()[node].call("lead")
 
     # Processes
 

@@ -226,14 +226,16 @@ class Controlled(ABC):
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the data of all nodes from the snapshot. Members of groups join again."""
-        controls, folder = self._controls_of_all(), snapshot.folder
-        term = 1 + max(control.call("state")["term"] for control in controls.values())
-        is_restored = False
+        controls, (folder, leader) = self._controls_of_all(), snapshot
+        least = 1 + max(control.call("state")["term"] for control in controls.values())
+        term = least + (leader - 1 - least) % len(controls)  # the next one in which this node may lead
+        first = {leader: controls[leader], **controls}  # before another one is open and asks it
+        given = {"term": term, "leader": leader}
         try:
-            _call_together(controls, "restore", lambda node: {"path": str(folder / str(node)), "term": term})
-            is_restored = True
-        finally:
-            self._lead(snapshot.leader, votes=not is_restored)
+            _call_together(first, "restore", lambda node: {"path": str(folder / str(node)), **given})
+        except BaseException:
+            self._lead(leader)
+            raise
 
     def _controls_of_all(self) -> Mapping[int, Control]:
         controls = self._controls()
@@ -246,8 +248,8 @@ class Controlled(ABC):
         """Return the numbers of all nodes."""
 
     @abstractmethod
-    def _lead(self, node: int, *, votes: bool) -> None:
-        """Make a node the leader; without `votes`, it has all that any node has, since all were restored."""
+    def _lead(self, node: int) -> None:
+        """Make a node the leader if it is not, or another one."""
 
     def _remove_files(self) -> None:
         """Remove the test's own temporary files."""

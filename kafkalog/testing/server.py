@@ -190,7 +190,7 @@ class KafkaServer(Controlled):
         """Do nothing: the server is never paused. IllegalState with several workers, which have no such commands."""
         self._check_alone()
 
-    def _lead(self, node: int, *, votes: bool) -> None:
+    def _lead(self, node: int) -> None:
         """Do nothing: the server is alone."""
 
     @property

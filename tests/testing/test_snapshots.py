@@ -60,7 +60,7 @@ def test_request_in_progress_waits_for_the_copy(server: KafkaServer) -> None:
             link.sock.recv(1)
         with pytest.raises(KafkalogError, match="closed already"):
             control.call("close_logs")
-        control.call("open_logs", term=0)
+        control.call("open_logs", term=0, leader=1)
         link.sock.settimeout(20)
         assert link.receive()
 

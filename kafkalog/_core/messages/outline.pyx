@@ -68,7 +68,9 @@ cdef int take_outline(
     cdef uint16_t found
     cdef int i
     cdef bint is_flexible, is_by_id
-    if c.end - c.p < 10 or load16(c.p) != PRODUCE:
+    if c.end - c.p < 10:
+        return ERR_SHORT
+    if load16(c.p) != PRODUCE:
         return ERR_SHORT
     is_flexible, is_by_id = load16(c.p + 2) >= first_flexible, load16(c.p + 2) >= first_by_id
     keep(o, c.p + 2, 2)

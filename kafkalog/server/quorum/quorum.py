@@ -274,16 +274,12 @@ class Quorum:
     async def lead_uncontested(self) -> None:
         """Lead in the next term without votes. StorageError.
 
-        Only for nodes of a test that were all stopped together and know no leader: none has more than this one.
+        Only for a test that restores all nodes together: the others open with this node as their leader.
         """
         me = self._node.node_id
         async with self._electing, self._changing:
-            if self.leads:
-                return
             term = next_term(self.state.term, me, self.own_set)
             await self._lead(QuorumState(term, me, me), self.own_set.ids)
-        for other in self.own_set.others(me):
-            self.later(self.notify(other))
 
     async def _lead(self, state: QuorumState, alive: tuple[int, ...]) -> None:
         _LOG.info("this node leads in term %d, with %s", state.term, ", ".join(map(str, alive)))

@@ -122,19 +122,19 @@ class Commands:
             await self._registry.pause()
         await self._reopening.close()
 
-    async def do_open_logs(self, term: int) -> None:
-        """Open the logs again, in this term, without a leader."""
-        await self._reopening.open(term)
+    async def do_open_logs(self, term: int, leader: int) -> None:
+        """Open the logs again, in the term in which this node or another one leads."""
+        await self._reopening.open(term, leader)
         if self._registry is not None:
             self._registry.resume()
 
-    async def do_restore(self, path: str, term: int) -> None:
+    async def do_restore(self, path: str, term: int, leader: int) -> None:
         """Close the logs, restore the directory from the file at this path, and open them."""
         try:
             await self.do_close_logs()
             await self._reopening.restore(path)
         finally:
-            await self.do_open_logs(term)
+            await self.do_open_logs(term, leader)
 
     async def do_state(self) -> dict[str, Any]:
         """Return the leader known to this node, and for each partition the number of other nodes with all records."""
@@ -160,10 +160,6 @@ class Commands:
             await asyncio.wait_for(quorum.promote(), timeout_ms / 1000)
         finally:
             quorum.peers = peers
-
-    async def do_lead(self) -> None:
-        """Make this node the leader of nodes that were all reopened."""
-        await self._server.node.quorum.lead_uncontested()
 
     async def do_create_topics(self, topics: dict[str, int], settings: dict[str, object]) -> None:
         """Create the topics that are missing."""

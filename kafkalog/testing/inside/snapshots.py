@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -54,10 +55,15 @@ class Reopening:
     async def snapshot(self, path: str) -> None:
         """Copy the directory to a new file at `path`, each log as at the same moment. OSError, StorageError."""
         opened, node = self._let_wait(), self._server.node
+        parts = (
+            node.following.metadata, node.topics, node.dynamic, node.features, node.credentials.file,
+            node.quorum.metadata,
+        )  # fmt: skip
         try:
-            for part in (node.topics, node.dynamic, node.features, node.credentials.file, node.following.metadata):
-                await part.settled()
-            await asyncio.to_thread(self._copy, path)
+            async with AsyncExitStack() as held:
+                for part in parts:  # their files must not change, and belong together
+                    await held.enter_async_context(part.held())
+                await asyncio.to_thread(self._copy, path)
         finally:
             self._rules.rebind(partial(dispatch, node))
             self._opened = None
@@ -104,14 +110,19 @@ class Reopening:
         """Restore the closed directory from the file at `path`."""
         await asyncio.to_thread(restore_archive, path, self._directory, _KEPT)
 
-    async def open(self, term: int) -> None:
-        """Open the logs, and let the requests go on that waited. It follows no leader of an earlier term."""
+    async def open(self, term: int, leader: int) -> None:
+        """Open the logs, in the term in which `leader` leads, and let the requests go on that waited.
+
+        The leader leads by then, so the others' requests to it wait until it does.
+        """
         if self._opened is None:  # they were not closed
             return
         server = self._server
         old, network = server.node, server.network
-        if server.config[REPLICAS]:
-            forget_leader(self._directory, term)
+        is_in_set, is_leader = bool(server.config[REPLICAS]), leader == old.node_id
+        if is_in_set:
+            state = QuorumState(term - 1) if is_leader else QuorumState(term, leader)
+            QuorumFile(self._directory).write(state)
         store = await asyncio.to_thread(
             open_store, [self._directory], server.config, fs=self._disk, clock=self._clock
         )
@@ -131,6 +142,8 @@ class Reopening:
         server.node = node
         self._rules.rebind(partial(dispatch, node))
         await node.start()
+        if is_in_set and is_leader:
+            await node.quorum.lead_uncontested()
         node.is_ready = True
         opened, self._opened = self._opened, None
         opened.set_result(None)
@@ -144,10 +157,3 @@ class Reopening:
                 self._waiting -= 1
         return await dispatch(self._server.node, connection, frame)
 
-
-def forget_leader(directory: str, term: int) -> None:
-    """Let a node open its logs without a leader, in a term that none has reached.
-
-    It then neither claims to lead nor follows a node whose logs are still those from before.
-    """
-    QuorumFile(directory).write(QuorumState(term))
