@@ -2,13 +2,13 @@
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
 those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability, clean,
-serve, share, workers, topics, replicate, strangers, snapshots, typed, filter, keys, query, tables, backup, redact.
-VERIFY_MB sets the size of the log that is verified or cleaned (default 1000), SERVE_RECORDS the number of records of 1
-KiB sent to the server, and of those that a share group takes (default 400,000), REPLICATE_S and REPLICATE_MB_S how long
-and how fast a replica set is written to (default 20 s, 100 MB/s: 6 GB of disk), CONNECTIONS how many a server of two
-processes holds (default 10,000), KEYS the number of keys that are looked up (default 10,000,000), QUERY_RECORDS that of
-the records of which queries read a range of time (default 3,000,000; 90,000,000 are 10 GB), BACKUP_MB the size of the
-log that is backed up, REDACT_MB that of the log that is redacted (default 1000).
+serve, share, workers, topics, replicate, strangers, cluster, snapshots, typed, filter, keys, query, tables, backup,
+redact. VERIFY_MB sets the size of the log that is verified or cleaned (default 1000), SERVE_RECORDS the number of
+records of 1 KiB sent to the server, and of those that a share group takes (default 400,000), REPLICATE_S and
+REPLICATE_MB_S how long and how fast a replica set is written to (default 20 s, 100 MB/s: 6 GB of disk), CONNECTIONS how
+many a server of two processes holds (default 10,000), KEYS the number of keys that are looked up (default 10,000,000),
+QUERY_RECORDS that of the records of which queries read a range of time (default 3,000,000; 90,000,000 are 10 GB),
+BACKUP_MB the size of the log that is backed up, REDACT_MB that of the log that is redacted (default 1000).
 """
 
 import os
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from asv_benchmarks import (
     cleaning,
+    cluster,
     codecs,
     columns,
     commands,
@@ -47,8 +48,8 @@ from asv_benchmarks.peers import kafka_embedded
 
 GROUPS = (
     "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
-    "durability", "clean", "serve", "share", "workers", "topics", "replicate", "strangers", "snapshots", "typed",
-    "filter", "keys", "query", "tables", "backup", "redact",
+    "durability", "clean", "serve", "share", "workers", "topics", "replicate", "strangers", "cluster", "snapshots",
+    "typed", "filter", "keys", "query", "tables", "backup", "redact",
 )  # fmt: skip
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
 KAFKA_ROWS = {
@@ -99,7 +100,7 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
         "query": querying.rows, "tables": tables.rows,
         "backup": lambda at: keeping.backup_rows(at, int(number("BACKUP_MB", 1000))),
         "redact": lambda at: keeping.redact_rows(at, int(number("REDACT_MB", 1000))),
-        "strangers": strangers.rows, "snapshots": snapshots.rows, "topics": topics.rows,
+        "strangers": strangers.rows, "cluster": cluster.rows, "snapshots": snapshots.rows, "topics": topics.rows,
         "open": opening.rows, "arrow": columns.rows,
         "typed": typed.rows, "filter": filtering.rows, "keys": keyed.rows, "durability": durability.rows,
         "append": engine.append_rows, "scan": engine.scan_rows, "lookup": engine.lookup_rows, "read": engine.read_rows,

@@ -18,7 +18,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,7 +129,7 @@ class Nodes:
     @property
     def leaders_cpu_s(self) -> float:
         """CPU seconds of the leader's process until now."""
-        return _threads_cpu_s(self._processes[LEADER].pid)
+        return servers.threads_cpu_s(self._processes[LEADER].pid)
 
     async def to_leader(self) -> PeerConnection:
         return await connect(HOST, self.ports[LEADER])
@@ -144,15 +144,6 @@ def _running(directory: Path) -> Iterator[Nodes]:
         yield nodes
     finally:
         nodes.stop_all()
-
-
-def _threads_cpu_s(process_id: int) -> float:
-    """Return the CPU seconds of a process's current threads, to the nanosecond (Linux)."""
-    taken_ns = 0
-    for task in Path(f"/proc/{process_id}/task").iterdir():
-        with suppress(FileNotFoundError):
-            taken_ns += int((task / "schedstat").read_text(encoding="utf-8").split()[0])
-    return taken_ns / 1e9
 
 
 def _free_ports(count: int) -> list[int]:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,6 +75,15 @@ def wait_until(is_so: Callable[[], bool], limit_s: float, process: "subprocess.P
 def cpu_s(process_id: int) -> float:
     """Return the CPU seconds that a process has taken, user and system."""
     return sum(map(int, stat(process_id)[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def threads_cpu_s(process_id: int) -> float:
+    """Return the CPU seconds of a process's current threads, to the nanosecond (Linux)."""
+    taken_ns = 0
+    for task in Path(f"/proc/{process_id}/task").iterdir():
+        with suppress(FileNotFoundError):
+            taken_ns += int((task / "schedstat").read_text(encoding="utf-8").split()[0])
+    return taken_ns / 1e9
 
 
 def stat(process_id: int) -> list[str]:

@@ -7,7 +7,8 @@ do the work.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from kafkalog.cleaner.stats import CleanerReport
 from kafkalog.config.broker import BrokerConfig
@@ -31,7 +32,7 @@ from kafkalog.manager.log_remover import LogRemover
 from kafkalog.manager.new_partitions import AT_ONCE, NewPartitions, PartitionMaker
 from kafkalog.manager.placement import check_cordoned, find_directory
 from kafkalog.manager.starting import check_some_online, load_directories, release_all, take_directories, take_offline
-from kafkalog.manager.stopping import close_all
+from kafkalog.manager.stopping import close_all, discard_all, write_checkpoints
 from kafkalog.manager.store_topics import StoreTopics
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.partition_metadata import check_topic_id, read_partition_metadata, write_partition_metadata
@@ -386,11 +387,28 @@ class LogManager(LogRemover):
             job.start(self.scheduler)
         self._cleaning.start(self.scheduler)
 
-    def close(self) -> None:
+    @contextmanager
+    def finished_files(self) -> Iterator[None]:
+        """Keep all files as `close` leaves them for the block, without the marker, so that they can be copied.
+
+        Appends wait, so the logs are as at one moment. StorageError.
+        """
+        logs = self._all_logs()
+        for log in logs:
+            log.flush()
+        with ExitStack() as finished:
+            for log in logs:
+                finished.enter_context(log.finished_files())
+            for directory in self.online:
+                write_checkpoints(directory)
+            yield
+
+    def close(self, *, discards: bool = False) -> None:
         """Close all logs and release the locks; a second call does nothing. A Ctrl-C waits until it is done.
 
         Jobs are stopped first. Directories are closed in parallel; one with an error gets no clean-shutdown marker, the
-        others do. The first error is raised at the end, with a note for each other one.
+        others do. The first error is raised at the end, with a note for each other one. With `discards`, nothing is
+        written, because the caller is about to replace the directories' contents.
         """
         with deferred_interrupts():
             self._cleaning.stop()
@@ -401,7 +419,10 @@ class LogManager(LogRemover):
                     return
                 self._take_failed_offline()
                 self.closed = True
-                errors = close_all(self.directories, self.config.num_recovery_threads_per_data_dir)
+                if discards:
+                    errors = discard_all(self.directories)
+                else:
+                    errors = close_all(self.directories, self.config.num_recovery_threads_per_data_dir)
                 self._removals.close()
                 for directory in self.directories:
                     directory.logs = directory.future_logs = NO_LOGS

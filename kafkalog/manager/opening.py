@@ -28,11 +28,11 @@ class OpenedLogs(NamedTuple):
     scheduler: Schedules
     known: KnownTopics
 
-    def close(self) -> None:
-        """Close all logs, then end the job threads, even if a close fails. Errors as `LogManager.close`."""
+    def close(self, *, discards: bool = False) -> None:
+        """Close all logs, then end the job threads, even if a close fails. As `LogManager.close`."""
         with deferred_interrupts():
             try:
-                self.manager.close()
+                self.manager.close(discards=discards)
             finally:
                 self.scheduler.shutdown()
 

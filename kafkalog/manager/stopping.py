@@ -35,8 +35,7 @@ def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
         closed = side_by_side(lambda log: close_log(log_dir, log), logs, threads, "kafkalog-close")
         errors += [error for error in closed if error is not None]
         if not errors:
-            for write in (write_recovery_points, write_log_starts, write_high_watermarks):
-                write(directory.path, logs, fs=directory.fs)
+            write_checkpoints(directory)
     except Exception as error:
         errors.append(error)
     try:
@@ -48,6 +47,24 @@ def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
     except Exception as error:
         errors.append(error)
     return errors
+
+
+def discard_all(directories: Sequence[DataDirectory]) -> list[Exception]:
+    """Close the files of all directories and write nothing, not even a marker; return no error."""
+    for directory in directories:
+        if directory.log_dir is not None:
+            log_dir, directory.log_dir = directory.online_log_dir, None
+            log_dir.withhold_marker()
+            for log in directory.all_logs:
+                log.close_handlers()
+            log_dir.release()
+    return []
+
+
+def write_checkpoints(directory: DataDirectory) -> None:
+    """Write recovery points, log starts and high watermarks of a directory's logs. StorageError."""
+    for write in (write_recovery_points, write_log_starts, write_high_watermarks):
+        write(directory.path, directory.all_logs, fs=directory.fs)
 
 
 def close_log(log_dir: LogDir, log: UnifiedLog) -> Exception | None:

@@ -63,7 +63,7 @@ class UnifiedLog:
         "append_as_follower", "append_as_leader", "append_batches", "append_ready", "begin_epoch",
         "being_cleaned", "check_unchanged", "close", "close_handlers", "commit",
         "convert_to_offset_metadata", "delete_before",
-        "delete_old_segments", "extent", "fence", "fetch_high_watermark", "flush",
+        "delete_old_segments", "extent", "fence", "fetch_high_watermark", "finished_files", "flush",
         "maybe_increment_high_watermark", "maybe_increment_log_start_offset", "maybe_update_high_watermark",
         "offset_for_time", "read", "readable_end", "rename_dir", "replacer", "resume_writes", "roll", "rows_to_roll",
         "segment_of", "stop_writes", "truncate_fully_and_start_at", "truncate_to", "truncation_count_when_idle",
@@ -114,6 +114,7 @@ class UnifiedLog:
         self.abandon = files.abandon
         self.close = files.close
         self.close_handlers = files.close_handlers
+        self.finished_files = files.finished_files
         self.rename_dir = files.rename_dir
         self.fence = core.fence
         self.resume_writes = core.resume_writes

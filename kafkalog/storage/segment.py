@@ -7,7 +7,8 @@ lost one is rebuilt. The rules of appending are in `_core/log/plan.pyx`; the own
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -445,6 +446,20 @@ class LogSegment(SegmentFiles):
         self._indexes_changed = True
         self.unpin_indexes()
         self.records.end_appends()
+
+    @contextmanager
+    def finished_files(self) -> Iterator[None]:
+        """Keep the files as `close` leaves them for the block, with the final time entry and no free space."""
+        self.add_final_time_entry()
+        self.make_indexes()
+        self.records.trim()
+        try:
+            for index in (self.offset_index, self.time_index):
+                index.trim_to_valid_size()
+            yield
+        finally:
+            if not self._is_fresh:
+                self.become_active()
 
     def sanity_check(self) -> None:
         """Raise CorruptIndex if an index is inconsistent (SEG-29)."""

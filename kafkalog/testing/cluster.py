@@ -285,8 +285,7 @@ class KafkaCluster(Controlled):
     # Leadership
 
     def _leader(self) -> int:
-        states = self._states()
-        mine = [(state["term"], node) for node, state in states.items() if state["leads"]]
+        mine = [(state["term"], node) for node, state in self._states().items() if state["leads"]]
         if not mine:
             raise IllegalState("no node leads", hint="move_leader(to=...) after starting a majority of the nodes")
         return max(mine)[1]
@@ -327,8 +326,7 @@ class KafkaCluster(Controlled):
 
     def _silent(self) -> list[int]:
         """Return the nodes that answer nothing, for which no call needs to wait."""
-        paused = {number for number, node in self._nodes.items() if node.is_paused}
-        return sorted(paused | self._cut)
+        return sorted(self._cut | {number for number, node in self._nodes.items() if node.is_paused})
 
     def _all_nodes(self) -> Sequence[int]:
         return self.nodes

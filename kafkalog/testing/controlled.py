@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -214,28 +214,34 @@ class Controlled(ABC):
         The processes and connections stay; requests wait meanwhile. IllegalState unless all nodes run.
         """
         leader = self._leader()
+        controls = self._controls_of_all()
         folder = Path(tempfile.mkdtemp(prefix="snapshot-", dir=self._home))
-        with self._closed_logs(leader) as controls:
-            _call_together(controls, "snapshot", lambda node: {"path": str(folder / str(node))})
+        followers = {node: control for node, control in controls.items() if node != leader}
+        # the leader last: then no follower's copy has more than the leader's
+        for each in (followers, {leader: controls[leader]}):
+            led = _call_together(each, "snapshot", lambda node: {"path": str(folder / str(node))})
+        if not led[leader]:
+            raise IllegalState("another node began to lead during the snapshot", hint="take it again")
         return Snapshot(folder, leader)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the data of all nodes from the snapshot. Members of groups join again."""
-        with self._closed_logs(snapshot.leader) as controls:
-            _call_together(controls, "restore", lambda node: {"path": str(snapshot.folder / str(node))})
+        controls, (folder, leader) = self._controls_of_all(), snapshot
+        least = 1 + max(control.call("state")["term"] for control in controls.values())
+        term = least + (leader - 1 - least) % len(controls)  # the next one in which this node may lead
+        first = {leader: controls[leader], **controls}  # before another one is open and asks it
+        given = {"term": term, "leader": leader}
+        try:
+            _call_together(first, "restore", lambda node: {"path": str(folder / str(node)), **given})
+        except BaseException:
+            self._lead(leader)
+            raise
 
-    @contextmanager
-    def _closed_logs(self, leader: int) -> Iterator[Mapping[int, Control]]:
-        """Close the logs of all nodes for the block; afterwards `leader` leads."""
+    def _controls_of_all(self) -> Mapping[int, Control]:
         controls = self._controls()
         if len(controls) < len(self._all_nodes()):
             raise IllegalState("a node does not run", hint="start all nodes, and resume paused ones")
-        try:
-            _call_together(controls, "close_logs", lambda _: {})
-            yield controls
-        finally:
-            _call_together(controls, "open_logs", lambda _: {})
-            self._lead(leader)
+        return controls
 
     @abstractmethod
     def _all_nodes(self) -> Sequence[int]:
@@ -243,7 +249,7 @@ class Controlled(ABC):
 
     @abstractmethod
     def _lead(self, node: int) -> None:
-        """Make a node the leader if it is not."""
+        """Make a node the leader if it is not, or another one."""
 
     def _remove_files(self) -> None:
         """Remove the test's own temporary files."""
@@ -411,15 +417,14 @@ def _chosen(nodes: Iterable[int] | None) -> frozenset[int] | None:
     return None if nodes is None else frozenset(nodes)
 
 
-def _call_together(controls: Mapping[int, Control], command: str, given: Callable[[int], dict[str, Any]]) -> None:
-    """Send a command to all nodes at the same time; raise the first error once all have answered."""
+def _call_together(
+    controls: Mapping[int, Control], command: str, given: Callable[[int], dict[str, Any]]
+) -> dict[int, Any]:
+    """Send a command to all nodes at the same time and return the answers; raise the first error once all answered."""
     from concurrent.futures import ThreadPoolExecutor
 
-    if len(controls) == 1:
-        for node, control in controls.items():
-            control.call(command, **given(node))
-        return
+    if len(controls) < 2:
+        return {node: control.call(command, **given(node)) for node, control in controls.items()}
     with ThreadPoolExecutor(len(controls)) as threads:
-        answers = [threads.submit(control.call, command, **given(node)) for node, control in controls.items()]
-    for answer in answers:
-        answer.result()
+        answers = {node: threads.submit(control.call, command, **given(node)) for node, control in controls.items()}
+    return {node: answer.result() for node, answer in answers.items()}

@@ -1,6 +1,6 @@
 """confluent-kafka (librdkafka) against a broker: one method per operation, on a topic that it creates itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.interop.client_kit import Deadline, expected_values, until
@@ -77,6 +77,39 @@ class ConfluentKafka:
         self._create(2)
         self._send(self._producer(compression_type=name, linger_ms=20), 50)
         self._all(50)
+
+    def share_group(self) -> None:
+        self._create(1)
+        self._send(self._producer(), 10)
+        kind = self.lib.AcknowledgeType
+        resource = self.admin_lib.ConfigResource(self.admin_lib.ResourceType.GROUP, self.topic, incremental_configs=[
+            self.admin_lib.ConfigEntry(
+                "share.auto.offset.reset", "earliest",
+                incremental_operation=self.admin_lib.AlterConfigOpType.SET,
+            )
+        ])  # fmt: skip
+        self._each(self.admin.incremental_alter_configs([resource]))
+        own = {"group.id": self.topic, "share.acknowledgement.mode": "explicit"}
+        consumer = self.lib.ShareConsumer(self._settings | own)
+        consumer.subscribe([self.topic])
+        others = {3: kind.RELEASE, 4: kind.RELEASE, 5: kind.REJECT}
+        try:
+            assert self._shared(consumer, 10, others) == dict.fromkeys(range(10), 1)
+            assert self._shared(consumer, 2, {}) == {3: 2, 4: 2}
+        finally:
+            consumer.close()
+
+    def _shared(self, consumer: Any, count: int, others: Mapping[int, Any]) -> dict[int, int]:
+        """Take so many records of a share group; return the delivery counts by offset."""
+        found: dict[int, int] = {}
+        while len(found) < count:
+            self._deadline.left()
+            for message in consumer.poll(0.5):
+                assert message.error() is None, message.error()
+                found[message.offset()] = message.delivery_count()
+                consumer.acknowledge(message, others.get(message.offset(), self.lib.AcknowledgeType.ACCEPT))
+            consumer.commit_sync()
+        return found
 
     def headers_and_times(self) -> None:
         self._create(1)

@@ -29,17 +29,20 @@ OPERATIONS: Final = {
     "idempotent": "idempotent producer",
     "transactions": "transactions: commit, abort, read_committed, fencing",
     "transactional_offsets": "offsets of a group in a transaction",
+    "transactions_2": "the same two with transaction.version 2 (KIP-890)",
     "offsets": "first and last offset, offset by time",
     "group_rebalance": "group of two members: rebalance, leave",
     "group_848": "the same with group.protocol=consumer (KIP-848)",
     "group_static": "static member that comes back",
     "group_commit_and_reset": "manual commit, seek, reset of an offset",
+    "share_group": "share group: take, accept, release, reject, delivery counts (KIP-932)",
     "admin_topics": "create, list, describe, delete a topic",
     "admin_configs": "describe and alter settings",
     "admin_partitions": "add partitions",
     "admin_delete_records": "delete records",
     "admin_offsets": "list offsets: latest, of the largest timestamp",
     "admin_groups": "list, describe, alter, delete a group",
+    "admin_share_group": "describe, alter, delete a share group and its offsets",
     "admin_acls": "create, describe, delete ACLs",
     "admin_quotas": "alter and describe quotas",
     "admin_scram": "alter and describe SCRAM users",
@@ -49,6 +52,9 @@ OPERATIONS: Final = {
     "admin_features": "describe and update features",
 }
 """Every operation and what is done in it."""
+
+_NEW: Final = ("transactions_2", "share_group", "admin_share_group")
+"""What Java's client has since 4.x."""
 
 _WITH_ARGUMENT: Final = ("acks", "codec")
 
@@ -82,9 +88,11 @@ CLIENTS: Final = (*PYTHON_CLIENTS, *(f"Java {version}" for version in CLIENT_VER
 
 
 def has(client: str, operation: str) -> bool:
-    """Return True if the client has the operation; those of Java and Go have all."""
+    """Return True if the client has the operation; those of Java 4 and Go have all."""
     kind = _KINDS.get(client)
-    return kind is None or hasattr(kind, "has_all") or hasattr(kind, _method(operation)[0])
+    if kind is None:
+        return client != "Java 3.9" or operation not in _NEW
+    return hasattr(kind, "has_all") or hasattr(kind, _method(operation)[0])
 
 
 def cells(clients: Iterable[str]) -> Iterator[tuple[str, str]]:

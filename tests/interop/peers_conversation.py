@@ -68,6 +68,7 @@ def conversation(bootstrap: str) -> Iterator[Step]:
         yield from _policies(link)
         yield from _a_topic_that_is_made(link)
         yield from _upgrades(link)
+        yield from _static_upgrades(link)
         yield from _decompressed(link)
 
 
@@ -170,35 +171,41 @@ def _a_topic_that_is_made(link: Link) -> Iterator[Step]:
         yield f"until it is there, {number}", codes - {5} <= {3}  # a broker may have it before it has a leader
 
 
-def _join(link: Link, group: str, member: str = "") -> Any:
+def _join(link: Link, group: str, member: str = "", *, instance: str | None = None) -> Any:
     tree = {"group_id": group, "session_timeout": 30_000, "rebalance_timeout": 60_000, "member_id": member,
             "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": metadata()}],
-            "group_instance_id": None, "reason": None}  # fmt: skip
+            "group_instance_id": instance, "reason": None}  # fmt: skip
     found = link.ask("join_group", 9, tree)
     if found.error_code == 79 and not member:
         return _join(link, group, found.member_id)
     return found
 
 
-def _classic(link: Link, group: str, user_data: bytes | None = None) -> tuple[list[int], str]:
+def _classic(
+    link: Link, group: str, user_data: bytes | None = None, *, instance: str | None = None
+) -> tuple[list[int], str]:
     """Make a classic group of one member; return the errors and the member's id."""
-    joined = _join(link, group)
+    joined = _join(link, group, instance=instance)
     given = [{"member_id": joined.member_id, "assignment": assignment(0, user_data=user_data)}]
-    synced = link.ask("sync_group", 5, {
-        "group_id": group, "generation_id": joined.generation_id, "member_id": joined.member_id,
-        "group_instance_id": None, "protocol_type": "consumer", "protocol_name": "range", "assignments": given,
-    })  # fmt: skip
+    synced = _sync(link, group, joined, given, instance)
     return [int(joined.error_code), int(synced.error_code)], joined.member_id
 
 
-def _beat(link: Link, group: str, member: str) -> int:
-    tree = {"group_id": group, "generation_id": 1, "member_id": member, "group_instance_id": None}
+def _sync(link: Link, group: str, joined: Any, given: Sequence[dict[str, Any]], instance: str | None) -> Any:
+    return link.ask("sync_group", 5, {
+        "group_id": group, "generation_id": joined.generation_id, "member_id": joined.member_id,
+        "group_instance_id": instance, "protocol_type": "consumer", "protocol_name": "range", "assignments": given,
+    })  # fmt: skip
+
+
+def _beat(link: Link, group: str, member: str, *, instance: str | None = None) -> int:
+    tree = {"group_id": group, "generation_id": 1, "member_id": member, "group_instance_id": instance}
     return int(link.ask("heartbeat", 4, tree).error_code)
 
 
-def _consumer_beat(link: Link, group: str, epoch: int) -> Any:
+def _consumer_beat(link: Link, group: str, epoch: int, *, member: str = "new", instance: str | None = None) -> Any:
     return link.ask("consumer_group_heartbeat", 1, {
-        "group_id": group, "member_id": "new", "member_epoch": epoch, "instance_id": None, "rack_id": None,
+        "group_id": group, "member_id": member, "member_epoch": epoch, "instance_id": instance, "rack_id": None,
         "rebalance_timeout": 60_000 if epoch == 0 else -1, "subscribed_topic_names": None if epoch else ["t"],
         "subscribed_topic_regex": None, "server_assignor": None, "topic_partitions": None if epoch else [],
     })  # fmt: skip
@@ -229,6 +236,32 @@ def _upgrades(link: Link) -> Iterator[Step]:
     codes, _ = _classic(link, "stays", user_data=struct.pack(">i", 5))
     refused = _consumer_beat(link, "stays", 0)
     yield "user data of an assignor", (codes, int(refused.error_code), refused.error_message, _kind(link, "stays"))
+
+
+def _static_upgrades(link: Link) -> Iterator[Step]:
+    """A static member changes to the new protocol and back, each time with its next client."""
+    group, instance = "statics", "i"
+    codes, member = _classic(link, group, instance=instance)
+    yield "a static member", (codes, _beat(link, group, member, instance=instance), _kind(link, group))
+    for what, epoch, other in (
+        ("its next client is a consumer", 0, "new"), ("a second client has its name", 0, "other"),
+        ("the name of another client", 1, "other"), ("it is away for a while", -2, "new"),
+        ("it is back with another id", 0, "other"),
+    ):  # fmt: skip
+        found = _consumer_beat(link, group, epoch, member=other, instance=instance)
+        yield f"static: {what}", (int(found.error_code), found.error_message, found.member_epoch, _kind(link, group))
+        code = _beat(link, group, member, instance=instance)
+        yield f"static: {what}, and the first client beats", code
+    joined = _join(link, group, instance=instance)
+    yield "static: a classic client again", (
+        int(joined.error_code), joined.generation_id, joined.protocol_name, joined.leader == joined.member_id,
+        len(joined.members), _kind(link, group),
+    )  # fmt: skip
+    given = [{"member_id": joined.member_id, "assignment": assignment(0)}]
+    synced = _sync(link, group, joined, given, instance)
+    yield "static: it syncs", (int(synced.error_code), bytes(synced.assignment), _kind(link, group))
+    late = _consumer_beat(link, group, 2, member="other", instance=instance)
+    yield "static: the consumer beats late", (int(late.error_code), late.error_message)
 
 
 def _decompressed(link: Link) -> Iterator[Step]:

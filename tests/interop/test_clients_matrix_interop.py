@@ -7,16 +7,24 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from kafkalog.testing import KafkaServer, kafka_server
+from tests.interop import toolchain
 from tests.interop.clients_java import CLIENT_VERSIONS, JavaClients
-from tests.interop.matrix import CLIENTS, OPERATIONS, PYTHON_CLIENTS, SETTINGS, cells, table
+from tests.interop.matrix import CLIENTS, OPERATIONS, PYTHON_CLIENTS, SETTINGS, cells, has, table
 from tests.trees import SOURCES
 
 CELLS = [pytest.param(*cell, id="-".join(cell)) for cell in cells(PYTHON_CLIENTS)]
+JAVA_CELLS = [
+    (version, operation) for version in CLIENT_VERSIONS for operation in OPERATIONS if has(f"Java {version}", operation)
+]
+SHARED = ("first {", "again {3=job 3 x2, 4=job 4 x2}", "group Stable 1", "member [java-0]")
+SHARES_CHANGED = ("listed [jobs Empty Share]", "altered {jobs={java-0=", "without offsets {jobs={}}", "deleted []")
+"""How lines of java_44/Share.java begin, whose whole output test_share_interop.py compares with a broker's."""
 _numbers = itertools.count()
 
 
@@ -36,6 +44,29 @@ def topic_of(operation: str) -> str:
     return f"{operation.replace('_', '-')}-{next(_numbers)}"
 
 
+def run(server: KafkaServer, operation: str, do: Callable[[str, str], None]) -> None:
+    """Do an operation; with transactions of version 2, check that no call announces partitions."""
+    if operation != "transactions_2":
+        do(operation, topic_of(operation))
+        return
+    with server.record() as seen:
+        for one in ("transactions", "transactional_offsets"):
+            do(one, topic_of(one))
+    versions = {name: {one.version for one in seen.of(name)} for name in ("EndTxn", "TxnOffsetCommit")}
+    assert versions["EndTxn"] == {5} and min(versions["TxnOffsetCommit"]) >= 5
+    assert min(one.version for one in seen.of("Produce") if one.transactional_ids) >= 12
+    assert seen.count("AddPartitionsToTxn") == seen.count("AddOffsetsToTxn") == 0
+
+
+def java_shares(version: str) -> list[str]:
+    """The output of Java's share consumer and its administrator."""
+    with kafka_server(settings=SETTINGS) as server:
+        command = toolchain.java_44_command("Share", server.bootstrap, version=version)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the clients' own calls
 @pytest.mark.parametrize(("client", "operation"), CELLS)
 def test_a_client(server: KafkaServer, client: str, operation: str) -> None:
@@ -43,13 +74,17 @@ def test_a_client(server: KafkaServer, client: str, operation: str) -> None:
         if os.environ.get("KAFKALOG_NO_KCAT") == "1":
             pytest.skip("KAFKALOG_NO_KCAT=1")
         pytest.fail("no kcat: install the package kcat, or leave its tests out with KAFKALOG_NO_KCAT=1")
-    PYTHON_CLIENTS[client](server.bootstrap, topic_of(operation), operation)
+    run(server, operation, lambda one, topic: PYTHON_CLIENTS[client](server.bootstrap, topic, one))
 
 
-@pytest.mark.parametrize("java", CLIENT_VERSIONS, indirect=True)
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(("java", "operation"), JAVA_CELLS, indirect=["java"])
 def test_the_java_clients(server: KafkaServer, java: JavaClients, operation: str) -> None:
-    java.operation(operation, server.bootstrap, topic_of(operation))
+    if operation in ("share_group", "admin_share_group"):
+        lines = java_shares(java.version)
+        for begin in SHARED if operation == "share_group" else SHARES_CHANGED:
+            assert any(line.startswith(begin) for line in lines), lines
+        return
+    run(server, operation, lambda one, topic: java.operation(one, server.bootstrap, topic))
 
 
 def test_the_table_of_the_document() -> None:

@@ -20,7 +20,6 @@ from kafkalog.testing import kafka_server
 from tests.interop import toolchain
 from tests.interop.broker import Broker
 from tests.interop.client_metrics_conversation import conversation
-from tests.interop.clients_go import FranzGo
 from tests.interop.ours import PLAIN, served_on
 
 SETTINGS = PLAIN | {"node.id": "1", "transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
@@ -165,13 +164,3 @@ def test_both_keep_the_same_states(theirs: Seen, ours: Seen) -> None:
     found = states(ours)
     del found["other"]
     assert found == states(theirs)
-
-
-def test_franz_go_announces_no_partitions() -> None:
-    """Its transactions are of version 2 as well: each end names the next epoch, and produce requests add partitions."""
-    with kafka_server() as server, server.record() as seen:
-        for operation in ("transactions", "transactional_offsets"):
-            FranzGo(server.bootstrap, operation).run(operation)
-    versions = {name: {one.version for one in seen.of(name)} for name in ("EndTxn", "Produce", "TxnOffsetCommit")}
-    assert versions["EndTxn"] == {5} and min(versions["Produce"]) >= 12 and min(versions["TxnOffsetCommit"]) >= 5
-    assert seen.count("AddPartitionsToTxn") == seen.count("AddOffsetsToTxn") == 0

@@ -192,11 +192,11 @@ def broker_classes(version: str) -> str:
     return f"{classes()}:{jars()}/*" if version == "4.3" else f"{jars_44()}/*"
 
 
-def java_44_command(*main_and_arguments: str) -> list[str]:
-    """A command line that runs one of our classes in java_44, with the clients of 4.4."""
-    own = classes(HERE / "java_44", jars_44())
+def java_44_command(*main_and_arguments: str, version: str = "4.4") -> list[str]:
+    """A command line that runs one of our classes in java_44, with the clients of 4.4, or of "4.3"."""
+    own, path = classes(HERE / "java_44", jars_44()), jars() if version == "4.3" else jars_44()
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
-    return [require("java"), *quick_start(), log_settings, "-cp", f"{own}:{jars_44()}/*", *main_and_arguments]
+    return [require("java"), *quick_start(), log_settings, "-cp", f"{own}:{path}/*", *main_and_arguments]
 
 
 def java_command(*main_and_arguments: str, source: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:

@@ -60,7 +60,7 @@ def test_request_in_progress_waits_for_the_copy(server: KafkaServer) -> None:
             link.sock.recv(1)
         with pytest.raises(KafkalogError, match="closed already"):
             control.call("close_logs")
-        control.call("open_logs")
+        control.call("open_logs", term=0, leader=1)
         link.sock.settimeout(20)
         assert link.receive()
 
@@ -77,13 +77,18 @@ def test_faults_and_restarts_go_on_after_a_restore(server: KafkaServer) -> None:
     assert server.record_count("orders") == count
 
 
+def term_of(cluster: KafkaCluster, node: int) -> int:
+    return int(cluster._states()[node]["term"])
+
+
 def test_cluster_is_as_it_was_and_has_its_leader() -> None:
     with kafka_cluster(nodes=3, topics={"orders": 1}) as cluster:
         first = cluster.leader
         with Link(cluster.address(first)) as link:
             assert code_of(link.call("produce", 9, produced(count=3))) == 0
+            term = term_of(cluster, first)
             before = cluster.snapshot()
-            assert cluster.leader == first
+            assert (cluster.leader, term_of(cluster, first)) == (first, term), "the logs stayed open"
             assert code_of(link.call("produce", 9, produced(count=2))) == 0
             cluster.move_leader()
             cluster.restore(before)

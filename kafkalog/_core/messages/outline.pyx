@@ -3,7 +3,7 @@ cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_Release
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from kafkalog._core.batch.layout cimport ERR_SHORT, OK
 from kafkalog._core.bytes.buffers cimport take_view
@@ -12,6 +12,7 @@ from kafkalog._core.bytes.endian cimport load16, load32
 from kafkalog._core.messages.fields cimport UUID_BYTES
 
 cdef enum:
+    PRODUCE = 0
     OUTLINE_BYTES = 1024
     MOST_WANTED = 16
     MOST_PASSED = 1024
@@ -69,6 +70,8 @@ cdef int take_outline(
     cdef bint is_flexible, is_by_id
     if c.end - c.p < 10:
         return ERR_SHORT
+    if load16(c.p) != PRODUCE:
+        return ERR_SHORT
     is_flexible, is_by_id = load16(c.p + 2) >= first_flexible, load16(c.p + 2) >= first_by_id
     keep(o, c.p + 2, 2)
     begin = c.p + 8
@@ -108,6 +111,8 @@ cdef class PassedProduces:
     partitions. A request has none if that is long, it has tags, is malformed, or more than 16 partitions are wanted.
     """
     cdef set outlines
+    cdef bytes last
+    cdef Py_ssize_t last_size
     cdef int first_flexible
     cdef int first_by_id
     cdef Py_ssize_t count
@@ -115,7 +120,7 @@ cdef class PassedProduces:
 
     def __cinit__(self, int first_flexible, int first_by_id, wanted):
         cdef Py_ssize_t i
-        self.outlines = set()
+        self.outlines, self.last, self.last_size = set(), b"", 0
         self.first_flexible, self.first_by_id = first_flexible, first_by_id
         numbers = tuple(one for one in wanted if 0 <= one <= MOST_PARTITION)
         self.count = len(numbers)
@@ -124,28 +129,39 @@ cdef class PassedProduces:
                 self.wanted[i] = numbers[i]
 
     def __contains__(self, frame):
-        outline = self.outline(frame)
-        return outline is not None and outline in self.outlines
+        cdef Outline o
+        if not self.read_outline(frame, &o):
+            return False
+        if o.size == self.last_size and memcmp(o.data, <const char*>self.last, <size_t>o.size) == 0:
+            return True             # most requests are like the one before
+        outline = PyBytes_FromStringAndSize(<const char*>o.data, o.size)
+        if outline not in self.outlines:
+            return False
+        self.last, self.last_size = outline, o.size
+        return True
 
     def add(self, bytes outline not None):
         """Let requests with this outline pass; all others that passed are forgotten if there are too many."""
         if len(self.outlines) >= MOST_PASSED:
             self.outlines.clear()
+            self.last, self.last_size = b"", 0
         self.outlines.add(outline)
 
-    cpdef bytes outline(self, frame):
+    def outline(self, frame):
         """The outline of a request, or None."""
+        cdef Outline o
+        return PyBytes_FromStringAndSize(<const char*>o.data, o.size) if self.read_outline(frame, &o) else None
+
+    cdef bint read_outline(self, frame, Outline* o) except -1:
         cdef Py_buffer view
         cdef Cursor c
-        cdef Outline o
-        cdef int status
-        if self.count > MOST_WANTED:
-            return None
+        cdef int status = ERR_SHORT
         o.size = 0
         kept = take_view(frame, &view)
         c.p = <const uint8_t*>view.buf
         c.end = c.p + view.len
-        status = take_outline(&c, &o, self.first_flexible, self.first_by_id, self.wanted, <int>self.count)
+        if self.count <= MOST_WANTED:
+            status = take_outline(&c, o, self.first_flexible, self.first_by_id, self.wanted, <int>self.count)
         if kept is None:
             PyBuffer_Release(&view)
-        return PyBytes_FromStringAndSize(<const char*>o.data, o.size) if status == OK else None
+        return status == OK

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 
 class Changing:
@@ -18,3 +19,9 @@ class Changing:
         """Wait until no change is in progress."""
         async with self._changing:
             pass
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Let no change begin in the block, once the current one is complete."""
+        async with self._changing:
+            yield

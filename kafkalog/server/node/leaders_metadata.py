@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import KafkalogError
@@ -66,6 +66,12 @@ class LeadersMetadata:
         """Wait until nothing is being applied. A read that was stopped before does not apply anything later."""
         async with self._apply_lock:
             pass
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Apply nothing in the block."""
+        async with self._apply_lock:
+            yield
 
     async def take(
         self, connection: PeerConnection, now: tuple[int, int], is_now: Callable[[], bool], *, needs_all: bool = False

@@ -210,13 +210,13 @@ class Node:
         if failures:
             raise failures[0]
 
-    async def close(self) -> None:
-        """End the threads and close the store. Raises as `LogManager.close`."""
-        await asyncio.to_thread(self._close)
+    async def close(self, *, discards: bool = False) -> None:
+        """End the threads and close the store. As `LogManager.close`."""
+        await asyncio.to_thread(self._close, discards)
 
-    def _close(self) -> None:
+    def _close(self, discards: bool) -> None:
         self.pool.close()
-        self.opened.close()
+        self.opened.close(discards=discards)
 
     async def stop(self) -> None:
         """Stop the parts, and close the store in any case."""

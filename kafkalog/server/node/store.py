@@ -49,9 +49,9 @@ class Store(NamedTuple):
         """Change settings of the logs. ConfigError."""
         self.manager.alter_config(changes)
 
-    def close(self) -> None:
-        """Close all logs, then end the threads of the jobs. Raises as `LogManager.close`."""
-        OpenedLogs(self.manager, self.scheduler, self.known).close()
+    def close(self, *, discards: bool = False) -> None:
+        """Close all logs, then end the threads of the jobs. As `LogManager.close`."""
+        OpenedLogs(self.manager, self.scheduler, self.known).close(discards=discards)
 
 
 class BorrowedStore(Store):
@@ -62,7 +62,7 @@ class BorrowedStore(Store):
     def alter_config(self, changes: Mapping[str, object]) -> None:
         """Change nothing."""
 
-    def close(self) -> None:
+    def close(self, *, discards: bool = False) -> None:
         """Leave the logs open."""
 
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.config.keys import MAX_LONG
@@ -223,3 +224,9 @@ class MetadataVersion:
                 assert self._file is not None
                 await self._node.run(self._file.write, versions)
                 self._on_disk = versions
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Store nothing in the block."""
+        async with self._writing:
+            yield

@@ -271,6 +271,16 @@ class Quorum:
         for other in self.own_set.others(me):
             self.later(self.notify(other))
 
+    async def lead_uncontested(self) -> None:
+        """Lead in the next term without votes. StorageError.
+
+        Only for a test that restores all nodes together: the others open with this node as their leader.
+        """
+        me = self._node.node_id
+        async with self._electing, self._changing:
+            term = next_term(self.state.term, me, self.own_set)
+            await self._lead(QuorumState(term, me, me), self.own_set.ids)
+
     async def _lead(self, state: QuorumState, alive: tuple[int, ...]) -> None:
         _LOG.info("this node leads in term %d, with %s", state.term, ", ".join(map(str, alive)))
         assert self._file is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kafkalog.errors import StorageError
 from kafkalog.storage.log_parts.core import LogCore
@@ -58,6 +60,18 @@ class LogFiles:
         core.producers.snapshots.directory = directory
         core.epochs.relocate(directory)
         self._reader.transactions.relocate(directory)
+
+    @contextmanager
+    def finished_files(self) -> Iterator[None]:
+        """Keep the files as `close` leaves them for the block, but open; appends wait. StorageError."""
+        core = self._core
+        with core.lock:
+            core.ready_locked()
+            self._roller.remove_leftovers()
+            core.producers.map_end_offset = core.state.log_end_offset
+            core.producers.take_snapshot()
+            with core.active.finished_files():
+                yield
 
     def close(self) -> None:
         """Flush, add the final time entry, trim and close all files. A second call does nothing.

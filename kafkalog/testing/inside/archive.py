@@ -37,10 +37,14 @@ class _Row(NamedTuple):
 _MISSING: Final = _Row("", -1, 0, 0)
 
 
-def write_archive(directory: str, path: str, left_out: Container[str]) -> None:
-    """Write the directory, without the names `left_out` at its top, to a new file at `path`. OSError, StorageError."""
+def write_archive(directory: str, path: str, left_out: Container[str], marker: str = "") -> None:
+    """Write the directory, without the names `left_out` at its top, to a new file at `path`. OSError, StorageError.
+
+    An empty file named `marker`, if any, is added.
+    """
     rows = [row for row in _rows(directory) if row.path not in left_out]
-    table = json.dumps(rows).encode()
+    added = [_Row(marker, 0, 0, 0o644)] if marker else []
+    table = json.dumps(rows + added).encode()
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         gathered = [_LENGTH.pack(len(table)) + table]

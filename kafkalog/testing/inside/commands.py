@@ -111,25 +111,30 @@ class Commands:
                 if job.name == name:
                     await node.run(job.run)
 
+    async def do_snapshot(self, path: str) -> bool:
+        """Copy the directory to a file at this path; return True if this node leads."""
+        await self._reopening.snapshot(path)
+        return self._server.node.quorum.leads
+
     async def do_close_logs(self) -> None:
-        """Close the logs; requests wait until they are open again."""
+        """Close the logs for a restore; requests wait until they are open again."""
         if self._registry is not None:
             await self._registry.pause()
         await self._reopening.close()
 
-    async def do_snapshot(self, path: str) -> None:
-        """Copy the closed directory to a file at this path."""
-        await self._reopening.keep(path)
-
-    async def do_restore(self, path: str) -> None:
-        """Restore the closed directory from the file at this path."""
-        await self._reopening.restore(path)
-
-    async def do_open_logs(self) -> None:
-        """Open the logs again."""
-        await self._reopening.open()
+    async def do_open_logs(self, term: int, leader: int) -> None:
+        """Open the logs again, in the term in which this node or another one leads."""
+        await self._reopening.open(term, leader)
         if self._registry is not None:
             self._registry.resume()
+
+    async def do_restore(self, path: str, term: int, leader: int) -> None:
+        """Close the logs, restore the directory from the file at this path, and open them."""
+        try:
+            await self.do_close_logs()
+            await self._reopening.restore(path)
+        finally:
+            await self.do_open_logs(term, leader)
 
     async def do_state(self) -> dict[str, Any]:
         """Return the leader known to this node, and for each partition the number of other nodes with all records."""

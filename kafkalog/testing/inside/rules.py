@@ -192,13 +192,16 @@ class NodeRules:
             except IndexError:
                 return inner(connection, frame)
             if has_produce and not key:
-                return inner(connection, frame) if frame in passed else handle(connection, frame)
+                return handle(connection, frame)
             for one in by_key.get(key, for_all):
                 if one.may_match(frame):
                     return handle(connection, frame)
             return inner(connection, frame)
 
-        return dispatch
+        def dispatch_unless_passed(connection: Connection, frame: bytearray) -> Coroutine[object, None, Result]:
+            return inner(connection, frame) if frame in passed else dispatch(connection, frame)
+
+        return dispatch_unless_passed if has_produce else dispatch
 
     def _pass(self, call: Call, frame: bytearray) -> None:
         """Remember that no rule matches a Produce with this outline, until the rules change."""

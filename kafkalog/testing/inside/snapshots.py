@@ -1,12 +1,15 @@
 """Snapshots: write a server's directory to a file, or restore it, while its process and its connections stay.
 
-The node closes its logs, the files are copied, and another node opens them behind the same sockets. Requests that
-arrive meanwhile wait for it.
+For a snapshot the logs stay open, and their files are as after a close while they are copied. For a restore the node
+closes its logs, the files are replaced, and another node opens them behind the same sockets. Requests that arrive
+meanwhile wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,8 +17,9 @@ from kafkalog.errors import IllegalState
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.node.node import Node
 from kafkalog.server.node.store import open_store
-from kafkalog.server.quorum.file import NO_NODE, QuorumFile
+from kafkalog.server.quorum.file import QuorumFile, QuorumState
 from kafkalog.server.quorum.replica_set import SETTING as REPLICAS
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.testing.inside.archive import restore_archive, write_archive
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
 _FINISH_S: Final = 5.0
 _POLL_S: Final = 0.001
+_TRIES: Final = 3
 _KEPT: Final = frozenset({".lock", "kafkalog.quorum.json"})
 """Files that stay as they are: the lock of this process, and the term, which never goes back."""
 
@@ -47,14 +52,50 @@ class Reopening:
         self._opened: asyncio.Future[None] | None = None
         self._waiting = 0
 
-    async def close(self) -> None:
-        """Close the logs once the requests in progress are answered; later requests wait for `open`."""
+    async def snapshot(self, path: str) -> None:
+        """Copy the directory to a new file at `path`, each log as at the same moment. OSError, StorageError."""
+        opened, node = self._let_wait(), self._server.node
+        parts = (
+            node.following.metadata, node.topics, node.dynamic, node.features, node.credentials.file,
+            node.quorum.metadata,
+        )  # fmt: skip
+        try:
+            async with AsyncExitStack() as held:
+                for part in parts:  # their files must not change, and belong together
+                    await held.enter_async_context(part.held())
+                await asyncio.to_thread(self._copy, path)
+        finally:
+            self._rules.rebind(partial(dispatch, node))
+            self._opened = None
+            opened.set_result(None)
+
+    def _copy(self, path: str) -> None:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                with self._server.node.store.finished_files():
+                    write_archive(self._directory, path, _KEPT, CLEAN_SHUTDOWN_FILE)
+                return
+            except FileNotFoundError:  # a job has deleted it meanwhile
+                os.unlink(path)
+                if not tries_left:
+                    raise
+
+    def _let_wait(self) -> asyncio.Future[None]:
+        """Let later requests wait for the returned future."""
         if self._server.http is not None:
             raise IllegalState("a server with kafkalog.http.listener has no snapshots", hint="leave the setting out")
         if self._opened is not None:
             raise IllegalState("the logs are closed already")
-        self._opened = asyncio.get_running_loop().create_future()
+        self._opened = opened = asyncio.get_running_loop().create_future()
         self._rules.rebind(self._wait)
+        return opened
+
+    async def close(self) -> None:
+        """Close the logs once the requests in progress are answered; later requests wait for `open`.
+
+        Nothing is written, because `restore` follows.
+        """
+        self._let_wait()
         node, network = self._server.node, self._server.network
         node.is_ready = False
         try:
@@ -63,24 +104,25 @@ class Reopening:
             while network.counts.working > self._waiting + self._rules.holding and network.loop.time() < deadline:
                 await asyncio.sleep(_POLL_S)
         finally:
-            await node.close()
-
-    async def keep(self, path: str) -> None:
-        """Write the closed directory to a new file at `path`."""
-        await asyncio.to_thread(write_archive, self._directory, path, _KEPT)
+            await node.close(discards=True)
 
     async def restore(self, path: str) -> None:
         """Restore the closed directory from the file at `path`."""
         await asyncio.to_thread(restore_archive, path, self._directory, _KEPT)
 
-    async def open(self) -> None:
-        """Open the logs, and let the requests go on that waited."""
+    async def open(self, term: int, leader: int) -> None:
+        """Open the logs, in the term in which `leader` leads, and let the requests go on that waited.
+
+        The leader leads by then, so the others' requests to it wait until it does.
+        """
         if self._opened is None:  # they were not closed
             return
         server = self._server
         old, network = server.node, server.network
-        if server.config[REPLICAS]:
-            forget_leader(self._directory)
+        is_in_set, is_leader = bool(server.config[REPLICAS]), leader == old.node_id
+        if is_in_set:
+            state = QuorumState(term - 1) if is_leader else QuorumState(term, leader)
+            QuorumFile(self._directory).write(state)
         store = await asyncio.to_thread(
             open_store, [self._directory], server.config, fs=self._disk, clock=self._clock
         )
@@ -100,6 +142,8 @@ class Reopening:
         server.node = node
         self._rules.rebind(partial(dispatch, node))
         await node.start()
+        if is_in_set and is_leader:
+            await node.quorum.lead_uncontested()
         node.is_ready = True
         opened, self._opened = self._opened, None
         opened.set_result(None)
@@ -113,10 +157,3 @@ class Reopening:
                 self._waiting -= 1
         return await dispatch(self._server.node, connection, frame)
 
-
-def forget_leader(directory: str) -> None:
-    """Let a node open its logs without a leader: one that led before would claim so until it has the votes again."""
-    file = QuorumFile(directory)
-    state = file.read()
-    if state is not None:
-        file.write(state._replace(leader=NO_NODE))

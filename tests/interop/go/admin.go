@@ -198,6 +198,7 @@ func main() {
 		"admin_acls": adminAcls, "admin_quotas": adminQuotas, "admin_scram": adminScram,
 		"admin_log_dirs": adminLogDirs, "admin_transactions": adminTransactions, "admin_cluster": adminCluster,
 		"admin_features": adminFeatures,
+		"share_group": shareGroup, "admin_share_group": adminShareGroup,
 	}
 	name, argument, _ := strings.Cut(os.Args[3], "_")
 	switch name {
