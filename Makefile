@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many short processes, each of which would compile the package
 
-.PHONY: all help debug check test crash crash-clean crash-spark damage mutants soak asan fuzz-server bench bench-counts bench-page bench-spark docs wheels fmt demo clean
+.PHONY: all help debug check test crash crash-clean crash-spark crash-tables damage mutants soak asan fuzz-server bench bench-counts bench-page bench-spark docs wheels fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -29,6 +29,10 @@ crash-clean: all        ## the same of cleans alone: by hand (1,000 kills), in t
 
 crash-spark: all        ## a stream into the sink, its driver and workers killed twenty times (CRASH="--kills 50 --seed 2")
 	nice $(PYTHON) -m tests.spark.kills $(CRASH)
+
+crash-tables: all       ## syncs, restores, redactions and copies, each killed twenty times (KILLS=20)
+	KAFKALOG_KILLS=$(or $(KILLS),20) nice $(PYTHON) -m pytest -q tests/lake/test_kills.py \
+	    tests/backup/test_kills.py tests/redact/test_kills.py tests/copy/test_kills.py -m crash
 
 damage: all             ## reads of damaged logs against an oracle (DAMAGE="--reads 200000 --seed 7")
 	nice $(PYTHON) -m tests.damage.matrix $(DAMAGE)

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 from kafkalog.util.fileio import FileSystem
 from tests.faults import WRITING_CALLS, FaultFS
 
+KILLS = int(os.environ.get("KAFKALOG_KILLS", "0"))
+"""The least number of kills of each kind of work, for `make crash-tables`; 0: what the suite has time for."""
+
 Steps = Mapping[str, set[str]]
 """Names of functions by a part of the path of their file."""
 
@@ -61,6 +64,11 @@ class Fatal(FaultFS):
             if self.left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             self.left -= 1
+
+
+def more_kills(kills: int, stride: int) -> tuple[int, int]:
+    """Return kills and stride of `kill`: those given, or `KILLS` over the same range of steps."""
+    return (KILLS, max(1, (kills - 1) * stride // (KILLS - 1))) if KILLS > kills else (kills, stride)
 
 
 class Killed(NamedTuple):

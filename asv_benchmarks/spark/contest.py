@@ -44,9 +44,16 @@ def race(works: Mapping[str, Callable[[], Any]], rounds: int | None = None, *, w
 
 
 def tree_cpu() -> float:
-    """Return the CPU seconds of this process and all its descendants, including those that ended."""
-    ticks = sum(sum(map(int, stat(pid)[11:15])) for pid in (os.getpid(), *descendants()))
-    return ticks / TICKS_A_SECOND
+    """Return the CPU seconds of this process and all its descendants, including those that ended.
+
+    A process that ends meanwhile is in neither its own figures nor those of its parent, which were read before.
+    """
+    below = descendants()
+    while True:
+        ticks = sum(sum(map(int, stat(pid)[11:15])) for pid in (os.getpid(), *below))
+        before, below = below, descendants()
+        if set(before) <= set(below):
+            return ticks / TICKS_A_SECOND
 
 
 def descendants() -> list[int]:

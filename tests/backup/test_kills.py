@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests import commands
+from tests.kills import more_kills
 
 
 @pytest.mark.crash
@@ -16,6 +17,7 @@ from tests import commands
     ],
 )
 def test_killed_restores_bring_each_record_once(tmp_path: Path, what: str, how: str, kills: int, stride: int) -> None:
+    kills, stride = more_kills(kills, stride)
     words = ["tests.backup.killed", tmp_path, what, how, kills, 3, stride]
     done = commands.run([str(one) for one in words], cwd=commands.ROOT, timeout_s=300)
     assert done.returncode == 0, done.stderr.decode()[-5000:]

@@ -10,15 +10,17 @@ from kafkalog.copy import copy_topics
 from kafkalog.server.groups.stored import committed_offsets
 from tests import commands
 from tests.copy.topics import cluster_on, records_in
+from tests.kills import KILLS
 from tests.redact.model import read_all
 
 NAMES = ("plain-0", "plain-1", "gaps-0")
 
 
 def run_and_kill(data: Path, target: str, how: str) -> None:
-    done = commands.run(["tests.copy.killed", str(data), target, how], cwd=commands.ROOT, timeout_s=600)
+    words = ["tests.copy.killed", str(data), target, how, *([str(KILLS)] if KILLS else [])]
+    done = commands.run(words, cwd=commands.ROOT, timeout_s=600)
     assert done.returncode == 0, done.stderr.decode()[-5000:]
-    assert int(done.stdout) >= 10, done.stdout
+    assert int(done.stdout) >= (KILLS if how == "moments" and KILLS else 10), done.stdout
 
 
 @pytest.mark.crash

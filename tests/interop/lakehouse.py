@@ -33,7 +33,7 @@ from tests.spark.quick_java import PLAIN
 from tests.trees import ROOT
 
 FORMATS = ("iceberg", "delta")
-PATIENCE_S = 240
+PATIENCE_S = 900
 T = 1_700_000_000_000
 DRIVER = toolchain.HERE / "lakehouse_driver.py"
 

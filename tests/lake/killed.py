@@ -1,10 +1,10 @@
 """The process whose syncs are killed: it forks one for each kill, so that none has to start an interpreter.
 
-    python -m tests.lake.killed DATA TARGET steps|moments upsert|append|tasks
+    python -m tests.lake.killed DATA TARGET steps|moments upsert|append|tasks [KILLS]
 
 With "steps" the n-th sync kills itself at the n-th call or return of a step of a commit, until one comes to its end;
-with "moments" a dozen syncs are killed at random moments. Each sync is preceded by new records. "tasks" are those of
-the Spark job, run by its driver. It prints the number of syncs that were killed.
+with "moments" syncs are killed at random moments, until `KILLS` were (12). Each sync is preceded by new records.
+"tasks" are those of the Spark job, run by its driver. It prints the number of syncs that were killed.
 """
 
 import os
@@ -26,7 +26,6 @@ from kafkalog.lake.sync import sync_topic
 from tests.kills import die_at, forked
 from tests.spark.killed_sync import sync_here
 
-MOMENTS = 12
 PARTITIONS, RECORDS, KEYS = 2, 60, 25
 STEPS = {
     "kafkalog/lake": {"create", "new_file", "_finish", "commit", "rewrite_files"},
@@ -50,7 +49,7 @@ def append(data: Path, number: int) -> None:
             ])  # fmt: skip
 
 
-def main(data: Path, target: str, how: str, kind: str) -> None:
+def main(data: Path, target: str, how: str, kind: str, kills: int = 12) -> None:
     def sync() -> None:
         if kind == "tasks":
             sync_here(data, target, target_file_bytes=1 << 10)
@@ -59,8 +58,8 @@ def main(data: Path, target: str, how: str, kind: str) -> None:
 
     assert deltalake.__version__ and pyiceberg.catalog.sql and pyiceberg.io.pyarrow
     killed = turn = 0
-    moments = random.Random(7)
-    while how == "steps" or turn < MOMENTS:
+    moments, longest_s = random.Random(7), 0.15
+    while how == "steps" or killed < kills:
         assert os.waitpid(forked(lambda: append(data, turn)), 0)[1] == 0  # noqa: B023
 
         def at_step() -> None:
@@ -69,11 +68,12 @@ def main(data: Path, target: str, how: str, kind: str) -> None:
 
         child = forked(at_step if how == "steps" else sync)
         if how == "moments":
-            time.sleep(moments.uniform(0, 0.12))
+            time.sleep(moments.uniform(0, longest_s))
             os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
         turn += 1
         killed += status == signal.SIGKILL
+        longest_s *= 1.1 if status else 0.6  # a sync takes longer on a busy machine, and of a larger table
         assert status in (0, signal.SIGKILL), status
         if how == "steps" and status == 0:
             break
@@ -82,4 +82,4 @@ def main(data: Path, target: str, how: str, kind: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]), *sys.argv[2:5], *map(int, sys.argv[5:]))

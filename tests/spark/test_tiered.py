@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.test_stream import to_the_end
+from tests.tiered.test_plugin_objects import STORES, describe, read_all, unpack, write_data
 from tests.tiered.test_readers import make_data, make_log
 from tests.tiered_store import values_of
 
@@ -37,3 +38,17 @@ def test_a_wrong_key_fails_the_job_and_names_the_object(spark: "SparkSession", t
     reader = spark.read.format("kafkalog").options(subscribe="orders", tiered=str(tmp_path / "other.json"))
     with pytest.raises(Exception, match="private key was not given"):
         reader.load(str(data)).collect()
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_segments_that_the_plugin_wrote_and_the_local_one(spark: "SparkSession", tmp_path: Path, store: str) -> None:
+    objects = unpack(tmp_path / "objects")
+    data, source = tmp_path / "data", objects / "source" / "orders-0"
+    write_data(objects, store, data)
+    options = {"subscribe": "orders", "tiered": str(describe(objects, store)), "maxRecordsPerPartition": "30"}
+    for isolation in ("read_uncommitted", "read_committed"):
+        read = {**options, "isolationLevel": isolation}
+        frame = spark.read.format("kafkalog").options(**read).load(str(data)).select("offset", "key", "value")
+        assert frame.rdd.getNumPartitions() > 2
+        found = sorted((row.offset, bytes(row.key or b""), bytes(row.value or b"")) for row in frame.collect())
+        assert found == [(one[0], one[2] or b"", one[3] or b"") for one in read_all(source, isolation)]

@@ -24,9 +24,13 @@ COPIED = 138
 
 @pytest.fixture
 def objects(tmp_path: Path) -> Path:
+    return unpack(tmp_path / "objects")
+
+
+def unpack(objects: Path) -> Path:
     with tarfile.open(DATA / "tiered_plugin" / "objects.tar.gz") as archive:
-        archive.extractall(tmp_path / "objects", filter="data")
-    return tmp_path / "objects"
+        archive.extractall(objects, filter="data")
+    return objects
 
 
 def describe(objects: Path, store: str, **fields: Any) -> Path:
@@ -34,6 +38,26 @@ def describe(objects: Path, store: str, **fields: Any) -> Path:
     given = {"store": f"file://{objects / store}", "keys": {"key1": str(DATA / "tiered_key.pem")}}
     path.write_text(json.dumps(given | fields | ({"prefix": PREFIX} if store == "zstd-encrypted" else {})))
     return path
+
+
+def write_data(objects: Path, store: str, data: Path) -> None:
+    """Write a data directory with the topic's last segment, and the events of the copies of all others."""
+    source = objects / "source" / "orders-0"
+    shutil.copytree(source, data / "orders-0")
+    (data / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}")
+    lines = (objects / "custom-metadata.txt").read_text().splitlines()
+    bases = sorted(int(path.stem) for path in source.glob("*.log"))
+    events = []
+    for line, first, stop in zip(lines, bases, bases[1:], strict=False):
+        segment_id, custom = line.split(" ")
+        path = data / "orders-0" / f"{first:020}.log"
+        copy = Copy(segment_id, [Batch(first, stop, 0, path.read_bytes())])
+        value = bytes.fromhex(custom) if store == "zstd-encrypted" else None
+        events += [copy.started(), copy.update(FINISHED, value)]
+        for local in (data / "orders-0").glob(f"{first:020}.*"):
+            local.unlink()
+    write_events(data, events)
+    write_log_start(data, {"orders 0": 0})
 
 
 def place_of(objects: Path, store: str) -> Path:
@@ -73,26 +97,20 @@ def test_the_indexes_find_the_same_records(objects: Path, store: str) -> None:
         assert [log[offset].value for offset in (0, 70, 130)] == [source[offset].value for offset in (0, 70, 130)]
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("store", STORES)
-def test_a_topic_of_which_only_the_last_segment_is_local(objects: Path, store: str, tmp_path: Path) -> None:
-    source, data = objects / "source" / "orders-0", tmp_path / "data"
-    expected = read_all(source)
-    shutil.copytree(source, data / "orders-0")
-    (data / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}")
-    lines = (objects / "custom-metadata.txt").read_text().splitlines()
-    bases = sorted(int(path.stem) for path in source.glob("*.log"))
-    events = []
-    for line, first, stop in zip(lines, bases, bases[1:], strict=False):
-        segment_id, custom = line.split(" ")
-        path = data / "orders-0" / f"{first:020}.log"
-        copy = Copy(segment_id, [Batch(first, stop, 0, path.read_bytes())])
-        value = bytes.fromhex(custom) if store == "zstd-encrypted" else None
-        events += [copy.started(), copy.update(FINISHED, value)]
-        for local in (data / "orders-0").glob(f"{first:020}.*"):
-            local.unlink()
-    write_events(data, events)
-    write_log_start(data, {"orders 0": 0})
-    assert read_all(data / "orders-0", tiered=describe(objects, store)) == expected
+def test_a_topic_of_which_only_the_last_segment_is_local(
+    objects: Path, store: str, isolation: str, tmp_path: Path
+) -> None:
+    expected = read_all(objects / "source" / "orders-0", isolation)
+    is_committed = isolation == "read_committed"  # the open transaction begins in the store
+    assert copied(expected) and (copied(expected) == expected) == is_committed
+    write_data(objects, store, tmp_path / "data")
+    found = describe(objects, store)
+    assert [path.name for path in (tmp_path / "data" / "orders-0").glob("*.log")] == [f"{COPIED:020}.log"]
+    assert read_all(tmp_path / "data" / "orders-0", isolation, tiered=found) == expected
+    with kafkalog.open_dirs(tmp_path / "data", tiered=found) as dirs:
+        assert dirs["orders", 0].table(isolation=isolation)["offset"].to_pylist() == [one[0] for one in expected]
 
 
 def flip(path: Path) -> None:
