@@ -70,9 +70,8 @@ DIRECTIVES = {
     "linetrace": DEBUG,
 }
 
-# A free-threaded build declares that it needs no GIL only if this asks for it: docs/threads.md says what was tested.
-# As Cython's directive of this name, which would leave out `shared`.
-NO_GIL = [("CYTHON_FREETHREADING_COMPATIBLE", "1")] if os.environ.get("KAFKALOG_NO_GIL") == "1" else []
+# As Cython's directive of this name, which would leave out `shared`; docs/threads.md says what protects shared state
+NEEDS_NO_GIL = ("CYTHON_FREETHREADING_COMPATIBLE", "1")
 
 
 def extensions() -> list[Extension]:
@@ -87,7 +86,7 @@ def extensions() -> list[Extension]:
             [source],
             include_dirs=["kafkalog/_core/bytes", "kafkalog/_core/log"],
             depends=[f"kafkalog/_core/{header}" for header in HEADERS.get(name.removeprefix(f"{CORE}."), ())],
-            define_macros=NO_GIL,
+            define_macros=[NEEDS_NO_GIL],
             extra_compile_args=[*flags, "-Wno-unused-function"],
         )
         for name, source in names.items()

@@ -13,6 +13,7 @@ more orders in the same table. It needs the extras `lake` and `sql`.
 """
 
 import argparse
+import contextlib
 import json
 import random
 import subprocess
@@ -112,7 +113,8 @@ def scan_of_table(lake: Path) -> Any:
     """The table's newest snapshot, as any reader of Iceberg finds it."""
     place = lake.resolve()
     catalog = SqlCatalog("default", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
-    return catalog.load_table(TABLE).scan()
+    with contextlib.closing(catalog):
+        return catalog.load_table(TABLE).scan()
 
 
 def shown(rows: Iterable[tuple[Any, ...]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,6 +59,7 @@ class IcebergTable:
             raise missing_package("Iceberg tables", error) from None
         with store_errors("open the catalog", self.name):
             self._catalog = _catalog(target)
+        weakref.finalize(self, self._catalog.close)  # it may keep a connection to a database
         self._table: Any = None
         self._file_schema: pyarrow.Schema | None = None
 

@@ -181,3 +181,28 @@ def test_batch_check() -> None:
     state = BatchCheck(0, 2 * len(data))
     together(use, use, use, expected=(RuntimeError,))
     assert state.records > 0
+
+
+def test_a_batch_check_is_not_moved_under_another_thread() -> None:
+    data = bytes(encode_batch([b"v" * 10] * 400, timestamp=5)) * 60
+    state = BatchCheck(0, 2 * len(data))
+    refused = threading.Event()
+
+    def walk() -> None:
+        while not refused.is_set():
+            state.skip_to(0)
+            state.check(data, 0, len(data))
+
+    thread = threading.Thread(target=walk)
+    thread.start()
+    errors: list[RuntimeError] = []
+    for move, to in ((state.skip_to, 0), (state.set_end, 2 * len(data))):
+        for _ in range(20_000):
+            try:
+                move(to)
+            except RuntimeError as error:
+                errors.append(error)
+                break
+    refused.set()
+    thread.join()
+    assert [str(error) for error in errors] == ["another thread uses this walk"] * 2

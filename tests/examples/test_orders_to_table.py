@@ -1,5 +1,6 @@
 """examples/orders_to_table.py: what writes the table is killed, and the table has every order once."""
 
+import contextlib
 import json
 import re
 import sys
@@ -51,9 +52,8 @@ def test_a_table_with_other_rows_is_found(tmp_path: Path) -> None:
     finally:
         sys.path.remove(str(EXAMPLES))
     table = orders_to_table.scan_of_table(lake)
-    catalog_table = orders_to_table.SqlCatalog(
-        "default", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}"
-    ).load_table("shop.orders")
-    catalog_table.append(table.to_arrow().slice(0, 1))
+    catalog = orders_to_table.SqlCatalog("default", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}")
+    with contextlib.closing(catalog):
+        catalog.load_table("shop.orders").append(table.to_arrow().slice(0, 1))
     done = run("orders_to_table.py", data, lake, "--orders", "0", "--kills", "0")
     assert done.returncode == 1 and "the log has other totals" in done.stdout

@@ -21,9 +21,9 @@ def data() -> Path:
 
 
 def cells(lines: list[str]) -> list[list[str]]:
-    """The values of the table that DuckDB drew, without names and types."""
+    """The values of the table that DuckDB drew, without names, types and the counts that some versions draw below."""
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
-    return rows[2:]
+    return [row for row in rows[2:] if len(row) == len(rows[0])]
 
 
 def test_every_topic_is_listed(data: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,12 @@ T = 1_700_000_000_000
 HOUR_MS = 3_600_000
 
 
+def closes_itself(catalog: Any) -> Any:
+    """A catalog whose connections are closed before they are dropped, of which Python 3.13 and newer warn."""
+    weakref.finalize(catalog, catalog.engine.dispose)
+    return catalog
+
+
 class Lake:
     """A table `orders` of a format in a directory, and what can be asked of it without kafkalog."""
 
@@ -34,7 +41,7 @@ class Lake:
     def catalog(self) -> SqlCatalog:
         self.directory.mkdir(exist_ok=True)
         place = self.directory.resolve()
-        return SqlCatalog("default", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
+        return closes_itself(SqlCatalog("default", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}"))
 
     def loaded(self) -> Any:
         return self.catalog().load_table(NAME) if self.format == "iceberg" else DeltaTable(self.directory / "orders")

@@ -14,7 +14,7 @@ from kafkalog.errors import StorageError
 from kafkalog.lake.sync import sync_topic
 from tests.commands import kafkalog as command
 from tests.commands import ok
-from tests.lake.tables import FORMATS
+from tests.lake.tables import FORMATS, closes_itself
 from tests.remote.s3 import s3_server
 from tests.spark import killed_sync
 
@@ -72,7 +72,7 @@ def test_an_iceberg_table_of_a_catalog_by_name_in_s3(data: Path, endpoint: str, 
     ok("table", "sync", "-d", data, "-t", "orders", *flags, "iceberg://prod/shop.orders")
     append(data)
     ok("table", "sync", "-d", data, "-t", "orders", *flags, "iceberg://prod/shop.orders")
-    rows = load_catalog("prod", **properties).load_table("shop.orders").scan().to_arrow()
+    rows = closes_itself(load_catalog("prod", **properties)).load_table("shop.orders").scan().to_arrow()
     assert sorted(rows["offset"].to_pylist()) == [*range(12)]
 
 
@@ -99,7 +99,7 @@ def test_tasks_that_ran_twice_leave_one_file_each_in_s3(
         assert len(files) == count and all("/kafkalog-" in one for one in files)
         append(data)
     table = DeltaTable(target, storage_options=options).to_pyarrow_table() if is_delta else (
-        load_catalog("prod", **options).load_table("shop.orders").scan().to_arrow()
+        closes_itself(load_catalog("prod", **options)).load_table("shop.orders").scan().to_arrow()
     )  # fmt: skip
     assert sorted(table["offset"].to_pylist()) == [*range(12)]
 

@@ -70,12 +70,14 @@ cdef class RecoveryPass(BatchWalk):
         free(self.epochs.data)
 
     @property
+    @cython.critical_section
     def offset_index(self) -> bytes:
         """The content of the offset index file."""
         self.refuse_a_second()
         return content_of(&self.offset_entries, OFFSET_ENTRY)
 
     @property
+    @cython.critical_section
     def time_index(self) -> bytes:
         """The content of the time index file, with a final entry if the largest time has none yet."""
         cdef SegmentTail tail = self.tail
@@ -90,6 +92,7 @@ cdef class RecoveryPass(BatchWalk):
         return made
 
     @property
+    @cython.critical_section
     def leader_epochs(self) -> list[tuple[int, int]]:
         """(epoch, first offset) of each leader epoch above those before it, oldest first."""
         cdef const Epoch* known = <const Epoch*>self.epochs.data

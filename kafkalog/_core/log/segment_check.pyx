@@ -70,6 +70,7 @@ cdef class BatchCheck(BatchWalk):
         free(self.open_from)
         drop_ids(&self.ids)
 
+    @cython.critical_section
     def expect_entries(self, offset_entries, time_entries) -> None:
         """Compares the batches from here on with these index entries: whole ones, which grow (`_core.log.index`)."""
         cdef Held offsets = hold(offset_entries)
@@ -79,15 +80,19 @@ cdef class BatchCheck(BatchWalk):
         self.time_bytes, self.times.data, self.times.count = times, times.data, times.size // TIME_ENTRY
         self.index.at = self.times.at = 0
 
+    @cython.critical_section
     def skip_to(self, int64_t position) -> None:
         """Goes on at `position`; what lies between was reported."""
+        self.refuse_a_second()
         if self.fault_from < 0:
             self.fault_from = self.position
         self.position = position
         self.stream_left = 0
 
+    @cython.critical_section
     def set_end(self, int64_t end) -> None:
         """The file has another length now, but what was walked over counts; a batch it cuts in two is met again."""
+        self.refuse_a_second()
         if self.stream_left > end - self.position:
             self.position, self.stream_left = self.row.position, 0
         self.end = max(end, self.position)
@@ -125,6 +130,7 @@ cdef class BatchCheck(BatchWalk):
         return _result(&self.times)
 
     @property
+    @cython.critical_section
     def epoch_runs(self) -> list[tuple[int, int, int, int]]:
         """(leader epoch, position, first last offset, last offset) of each run of batches of one epoch, the first 65536."""
         cdef Py_ssize_t i
@@ -135,6 +141,7 @@ cdef class BatchCheck(BatchWalk):
         ]
 
     @property
+    @cython.critical_section
     def abort_markers(self) -> list[tuple[int, int, int]]:
         """(producer id, offset, first offset) of each ABORT marker; the first of the data that counts, -1 for none."""
         cdef Py_ssize_t i
