@@ -31,6 +31,7 @@ from kafkalog.server.txns.markers import Marker, write_markers
 from kafkalog.server.txns.producer_ids import first_producer_id
 from kafkalog.server.workers.link import Link, Message
 from kafkalog.server.workers.owner import Owner, WorkerTopics, new_partitions
+from kafkalog.server.workers.share_calls import CALLS_OF_THE_MAIN_PROCESS
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
@@ -72,11 +73,13 @@ class Child:
             "delete": self._delete, "alter": self._alter, "mark": self._mark, "status": self._status,
             "metrics": self._metrics, "stop": self._stop, "ping": self._ping,
         }  # fmt: skip
-        if name not in calls:
+        if name not in calls and name not in CALLS_OF_THE_MAIN_PROCESS:
             raise IllegalArgument(f"unknown call {name!r}")
         if self._begun is not None and name not in ("state", "ping"):
             await self._begun  # its topics are being loaded
-        return await calls[name](message.values)
+        if name in calls:
+            return await calls[name](message.values)
+        return await CALLS_OF_THE_MAIN_PROCESS[name](self._running_node(), message)
 
     # The start
 

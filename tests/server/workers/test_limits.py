@@ -1,4 +1,4 @@
-"""Servers of two processes: TLS, read-only, share groups, too few descriptors, a stop with a paused worker."""
+"""Servers of two processes: TLS, read-only, too few descriptors, a stop with a paused worker."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ import socket
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kafkalog
-from kafkalog.server.settings.features import SHARE_HINT
-from kafkalog.server.wire.reader import read_response
 from kafkalog.testing import kafka_server
 from tests.gates import wait_until
 from tests.server.net.certificates import authority, certificate
-from tests.server.nodes import KEYS
-from tests.server.test_serve_cmd import exchange_request, run_server, send_request
+from tests.server.test_serve_cmd import run_server, send_request
 from tests.server.workers.test_workers import (
     MAIN,
     QUICK,
@@ -92,24 +88,6 @@ def test_two_processes_serve_read_only_and_write_nothing(tmp_path: Path) -> None
         process.terminate()
         assert process.wait(timeout=60) == 0
     assert contents_of(tmp_path / "data") == before
-
-
-def test_share_groups_are_refused_with_what_to_do() -> None:
-    with kafka_server(workers=2) as server:
-        brokers = admin_of(server).list_topics(timeout=TIMEOUT_S).brokers
-        for node in (MAIN, WORKER):
-            answer = heartbeat(brokers[node].port)
-            assert (answer.error_code, answer.error_message) == (35, SHARE_HINT)
-        assert server.log().count(SHARE_HINT) == 1  # of all that asked
-
-
-def heartbeat(port: int) -> Any:
-    call = ("share_group_heartbeat", 1, {
-        "group_id": "g", "member_id": "m", "member_epoch": 0, "rack_id": None, "subscribed_topic_names": ["t"],
-    })  # fmt: skip
-    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as sock:
-        data = exchange_request(sock, *call)
-    return read_response(KEYS[call[0]], 1, data, 5)
 
 
 def test_a_worker_without_free_descriptors_serves_its_clients_and_later_takes_others() -> None:
