@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog._version import version
 from kafkalog.errors import DirectoryLocked, IllegalArgument, KafkalogError
 from kafkalog.server.node.store import Identity, Store, open_store
 from kafkalog.server.node.temporary_dirs import NoWritesToLinks
@@ -100,7 +101,11 @@ class Child:
         found = next((path for one in directories for name in _OF_THE_NODE
                       if os.path.lexists(path := os.path.join(one, name))), None)  # fmt: skip
         problem, hint, has = "", None, dict[str, Any]()
-        if found is not None:
+        theirs = self._configuration["version"]
+        if theirs != version:
+            problem = f"the worker would run kafkalog {version}, and the main process runs {theirs}"
+            hint = "kafkalog was installed again while the server runs: start the server again"
+        elif found is not None:
             problem, hint = f"{found} belongs to the whole server", "give its directory first"
         else:
             try:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, MutableMapping, Seque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog._version import version
 from kafkalog.errors import IllegalState, KafkalogError, StorageError
 from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.server.node.leading import CONTROLLERS
@@ -113,6 +114,7 @@ class Workers:
         process = self._processes[number] = WorkerProcess(number, Answers(lambda: self.node, number).answer)
         process.start({
             "number": number,
+            "version": version,
             "directories": directories_of(self._directories, number, self.count),
             "settings": settings_of(self.config, number, self.ports.get(number)),
             "is_read_only": self._is_read_only,
