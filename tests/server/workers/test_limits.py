@@ -11,13 +11,16 @@ import socket
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kafkalog
+from kafkalog.server.wire.reader import read_response
 from kafkalog.testing import kafka_server
 from tests.gates import wait_until
 from tests.server.net.certificates import authority, certificate
+from tests.server.nodes import KEYS, request_bytes
 from tests.server.test_serve_cmd import run_server, send_request
 from tests.server.workers.test_workers import (
     MAIN,
@@ -121,3 +124,78 @@ def test_a_paused_worker_holds_a_stop_for_seconds_only_and_nothing_acknowledged_
         assert "worker 1 does not answer and is killed" in server.log()
         server.start()
         assert read(server, "t", 4, partitions=2) == Counter(values_of(4))
+
+
+def test_a_worker_that_was_paused_goes_on_and_the_main_process_serves_meanwhile() -> None:
+    with kafka_server(workers=2, topics={"t": 2}) as server:
+        leaders = admin_of(server).list_topics(timeout=TIMEOUT_S).topics["t"].partitions
+        ours, theirs = sorted(leaders, key=lambda index: leaders[index].leader)
+        producer, failed = producer_of(server), list[Any]()
+        (worker,) = workers_of(server)
+        os.kill(worker, signal.SIGSTOP)
+        producer.produce("t", b"theirs", partition=theirs, on_delivery=lambda error, _: error and failed.append(error))
+        assert write_to(producer_of(server), ours) is None
+        assert len(producer) == 1
+        os.kill(worker, signal.SIGCONT)
+        assert producer.flush(TIMEOUT_S) == 0 and failed == []
+        assert workers_of(server) == [worker]
+        assert read(server, "t", 2, partitions=2) == Counter([b"ours", b"theirs"])
+
+
+def write_to(producer: Any, partition: int, value: bytes = b"ours") -> Any:
+    """Write a record to topic t and return its error, or None."""
+    errors: list[Any] = []
+    producer.produce("t", value, partition=partition, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    return errors[0]
+
+
+def test_a_fetch_that_waits_in_a_worker_ends_when_the_main_process_deletes_its_topic() -> None:
+    with kafka_server(workers=2, topics={"t": 2}) as server:
+        admin = admin_of(server)
+        found = admin.list_topics(timeout=TIMEOUT_S)
+        partitions = found.topics["t"].partitions
+        (theirs,) = [index for index in partitions if partitions[index].leader == WORKER]
+        partition = {
+            "partition": theirs, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1,
+            "log_start_offset": -1, "partition_max_bytes": 1 << 20,
+        }  # fmt: skip
+        fetch = request_bytes("fetch", 11, {
+            "replica_id": -1, "max_wait": 1000 * TIMEOUT_S, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0,
+            "session_id": 0, "session_epoch": -1, "topics": [{"topic": "t", "partitions": [partition]}],
+            "forgotten_topics_data": [], "rack_id": "",
+        })  # fmt: skip
+        with socket.create_connection(("127.0.0.1", found.brokers[WORKER].port), timeout=TIMEOUT_S) as sock:
+            sock.sendall(len(fetch).to_bytes(4, "big") + fetch)
+            with pytest.raises(TimeoutError):
+                sock.settimeout(0.5)
+                sock.recv(1)
+            sock.settimeout(TIMEOUT_S - 5)  # less than the fetch waits for records
+            admin.delete_topics(["t"])["t"].result(TIMEOUT_S)
+            size = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
+            answer = read_response(KEYS["fetch"], 11, bytearray(sock.recv(size, socket.MSG_WAITALL)), 4)
+        assert answer.responses[0].partitions[0].error_code == 3
+
+
+@pytest.mark.parametrize("what", ["disk", "memory"])
+def test_a_worker_without_room_refuses_and_loses_nothing(what: str, tmp_path: Path) -> None:
+    with kafka_server(workers=2, topics={"t": 2}, directory=tmp_path / "data") as server:
+        leaders = admin_of(server).list_topics(timeout=TIMEOUT_S).topics["t"].partitions
+        ours, theirs = sorted(leaders, key=lambda index: leaders[index].leader)
+        producer = producer_of(server, **{"enable.idempotence": False, "message.timeout.ms": 3000, "linger.ms": 0})
+        assert write_to(producer, theirs, b"before") is None
+        (worker,) = workers_of(server)
+        if what == "disk":  # as on a full one: a write writes a part, or fails
+            resource.prlimit(worker, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+        else:
+            size = int(Path(f"/proc/{worker}/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.prlimit(worker, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+        acknowledged: Counter[bytes] = Counter()
+        while write_to(producer, theirs, value := os.urandom(900_000 if what == "memory" else 30_000)) is None:
+            acknowledged[value] += 1
+            assert len(acknowledged) < 50, "the limit has no effect"
+        assert write_to(producer, ours) is None
+        server.kill()
+        server.start()
+        found = read(server, "t", len(acknowledged) + 2, partitions=2)
+        assert acknowledged <= found and found[b"before"] == found[b"ours"] == 1
