@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Mutated requests, a million of them, at a running server whose compiled modules have the address and undefined
-# behaviour sanitizers: ci/fuzz_server.sh [--requests N] [--seed S] (docs/fuzzing.md). Builds in a scratch directory, and
-# gives all arguments to tests.server.fuzzing, which says what it looks for.
+# behaviour sanitizers: ci/fuzz_server.sh [--requests N] [--seed S] [--workers N] (docs/fuzzing.md). Builds in a scratch
+# directory, and gives all arguments to tests.server.fuzzing, which says what it looks for.
 # KAFKALOG_ASAN_DIR: a scratch directory to keep, for a quick second run; that of ci/asan.sh will do.
 # KAFKALOG_NO_SANITIZER=1: the modules in place, without sanitizers; several times as quick.
 set -euo pipefail

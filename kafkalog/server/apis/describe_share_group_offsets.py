@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode, Refused
@@ -50,8 +51,9 @@ async def _describe(node: Node, context: RequestContext, asked: DescribeShareGro
         return _group_row(group_id, refusal.code, refusal.message)
     await node.shares.log.loaded()
     wanted = _wanted(group) if asked.topics is None else {one.topic_name: one.partitions for one in asked.topics}
+    ends = await _ends_elsewhere(node, wanted)
     topics = [
-        _topic_row(node, context, group_id, name, numbers)
+        _topic_row(node, context, group_id, name, numbers, ends)
         for name, numbers in wanted.items()
         if asked.topics is not None or _may_see(node, context, name)
     ]
@@ -66,7 +68,17 @@ def _may_see(node: Node, context: RequestContext, name: str) -> bool:
     return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def _topic_row(node: Node, context: RequestContext, group_id: str, name: str, numbers: tuple[int, ...]) -> Row:
+async def _ends_elsewhere(node: Node, wanted: Mapping[Any, tuple[int, ...]]) -> Mapping[TopicPartition, int]:
+    """Return the high watermarks of those of these partitions that lie with workers which answer."""
+    if node.workers is None:
+        return {}
+    return await node.workers.shares.ends(TopicPartition(name, one) for name, rows in wanted.items() for one in rows)
+
+
+def _topic_row(
+    node: Node, context: RequestContext, group_id: str, name: str, numbers: tuple[int, ...],
+    ends: Mapping[TopicPartition, int],
+) -> Row:  # fmt: skip
     topic = node.topics.get(name)
     error = 0
     if not _may_see(node, context, name):
@@ -74,16 +86,17 @@ def _topic_row(node: Node, context: RequestContext, group_id: str, name: str, nu
     if error or topic is None:
         rows = [_row(number, error) for number in numbers]
         return {"topic_name": name, "topic_id": None, "partitions": rows}
-    rows = [_partition_row(node, ShareKey(group_id, topic.id, number), name) for number in numbers]
+    rows = [_partition_row(node, ShareKey(group_id, topic.id, number), name, ends) for number in numbers]
     return {"topic_name": name, "topic_id": topic.id, "partitions": rows}
 
 
-def _partition_row(node: Node, key: ShareKey, name: str) -> Row:
+def _partition_row(node: Node, key: ShareKey, name: str, ends: Mapping[TopicPartition, int]) -> Row:
     state = node.shares.log.get(key)
     if state is None or state.start == UNKNOWN_START:
         return _row(key.partition, 0)
+    place = TopicPartition(name, key.partition)
     try:
-        end = node.replicas.find(TopicPartition(name, key.partition)).log.high_watermark
+        end = ends[place] if place in ends else node.replicas.find(place).log.high_watermark
     except KafkalogError:
         lag = _UNKNOWN_LAG
     else:

@@ -113,7 +113,7 @@ class ShareGroups:
 
     def _end_session(self, group_id: str, member_id: str) -> None:
         self._table.timers.set(group_id, MEMBER_TIMER + member_id, None)
-        self._node.shares.member_left(group_id, member_id)
+        self._node.shares.member_gone(group_id, member_id)
 
     def watch_all(self, group: ShareGroup) -> None:
         """Start the timers of a loaded group."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypedDict, TypeVar, TypeVarTu
 
 from kafkalog.errors import ConfigError, IllegalArgument, KafkalogError
 from kafkalog.manager.log_manager import LogManager
-from kafkalog.server.node.parts import OF_THE_LEADER, make_parts
+from kafkalog.server.node.parts import OF_THE_LEADER, OF_THE_MAIN_PROCESS, make_parts
 from kafkalog.server.node.pool import CallPool, Run
 from kafkalog.server.node.store import Store
 from kafkalog.server.requests.creations import TopicCreations
@@ -191,8 +191,10 @@ class Node:
         for name, part in tuple(self.parts.items()):
             if names is not None and name not in names:
                 continue
-            if name in OF_THE_LEADER and (self.quorum.replica_set is not None or self.owner is not None):
-                continue  # `leading` starts them while this node leads; a worker does not have them
+            if name in OF_THE_LEADER and self.quorum.replica_set is not None:
+                continue  # `leading` starts them while this node leads
+            if name in OF_THE_MAIN_PROCESS and self.owner is not None:
+                continue
             await part.start()
             self._started.append(name)
 

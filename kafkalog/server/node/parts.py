@@ -40,6 +40,8 @@ PARTS: Final = {
 }
 OF_THE_LEADER: Final = ("shares", "groups", "transactions")
 """Parts that run only on the leader of a replica set."""
+OF_THE_MAIN_PROCESS: Final = ("groups", "transactions")
+"""Parts that do not run in a worker."""
 
 
 def import_parts() -> None:

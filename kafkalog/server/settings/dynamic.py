@@ -76,6 +76,10 @@ class DynamicSettings(Changing, Part):
         """Return the resources of such a type that have settings, sorted."""
         return sorted(self._kept[kind])
 
+    def use_groups(self, settings: Changed) -> None:
+        """Use these settings of groups, in memory only: a worker has them from the main process."""
+        self._kept = {**self._kept, GROUP: settings}
+
     def all_kept(self) -> Kept:
         """Return the settings of all resources of such types."""
         return self._kept

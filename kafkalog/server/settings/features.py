@@ -30,8 +30,6 @@ MAX_FILE_BYTES: Final = 1 << 16
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 GROUP, KRAFT, METADATA, SHARE = "group.version", "kraft.version", "metadata.version", "share.version"
 TRANSACTION: Final = "transaction.version"
-SHARE_HINT: Final = "Share groups need a server of one process: serve with kafkalog.workers=1 (--workers 1)."
-"""With several, the state of a share group would lie with another process than its records."""
 
 
 class Range(NamedTuple):
@@ -122,26 +120,15 @@ class NodeFeatures(Changing, Part):
         self.current = initial_features(node.known.cluster)
         self.on_change: Callable[[], object] = lambda: None
         """Called after a change is on disk."""
-        self._is_reported = False
 
     def level(self, name: str) -> int:
         """Return the level of a feature in effect, 0 if it is off."""
-        if name == SHARE and (self._node.workers is not None or self._node.owner is not None):
-            return 0
         return self.current.levels.get(name, 0)
 
     def require(self, name: str) -> None:
-        """Raise Refused if a feature is off, with what to do if the server turns it off itself."""
+        """Raise Refused if a feature is off."""
         if not self.level(name):
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, self._reason_off(name))
-
-    def _reason_off(self, name: str) -> str | None:
-        if name != SHARE or (self._node.workers is None and self._node.owner is None):
-            return None
-        if not self._is_reported:
-            self._is_reported = True
-            _LOG.warning("a client asked for a share group. %s", SHARE_HINT)
-        return SHARE_HINT
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION)
 
     async def start(self) -> None:
         """Read the levels that were changed. Raise CorruptCheckpoint, StorageError."""

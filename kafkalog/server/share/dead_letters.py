@@ -54,9 +54,10 @@ def _topic_name(node: Node, group_id: str) -> str:
 
 async def write(node: Node, key: ShareKey, source: TopicPartition, letters: DeadLetters) -> None:
     """Append the dead letters for a range of offsets, once or more. ConfigError, the errors of the append."""
-    place = await _place(node, key)
+    own, owner = place_of_letters, node.owner
+    place, max_bytes = await (own(node, key) if owner is None else owner.place_of_letters(key))
     log = node.replicas.find(source).log
-    most_bytes = min(node.topics.settings(place.topic).max_message_bytes, _MOST_BYTES)
+    most_bytes = min(max_bytes, _MOST_BYTES)
     at = letters.first
     while at <= letters.last:
         copies: _Copies = {}
@@ -77,8 +78,11 @@ async def write(node: Node, key: ShareKey, source: TopicPartition, letters: Dead
         at = last + 1
 
 
-async def _place(node: Node, key: ShareKey) -> TopicPartition:
-    """Return the partition for the letters of a share partition; the topic is created if it may be. ConfigError."""
+async def place_of_letters(node: Node, key: ShareKey) -> tuple[TopicPartition, int]:
+    """Return the partition for the letters of a share partition, and the size of its largest batch.
+
+    The topic is created if it may be. ConfigError.
+    """
     name = _topic_name(node, key.group_id)
     topic = node.topics.get(name)
     problem = _problem(node, name)
@@ -88,8 +92,8 @@ async def _place(node: Node, key: ShareKey) -> TopicPartition:
         try:
             topic = await node.topics.create(name, settings=_TOPIC_SETTINGS)
         except TopicExists:  # another share partition created it meanwhile
-            return await _place(node, key)
-    return TopicPartition(name, key.partition % topic.partitions)
+            return await place_of_letters(node, key)
+    return TopicPartition(name, key.partition % topic.partitions), node.topics.settings(name).max_message_bytes
 
 
 def _problem(node: Node, name: str) -> str | None:
@@ -162,16 +166,29 @@ def _headers(group_id: str, source: TopicPartition, letters: DeadLetters, offset
 
 
 async def _append(node: Node, place: TopicPartition, batch: list[_Letter]) -> None:
-    """Append a batch, several times if its partition cannot take it yet, and wait until it is replicated."""
+    """Append a batch; try several times if its partition cannot take it yet."""
     data = encode_batch(batch, timestamp=node.clock())
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            node.replicas.append_now(place, bytes(data), "client")
+            await append_letters(node, place, bytes(data))
             break
         except KafkalogError as error:
             if not error.retriable or attempt == _ATTEMPTS:
                 raise
         await asyncio.sleep(BACKOFF_S * 2 ** (attempt - 1))
-    code = await node.replicas.settled([place])
-    if code:
-        _LOG.error("dead letters in %s are not replicated: %s", place, ErrorCode(code).message)
+
+
+async def append_letters(node: Node, place: TopicPartition, data: bytes) -> None:
+    """Append a batch and wait until it is replicated; another process does so if the partition lies there.
+
+    Errors of the append.
+    """
+    if node.owner is not None and node.store.get(place) is None:
+        await node.owner.append_letters(place, data)
+    elif node.workers is not None and place in node.workers.owners:
+        await node.workers.shares.append_letters(place, data)
+    else:
+        node.replicas.append_now(place, data, "client")
+        code = await node.replicas.settled([place])
+        if code:
+            _LOG.error("dead letters in %s are not replicated: %s", place, ErrorCode(code).message)

@@ -65,6 +65,8 @@ class SharePartition:
     ) -> None:
         self.key = key
         self.place = place
+        self.failure = 0
+        """Error code of a change that took effect but was not stored, because of which the partition was closed."""
         self._node = node
         self._log = log
         self._wake = wake

@@ -1,14 +1,15 @@
 """The share partitions of a node: fetches and acknowledgements over several of them, and members' sessions.
 
-It runs on the event loop, on the node that leads all partitions. The records of a change are in `__share_group_state`
-before its request is answered.
+It runs on the event loop, on the node that leads the partitions. The records of a change are in `__share_group_state`
+before its request is answered. With several workers each has the share partitions of its own partitions, and the main
+process the states (`workers/share_states.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -52,7 +53,7 @@ class Shares:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self.log = ShareStateLog(node)
+        self.log = ShareStateLog(node) if node.owner is None else node.owner.share_states(node)
         self.sessions = ShareSessions(node.config["group.share.max.share.sessions"])
         self.initializing = asyncio.Lock()
         """Held while states are stored for new partitions of a group, so that none is stored twice."""
@@ -193,6 +194,7 @@ class Shares:
         """
         group_id, member = session.key
         found: dict[Place, Outcome] = {}
+        changed: dict[Place, SharePartition] = {}
         turns = CooperativeYield()
         for place, ranges in wanted.items():
             await turns.row()
@@ -203,10 +205,12 @@ class Shares:
                 found[place] = ErrorCode.INVALID_RECORD_STATE, "The share session has ended."
             else:
                 found[place] = one.acknowledge(member, ranges)
-        # wait for the replication of what was written; its error replaces success
-        done = [place for place, (code, _) in found.items() if not code]
-        error = await self.log.settled(ShareKey(group_id, *place) for place in done)
-        return found | dict.fromkeys(done, (error, None)) if error else found
+                if not found[place][0]:
+                    changed[place] = one
+        # wait until what was written is stored and replicated; an error replaces success
+        error = await self.log.settled(one.key for one in changed.values())
+        failed = {place: (code, None) for place, one in changed.items() if (code := error or one.failure)}
+        return found | failed
 
     async def close_session(self, session: ShareSession) -> None:
         """End a session and release its member's records, unless the member has another session by now."""
@@ -216,8 +220,14 @@ class Shares:
         await self.releases.finished(key)
         await self.log.settled([one for one in self._partitions if one.group_id == key[0]])
 
+    def member_gone(self, group_id: str, member: str) -> None:
+        """End the sessions of a member that left its group or timed out, those with workers soon."""
+        self.member_left(group_id, member)
+        if self._node.workers is not None:
+            self._node.workers.shares.member_gone(group_id, member)
+
     def member_left(self, group_id: str, member: str) -> None:
-        """End the session of a member that left its group or timed out. The last of many releases come later."""
+        """End the session of a member in this process. The last of many releases come later."""
         self.sessions.close((group_id, member))
         mine = [one for key, one in self._partitions.items() if key.group_id == group_id]
         self.releases.start((group_id, member), mine)
@@ -234,9 +244,16 @@ class Shares:
         for key in [key for key in self._partitions if is_gone(key)]:
             self._partitions.pop(key).close()
 
+    def failed(self, key: ShareKey, code: int) -> None:
+        """Drop a share partition of which a change that took effect was not stored. The next fetch loads its state."""
+        if key in self._partitions:
+            self._partitions[key].failure = code
+            self._partitions.pop(key).close()
+
     async def initialize(self, starts: Mapping[ShareKey, int], state_epoch: int) -> int:
         """Store new states that begin at these offsets. Return 0 or the error code. Raises the append's errors."""
         await self._bury(starts)
+        before = [key for key in starts if self.log.get(key) is not None]
         turns = CooperativeYield()
         for key, start in starts.items():
             await turns.row()
@@ -246,18 +263,29 @@ class Shares:
             self.log.initialize(key, state_epoch, start)
             if key in self._partitions:  # at once: a release or a timer would write its former state over the new one
                 self._partitions.pop(key).close()
+        await self._forget_elsewhere(before)
         return await self.log.settled(starts)
 
     async def _bury(self, keys: Iterable[ShareKey]) -> None:
         """Let the dead letters be written that only these states know of: they are about to be replaced."""
         await self.log.loaded()
+        wanted = [key for key in keys if (state := self.log.get(key)) is not None
+                  and any(one.state == RecordState.ARCHIVING for one in state.batches)]  # fmt: skip
+        await self.letters_written(wanted)
+        if wanted and self._node.workers is not None:
+            await self._node.workers.shares.letters_written(wanted)
+
+    async def letters_written(self, keys: Iterable[ShareKey]) -> None:
+        """Load these share partitions, if they lie here, and wait until their dead letters are written."""
         for key in keys:
-            state = self.log.get(key)
-            if state is None or not any(one.state == RecordState.ARCHIVING for one in state.batches):
-                continue
             one = await self._partition(key.group_id, (key.topic_id, key.partition))
             if isinstance(one, SharePartition):
                 await one.letters_written()
+
+    async def _forget_elsewhere(self, keys: Collection[ShareKey]) -> None:
+        """Wait until workers have dropped the share partitions of states that were replaced or deleted."""
+        if keys and self._node.workers is not None:
+            await self._node.workers.shares.forget(keys)
 
     async def delete(self, keys: Iterable[ShareKey]) -> int:
         """Delete states. Return 0 or the error code. Raises the append's errors."""
@@ -266,6 +294,7 @@ class Shares:
         self.forget(lambda key: key in gone)
         known = self.log.keys(lambda key: key in gone)
         self.log.delete(known)
+        await self._forget_elsewhere(known)
         return await self.log.settled(known)
 
     def _on_topic(self, before: Topic | None, after: Topic | None) -> None:
@@ -275,6 +304,8 @@ class Shares:
         if before.name == SHARE_GROUP_STATE:
             self.forget(lambda key: True)
             self.log.clear()
+            if self._node.workers is not None:
+                self._node.workers.shares.forget_all()
             return
         self.forget(lambda key: key.topic_id == topic_id)
         try:

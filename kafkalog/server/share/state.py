@@ -136,11 +136,15 @@ def _rows(batches: Iterable[StateBatch]) -> list[dict[str, int]]:
 
 
 class Placed(NamedTuple):
-    """A state, the offset of its last snapshot, and the number of updates since."""
+    """A state, the offset of its last snapshot, the number of updates since, and its number among those of its key.
+
+    A state that is stored in place of another one has another number.
+    """
 
     state: ShareState
     offset: int
     updates: int = 0
+    number: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog._core.batch.encode import encode_ready
 from kafkalog.errors import KafkalogError, NotLeaderOrFollower
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.group_log import client_code
+from kafkalog.server.groups.group_log import client_code, group_error_code
 from kafkalog.server.groups.records import Record
 from kafkalog.server.node.topics import SHARE_GROUP_STATE
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -50,6 +50,7 @@ class ShareStateLog:
         self._loading: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pruning: asyncio.Task[None] | None = None
+        self._number = 0
         self.is_closed = False
 
     # Start and stop
@@ -116,6 +117,10 @@ class ShareStateLog:
         found = self._states.get(key)
         return None if found is None else found.state
 
+    def placed(self, key: ShareKey) -> Placed | None:
+        """Return the state with its number, None if there is none."""
+        return self._states.get(key)
+
     def has_lost(self, key: ShareKey) -> bool:
         """Return True if the log, which has been loaded, was read without a state of this key."""
         return key not in self._states and self._is_readable(key)
@@ -131,7 +136,11 @@ class ShareStateLog:
         now_ms = self._node.clock()
         before = self._states.get(key)
         epoch = 0 if before is None else before.state.snapshot_epoch + 1
-        self._snapshot(key, ShareState(epoch, state_epoch, 0, start, -1, now_ms, now_ms))
+        self._snapshot(key, ShareState(epoch, state_epoch, 0, start, -1, now_ms, now_ms), self._next_number())
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
 
     def write(self, key: ShareKey, change: Change) -> None:
         """Store a change of a state: an update, or a snapshot after many updates."""
@@ -141,12 +150,29 @@ class ShareStateLog:
         if before.offset < 0 or before.updates >= most:
             now_ms = self._node.clock()
             created_ms = after.created_ms or now_ms
-            self._snapshot(
-                key, after._replace(snapshot_epoch=after.snapshot_epoch + 1, created_ms=created_ms, written_ms=now_ms)
+            after = after._replace(
+                snapshot_epoch=after.snapshot_epoch + 1, created_ms=created_ms, written_ms=now_ms
             )
+            self._snapshot(key, after, before.number)
             return
         self._append(key, update_record(key, after.snapshot_epoch, change))
-        self._states[key] = Placed(after, before.offset, before.updates + 1)
+        self._states[key] = Placed(after, before.offset, before.updates + 1, before.number)
+
+    def write_numbered(self, key: ShareKey, number: int, change: Change) -> int:
+        """Store a change of the state that has this number. Return 0, or an error code with nothing done.
+
+        After an error the state has another number: later changes build on the one that failed.
+        """
+        placed = self._states.get(key)
+        if placed is None or placed.number != number:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # as a broker calls a fenced state to its clients
+        try:
+            self.write(key, change)
+        except (KafkalogError, OSError) as error:
+            _LOG.error("the state of share partition %s cannot be written: %s", key, error)
+            self._states[key] = placed._replace(number=self._next_number())
+            return group_error_code(error)
+        return 0
 
     def delete(self, keys: Iterable[ShareKey]) -> None:
         """Delete states."""
@@ -169,9 +195,9 @@ class ShareStateLog:
             await turns.row()
         return int(client_code(await self._node.replicas.settled(places))) if places else 0
 
-    def _snapshot(self, key: ShareKey, state: ShareState) -> None:
+    def _snapshot(self, key: ShareKey, state: ShareState, number: int) -> None:
         offset = self._append(key, snapshot_record(key, state))
-        self._states[key] = Placed(state, offset)
+        self._states[key] = Placed(state, offset, 0, number)
 
     def _append(self, key: ShareKey, record: Record) -> int:
         if self.is_closed:
@@ -217,9 +243,10 @@ class ShareStateLog:
         old_ms = now_ms - self._node.config["share.coordinator.cold.partition.snapshot.interval.ms"]
         keys = self.keys(lambda key: self._place(key) == place)
         for key in keys:
-            state, offset, _ = self._states[key]
+            state, offset, _, number = self._states[key]
             if state.written_ms < old_ms and offset + 2 * len(keys) < partition.log.log_end_offset:
-                self._snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms))
+                state = state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms)
+                self._snapshot(key, state, number)
         first = min((self._states[key].offset for key in keys), default=0)
         if first > partition.log.log_start_offset:
             await self._node.run(partition.delete_records, min(first, partition.log.high_watermark))

@@ -12,7 +12,9 @@ from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.requests.context import Close, Connection
 from kafkalog.server.security.state import format_state
 from kafkalog.server.settings.features import features_tree
+from kafkalog.server.settings.kinds import GROUP
 from kafkalog.server.workers.link import Message
+from kafkalog.server.workers.share_calls import CALLS_OF_WORKERS
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ class Answers:
             return await self._relay(message)
         if name == "verify":
             return self._verify(message)
+        if name in CALLS_OF_WORKERS:
+            return await CALLS_OF_WORKERS[name](self._find_node(), message)
         raise IllegalArgument(f"unknown call {name!r}")
 
     async def _relay(self, message: Message) -> Message:
@@ -63,11 +67,12 @@ class Answers:
 
 
 def state_of(node: Node) -> dict[str, Any]:
-    """Return the node's users, ACLs, quotas, features, and settings that can change, for its workers."""
+    """Return the node's users, ACLs, quotas, features, and settings that can change, its groups' among them."""
     given = node.config.given()
     return {
         "security": json.loads(format_state(node.credentials.file.state)),
         "features": features_tree(node.features.current),
+        "groups": node.dynamic.all_kept()[GROUP],
         "settings": {name: value_text(given[name]) for name in given if is_pushed(node, name)},
     }
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog._version import version
 from kafkalog.errors import DirectoryLocked, IllegalArgument, KafkalogError
 from kafkalog.server.node.store import Identity, Store, open_store
 from kafkalog.server.node.temporary_dirs import NoWritesToLinks
@@ -31,6 +32,7 @@ from kafkalog.server.txns.markers import Marker, write_markers
 from kafkalog.server.txns.producer_ids import first_producer_id
 from kafkalog.server.workers.link import Link, Message
 from kafkalog.server.workers.owner import Owner, WorkerTopics, new_partitions
+from kafkalog.server.workers.share_calls import CALLS_OF_THE_MAIN_PROCESS
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
@@ -72,11 +74,13 @@ class Child:
             "delete": self._delete, "alter": self._alter, "mark": self._mark, "status": self._status,
             "metrics": self._metrics, "stop": self._stop, "ping": self._ping,
         }  # fmt: skip
-        if name not in calls:
+        if name not in calls and name not in CALLS_OF_THE_MAIN_PROCESS:
             raise IllegalArgument(f"unknown call {name!r}")
         if self._begun is not None and name not in ("state", "ping"):
             await self._begun  # its topics are being loaded
-        return await calls[name](message.values)
+        if name in calls:
+            return await calls[name](message.values)
+        return await CALLS_OF_THE_MAIN_PROCESS[name](self._running_node(), message)
 
     # The start
 
@@ -97,7 +101,11 @@ class Child:
         found = next((path for one in directories for name in _OF_THE_NODE
                       if os.path.lexists(path := os.path.join(one, name))), None)  # fmt: skip
         problem, hint, has = "", None, dict[str, Any]()
-        if found is not None:
+        theirs = self._configuration["version"]
+        if theirs != version:
+            problem = f"the worker would run kafkalog {version}, and the main process runs {theirs}"
+            hint = "kafkalog was installed again while the server runs: start the server again"
+        elif found is not None:
             problem, hint = f"{found} belongs to the whole server", "give its directory first"
         else:
             try:

@@ -21,6 +21,7 @@ from kafkalog.server.settings.features import parse_features
 from kafkalog.server.wire.versions import ALONE
 from kafkalog.server.workers.answers import is_pushed
 from kafkalog.server.workers.link import Link, LinkLost
+from kafkalog.server.workers.share_states import WorkerStates, key_values
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.pool import Run
     from kafkalog.server.settings.config import ServerConfig
+    from kafkalog.server.share.state import ShareKey
     from kafkalog.server.wire.pieces import Pieces
     from kafkalog.server.workers.spread_store import SpreadStore
 
 _LOG: Final = logging.getLogger(__name__)
 OWN_CALLS: Final = frozenset({
     "alter_replica_log_dirs", "api_versions", "delete_records", "describe_log_dirs", "describe_producers", "fetch",
-    "list_offsets", "offset_for_leader_epoch", "produce", "sasl_authenticate", "sasl_handshake", "write_txn_markers",
+    "list_offsets", "offset_for_leader_epoch", "produce", "sasl_authenticate", "sasl_handshake", "share_acknowledge",
+    "share_fetch", "write_txn_markers",
 })  # fmt: skip
 """Calls that a worker answers; it passes all others on."""
 
@@ -83,11 +86,12 @@ class Owner:
         node.leaders_calls = dict.fromkeys(others, NotController)
 
     def apply_state(self) -> None:
-        """Use the main process's users, ACLs, quotas, features and settings. They are kept in memory only."""
+        """Use the main process's users, ACLs, quotas, features and settings. They are in memory only."""
         node, state = self._node, self.state
         assert node is not None
         node.credentials.file.state = parse_state(json.dumps(state["security"]).encode())
         node.features.current = parse_features(state["features"])
+        node.dynamic.use_groups(state["groups"])
         settings, given = state["settings"], node.config.given()
         own = {name: value_text(given[name]) for name in given if is_pushed(node, name)}
         changes = {name: settings.get(name) for name in (*own, *settings) if own.get(name) != settings.get(name)}
@@ -132,6 +136,20 @@ class Owner:
             _LOG.warning("cannot verify a transaction: %s", error)
             return dict.fromkeys(partitions, int(ErrorCode.NOT_ENOUGH_REPLICAS))
         return dict(zip(partitions, answer.values["codes"], strict=True))
+
+
+    def share_states(self, node: Node) -> WorkerStates:
+        """Return the states of the node's share partitions, of which the main process has the log."""
+        return WorkerStates(node, self._link)
+
+    async def place_of_letters(self, key: ShareKey) -> tuple[TopicPartition, int]:
+        """Ask the main process as `dead_letters.place_of_letters`."""
+        answer = await self._link.call("share_letters", key_values(key))
+        return TopicPartition(*answer.values["place"]), answer.values["max_bytes"]
+
+    async def append_letters(self, place: TopicPartition, data: bytes) -> None:
+        """Let the main process, or another worker, append dead letters. Errors of the append."""
+        await self._link.call("share_append", {"place": place}, data)
 
 
 def new_partitions(rows: Sequence[Mapping[str, Any]]) -> list[NewPartitions]:

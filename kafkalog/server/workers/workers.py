@@ -14,12 +14,14 @@ from collections.abc import Collection, Iterable, Mapping, MutableMapping, Seque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog._version import version
 from kafkalog.errors import IllegalState, KafkalogError, StorageError
 from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.server.node.leading import CONTROLLERS
 from kafkalog.server.workers.answers import Answers, state_of
 from kafkalog.server.workers.layout import MAIN, OF_MAIN, directories_of, settings_of
 from kafkalog.server.workers.link import LinkLost, Message
+from kafkalog.server.workers.share_calls import WorkerShares
 from kafkalog.server.workers.spread_store import SpreadStore
 from kafkalog.server.workers.worker_process import WorkerProcess
 from kafkalog.types import TopicPartition
@@ -74,6 +76,7 @@ class Workers:
         self._node: Node | None = None
         self._pushed: Mapping[str, Any] = {}
         self._pushes = 0
+        self.shares = WorkerShares(self)
 
     @property
     def node(self) -> Node:
@@ -111,6 +114,7 @@ class Workers:
         process = self._processes[number] = WorkerProcess(number, Answers(lambda: self.node, number).answer)
         process.start({
             "number": number,
+            "version": version,
             "directories": directories_of(self._directories, number, self.count),
             "settings": settings_of(self.config, number, self.ports.get(number)),
             "is_read_only": self._is_read_only,
@@ -236,6 +240,7 @@ class Workers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
         self._keepers = []
+        self.shares.stop()
         await asyncio.gather(*(self._stop(one) for one in self._processes.values()))
 
     async def _stop(self, process: WorkerProcess) -> None:
@@ -298,9 +303,11 @@ class Workers:
 
     # Calls
 
-    async def call(self, worker: int, name: str, values: Mapping[str, Any] | None = None) -> Message:
+    async def call(
+        self, worker: int, name: str, values: Mapping[str, Any] | None = None, body: bytes = b""
+    ) -> Message:
         """Make a call to a worker. LinkLost while it does not run; its error."""
-        return await self._processes[worker].link.call(name, values)
+        return await self._processes[worker].link.call(name, values, body)
 
     def addresses(self, listener: str) -> list[tuple[int, str, int]]:
         """Return the node id, host and port of each worker that serves clients of a listener."""

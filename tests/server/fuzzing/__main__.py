@@ -25,7 +25,8 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31))
     parser.add_argument("--every", type=int, default=5_000, help="requests between two looks at the server")
-    parser.add_argument("--rss", type=float, default=400, help="MB that the server may have")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the server")
+    parser.add_argument("--rss", type=float, default=400, help="MB that each process of the server may have")
     parser.add_argument("--answer", type=float, default=30, help="seconds that a well-behaved client waits at most")
     parser.add_argument("--root", type=Path, default=ROOT, help="the tree whose kafkalog is started")
     parser.add_argument("--preload", default="", help="library of a sanitizer that the server's process is given")
@@ -33,11 +34,11 @@ def main() -> int:
     print(f"seed {given.seed}", flush=True)
     environment = {"LD_PRELOAD": given.preload, "PYTHONMALLOC": "malloc"} if given.preload else {}
     with tempfile.TemporaryDirectory(prefix="kafkalog-fuzz-") as directory:
-        served = Served(Path(directory), given.root, environment)
+        served = Served(Path(directory), given.root, environment, given.workers)
         driver = None
         try:
             served.start()
-            driver = Driver(served, given.seed, Limits(given.rss, given.answer))
+            driver = Driver(served, given.seed, Limits(given.rss * given.workers, given.answer))
             asyncio.run(driver.run(given.requests, given.every))
             status = served.stop()
             if status:

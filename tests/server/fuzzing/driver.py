@@ -27,7 +27,9 @@ _OF_A_PARTITION: Final = 6
 """Files of a log that may be open: the segments', and indexes that are written."""
 _LAST: Final = struct.pack(">hhih", 18, 0, 0x7F7F7F7F, -1)
 _END: Final = struct.pack(">i", len(_LAST)) + _LAST
-_REPORTS: Final = re.compile(r"ERROR: AddressSanitizer|runtime error:|Fatal Python error|Traceback \(most recent")
+_REPORTS: Final = re.compile(
+    r"ERROR: AddressSanitizer|runtime error:|Fatal Python error|Traceback \(most recent|worker \d+ ended"
+)
 
 
 class Finding(AssertionError):
@@ -82,7 +84,7 @@ class Driver:
         began = time.monotonic()
         client = Client(served.ports["SASL_PLAINTEXT"], limits.answer_s)
         ids = [client.topic(name, 2) for name in TOPICS]
-        client.write_and_read(b"first")
+        client.write_and_read(b"first", served.workers)
         client.close()
         self.figures.slowest_s = time.monotonic() - began
         self._mutator = Mutator(seed, ids, served.directories)
@@ -97,7 +99,7 @@ class Driver:
         while count > 0:
             self._left = min(every, count)
             count -= self._left
-            await asyncio.gather(*(self._stranger(number < LOGINS) for number in range(CONNECTIONS)))
+            await asyncio.gather(*map(self._stranger, range(CONNECTIONS)))
             await asyncio.to_thread(self.look)
             self.figures.seconds = time.monotonic() - began
             print(f"{self.figures}", flush=True)
@@ -115,7 +117,7 @@ class Driver:
         began = time.monotonic()
         try:
             client = Client(served.ports["SASL_PLAINTEXT"], self._limits.answer_s)
-            client.write_and_read(b"value %d" % figures.sent)
+            client.write_and_read(b"value %d" % figures.sent, served.workers)
             figures.slowest_s = max(figures.slowest_s, time.monotonic() - began)
             self._look_at_descriptors(client)
             client.close()
@@ -137,8 +139,10 @@ class Driver:
             time.sleep(0.5)
         self.figures.descriptors = (self._first_descriptors, now)
 
-    async def _stranger(self, is_login: bool) -> None:
-        port = self._served.ports["SASL_PLAINTEXT" if is_login else "PLAINTEXT"]
+    async def _stranger(self, number: int) -> None:
+        is_login = number < LOGINS
+        ports = self._served.all_ports["SASL_PLAINTEXT" if is_login else "PLAINTEXT"]
+        port = ports[number % len(ports)]
         while self._left > 0:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -8,9 +8,9 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kafkalog.server.wire.header import response_header
 from kafkalog.server.wire.reader import read_response
@@ -40,11 +40,12 @@ KEYS: Final = {api.name: key for key, api in APIS.items()}
 
 
 class Served:
-    """The server's process. `root` is the tree whose kafkalog it runs; `environment` is added to this process's."""
+    """The server's processes. `root` is the tree whose kafkalog they run; `environment` is added to this process's."""
 
-    def __init__(self, directory: Path, root: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, root: Path, environment: Mapping[str, str], workers: int = 1) -> None:
         self._environment = {**os.environ, "PYTHONPATH": str(root), "KAFKALOG_PASSWORD": PASSWORD, **environment}
-        self.directories = [str(directory / name) for name in ("data", "more")]
+        self.directories = [str(directory / name) for name in ("data", "more", *map(str, range(2, workers)))]
+        self.workers = workers
         self._command = [sys.executable, "-P", "-m", "kafkalog.cli.main", "serve"]
         for path in self.directories:
             self._command += ["-d", path]
@@ -52,6 +53,8 @@ class Served:
         self.log_path = directory / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self.ports: dict[str, int] = {}
+        self.all_ports: dict[str, list[int]] = {}
+        """The ports of each listener in all processes; the main process's first."""
 
     def start(self) -> None:
         """Make its user, start it, and wait until it answers."""
@@ -62,6 +65,8 @@ class Served:
             more = ["--ready-file", str(ready), "-q"]
             for name in ("PLAINTEXT", "SASL_PLAINTEXT"):
                 more += ["--listen", f"{name}://127.0.0.1:0"]
+            if self.workers > 1:
+                more += ["--workers", str(self.workers)]
             for key, value in SETTINGS.items():
                 more += ["-X", f"{key}={value}"]
             self.process = subprocess.Popen([*self._command, *more], env=self._environment, stdout=log, stderr=log)
@@ -73,6 +78,16 @@ class Served:
         for line in ready.read_text().splitlines():
             name, _, address = line.partition(" ")
             self.ports[name] = int(address.rpartition(":")[2])
+        for name, port in self.ports.items():
+            with Client(port, START_S, is_login=name == "SASL_PLAINTEXT") as client:
+                nodes = client.ask("metadata", 8, _metadata(())).brokers
+            self.all_ports[name] = [port, *(one.port for one in nodes if one.port != port)]
+            assert len(self.all_ports[name]) == self.workers
+
+    def _processes(self) -> list[int]:
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [self.process.pid, *map(int, children)]
 
     @property
     def is_alive(self) -> bool:
@@ -84,17 +99,12 @@ class Served:
         return self.log_path.read_text("utf-8", "replace")
 
     def rss_mb(self) -> float:
-        """Its resident memory."""
-        assert self.process is not None
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS"):
-                return int(line.split()[1]) / 1024
-        return 0.0
+        """Return the resident memory of all processes."""
+        return sum(map(_rss_mb, self._processes()))
 
     def descriptors(self) -> int:
-        """Return the number of open files and sockets."""
-        assert self.process is not None
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        """Return the number of open files and sockets of all processes."""
+        return sum(len(os.listdir(f"/proc/{one}/fd")) for one in self._processes())
 
     def stop(self) -> int:
         """Its status after SIGTERM."""
@@ -106,13 +116,33 @@ class Served:
             self.process.kill()
 
 
-class Client:
-    """A connection that is logged in; one request at a time."""
+def _rss_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
 
-    def __init__(self, port: int, timeout_s: float) -> None:
+
+def _metadata(topics: Sequence[Mapping[str, str]] | None) -> dict[str, Any]:
+    return {
+        "topics": topics, "allow_auto_topic_creation": False, "include_topic_authorized_operations": False,
+        "include_cluster_authorized_operations": False,
+    }  # fmt: skip
+
+
+class Client:
+    """A connection that is logged in, if it is one for that; one request at a time."""
+
+    def __init__(self, port: int, timeout_s: float, *, is_login: bool = True) -> None:
+        self._port = port
+        self._timeout_s = timeout_s
         self._sock = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self._file = self._sock.makefile("rb")
         self._number = 0
+        if is_login:
+            self._log_in()
+
+    def _log_in(self) -> None:
         assert self.ask("sasl_handshake", 1, {"mechanism": "PLAIN"}).error_code == 0
         token = f"\0{USER}\0{PASSWORD}".encode()
         assert self.ask("sasl_authenticate", 1, {"auth_bytes": token}).error_code == 0
@@ -136,6 +166,12 @@ class Client:
             raise ConnectionError("the server closed the connection of a client that did nothing wrong")
         return data
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """End it."""
         self._file.close()
@@ -151,16 +187,27 @@ class Client:
         assert found.error_code == 0, found
         return bytes(found.topic_id.bytes)
 
-    def write_and_read(self, value: bytes) -> None:
-        """Produce a record and fetch it."""
-        self.topic(OWN_TOPIC, 1)
-        data = [{"name": OWN_TOPIC, "partition_data": [{"index": 0, "records": batch(0, [value])}]}]
+    def write_and_read(self, value: bytes, partitions: int = 1) -> None:
+        """Produce a record to each of so many partitions, where its leader is, and fetch it."""
+        self.topic(OWN_TOPIC, partitions)
+        found = self.ask("metadata", 8, _metadata([{"name": OWN_TOPIC}]))
+        ports = {one.node_id: one.port for one in found.brokers}
+        for one in found.topics[0].partitions:
+            port = ports[one.leader_id]
+            if port == self._port:
+                self._write_and_read(value, one.partition_index)
+            else:
+                with Client(port, self._timeout_s) as other:
+                    other._write_and_read(value, one.partition_index)
+
+    def _write_and_read(self, value: bytes, index: int) -> None:
+        data = [{"name": OWN_TOPIC, "partition_data": [{"index": index, "records": batch(0, [value])}]}]
         tree = {"transactional_id": None, "acks": -1, "timeout": 30_000, "topic_data": data}
         written = self.ask("produce", 9, tree).responses[0].partition_responses[0]
         assert written.error_code == 0, written
         partition = {
-            "partition": 0, "current_leader_epoch": -1, "fetch_offset": written.base_offset, "last_fetched_epoch": -1,
-            "log_start_offset": -1, "partition_max_bytes": 1 << 20,
+            "partition": index, "current_leader_epoch": -1, "fetch_offset": written.base_offset,
+            "last_fetched_epoch": -1, "log_start_offset": -1, "partition_max_bytes": 1 << 20,
         }  # fmt: skip
         wanted = {
             "replica_id": -1, "max_wait": 10_000, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0,
@@ -172,11 +219,7 @@ class Client:
 
     def partitions(self) -> dict[str, int]:
         """The topics that are there, and how many partitions each has."""
-        wanted = {
-            "topics": None, "allow_auto_topic_creation": False, "include_topic_authorized_operations": False,
-            "include_cluster_authorized_operations": False,
-        }  # fmt: skip
-        return {topic.name: len(topic.partitions) for topic in self.ask("metadata", 8, wanted).topics}
+        return {topic.name: len(topic.partitions) for topic in self.ask("metadata", 8, _metadata(None)).topics}
 
     def tidy(self) -> None:
         """Delete what strangers made: it is theirs to make, and would only grow."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.errors import DirectoryLocked, StorageError
+from kafkalog._version import version
+from kafkalog.errors import DirectoryLocked, IllegalState, StorageError
 from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.txns.markers import Marker
@@ -232,12 +233,34 @@ def test_what_keeps_a_worker_from_opening_its_directories_is_reported_with_one_h
             said.update(values)
             return Message({})
 
-        child._configuration = {"directories": [str(tmp_path)]}
+        child._configuration = {"directories": [str(tmp_path)], "version": version}
         monkeypatch.setattr(child, "_open_store", locked)
         monkeypatch.setattr(child.link, "call", call)
         await child._open()
         with pytest.raises(Exception, match="locked") as raised:
             workers_of_two()._take(1, said)
         assert str(raised.value).count("stop it") == 1
+
+    asyncio.run(run())
+
+
+def test_a_worker_of_another_version_than_the_main_process_opens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that starts again is a new interpreter, and imports what was installed meanwhile."""
+
+    async def run() -> None:
+        child, said = Child(str), dict[str, Any]()
+
+        async def call(_: str, values: dict[str, Any]) -> Message:
+            said.update(values)
+            return Message({})
+
+        child._configuration = {"directories": [str(tmp_path / "data")], "version": "0.0.1"}
+        monkeypatch.setattr(child.link, "call", call)
+        await child._open()
+        with pytest.raises(IllegalState, match=r"main process runs 0\.0\.1.*start the server again"):
+            workers_of_two()._take(1, said)
+        assert not (tmp_path / "data").exists()
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Servers of two processes: TLS, read-only, share groups, too few descriptors, a stop with a paused worker."""
+"""Servers of two processes: TLS, read-only, too few descriptors, a stop with a paused worker."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.server.settings.features import SHARE_HINT
 from kafkalog.server.wire.reader import read_response
 from kafkalog.testing import kafka_server
 from tests.gates import wait_until
 from tests.server.net.certificates import authority, certificate
-from tests.server.nodes import KEYS
-from tests.server.test_serve_cmd import exchange_request, run_server, send_request
+from tests.server.nodes import KEYS, request_bytes
+from tests.server.test_serve_cmd import run_server, send_request
 from tests.server.workers.test_workers import (
     MAIN,
     QUICK,
@@ -94,24 +93,6 @@ def test_two_processes_serve_read_only_and_write_nothing(tmp_path: Path) -> None
     assert contents_of(tmp_path / "data") == before
 
 
-def test_share_groups_are_refused_with_what_to_do() -> None:
-    with kafka_server(workers=2) as server:
-        brokers = admin_of(server).list_topics(timeout=TIMEOUT_S).brokers
-        for node in (MAIN, WORKER):
-            answer = heartbeat(brokers[node].port)
-            assert (answer.error_code, answer.error_message) == (35, SHARE_HINT)
-        assert server.log().count(SHARE_HINT) == 1  # of all that asked
-
-
-def heartbeat(port: int) -> Any:
-    call = ("share_group_heartbeat", 1, {
-        "group_id": "g", "member_id": "m", "member_epoch": 0, "rack_id": None, "subscribed_topic_names": ["t"],
-    })  # fmt: skip
-    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as sock:
-        data = exchange_request(sock, *call)
-    return read_response(KEYS[call[0]], 1, data, 5)
-
-
 def test_a_worker_without_free_descriptors_serves_its_clients_and_later_takes_others() -> None:
     with kafka_server(workers=2, topics={"t": 2}) as server:
         (worker,) = workers_of(server)
@@ -143,3 +124,78 @@ def test_a_paused_worker_holds_a_stop_for_seconds_only_and_nothing_acknowledged_
         assert "worker 1 does not answer and is killed" in server.log()
         server.start()
         assert read(server, "t", 4, partitions=2) == Counter(values_of(4))
+
+
+def test_a_worker_that_was_paused_goes_on_and_the_main_process_serves_meanwhile() -> None:
+    with kafka_server(workers=2, topics={"t": 2}) as server:
+        leaders = admin_of(server).list_topics(timeout=TIMEOUT_S).topics["t"].partitions
+        ours, theirs = sorted(leaders, key=lambda index: leaders[index].leader)
+        producer, failed = producer_of(server), list[Any]()
+        (worker,) = workers_of(server)
+        os.kill(worker, signal.SIGSTOP)
+        producer.produce("t", b"theirs", partition=theirs, on_delivery=lambda error, _: error and failed.append(error))
+        assert write_to(producer_of(server), ours) is None
+        assert len(producer) == 1
+        os.kill(worker, signal.SIGCONT)
+        assert producer.flush(TIMEOUT_S) == 0 and failed == []
+        assert workers_of(server) == [worker]
+        assert read(server, "t", 2, partitions=2) == Counter([b"ours", b"theirs"])
+
+
+def write_to(producer: Any, partition: int, value: bytes = b"ours") -> Any:
+    """Write a record to topic t and return its error, or None."""
+    errors: list[Any] = []
+    producer.produce("t", value, partition=partition, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    return errors[0]
+
+
+def test_a_fetch_that_waits_in_a_worker_ends_when_the_main_process_deletes_its_topic() -> None:
+    with kafka_server(workers=2, topics={"t": 2}) as server:
+        admin = admin_of(server)
+        found = admin.list_topics(timeout=TIMEOUT_S)
+        partitions = found.topics["t"].partitions
+        (theirs,) = [index for index in partitions if partitions[index].leader == WORKER]
+        partition = {
+            "partition": theirs, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1,
+            "log_start_offset": -1, "partition_max_bytes": 1 << 20,
+        }  # fmt: skip
+        fetch = request_bytes("fetch", 11, {
+            "replica_id": -1, "max_wait": 1000 * TIMEOUT_S, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0,
+            "session_id": 0, "session_epoch": -1, "topics": [{"topic": "t", "partitions": [partition]}],
+            "forgotten_topics_data": [], "rack_id": "",
+        })  # fmt: skip
+        with socket.create_connection(("127.0.0.1", found.brokers[WORKER].port), timeout=TIMEOUT_S) as sock:
+            sock.sendall(len(fetch).to_bytes(4, "big") + fetch)
+            with pytest.raises(TimeoutError):
+                sock.settimeout(0.5)
+                sock.recv(1)
+            sock.settimeout(TIMEOUT_S - 5)  # less than the fetch waits for records
+            admin.delete_topics(["t"])["t"].result(TIMEOUT_S)
+            size = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
+            answer = read_response(KEYS["fetch"], 11, bytearray(sock.recv(size, socket.MSG_WAITALL)), 4)
+        assert answer.responses[0].partitions[0].error_code == 3
+
+
+@pytest.mark.parametrize("what", ["disk", "memory"])
+def test_a_worker_without_room_refuses_and_loses_nothing(what: str, tmp_path: Path) -> None:
+    with kafka_server(workers=2, topics={"t": 2}, directory=tmp_path / "data") as server:
+        leaders = admin_of(server).list_topics(timeout=TIMEOUT_S).topics["t"].partitions
+        ours, theirs = sorted(leaders, key=lambda index: leaders[index].leader)
+        producer = producer_of(server, **{"enable.idempotence": False, "message.timeout.ms": 3000, "linger.ms": 0})
+        assert write_to(producer, theirs, b"before") is None
+        (worker,) = workers_of(server)
+        if what == "disk":  # as on a full one: a write writes a part, or fails
+            resource.prlimit(worker, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+        else:
+            size = int(Path(f"/proc/{worker}/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.prlimit(worker, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+        acknowledged: Counter[bytes] = Counter()
+        while write_to(producer, theirs, value := os.urandom(900_000 if what == "memory" else 30_000)) is None:
+            acknowledged[value] += 1
+            assert len(acknowledged) < 50, "the limit has no effect"
+        assert write_to(producer, ours) is None
+        server.kill()
+        server.start()
+        found = read(server, "t", len(acknowledged) + 2, partitions=2)
+        assert acknowledged <= found and found[b"before"] == found[b"ours"] == 1
