@@ -78,6 +78,25 @@ def test_a_first_time_followed_by_none_never_rolls(tmp_path: Path) -> None:
     assert bases(a_log) == [0]
 
 
+@pytest.mark.parametrize("offset", [3, 4])
+def test_a_segment_that_a_cut_empties_restarts_its_age(tmp_path: Path, offset: int) -> None:
+    """LOG-14, SEG-13: as in the reference, also where the cut falls into its first batch."""
+    clock = MockClock(NOW)
+    a_log = log(tmp_path, clock=clock, segment_ms=1000)
+    append_batches(a_log, times=3)
+    a_log.roll()
+    append_batches(a_log, count=2, timestamp=NOW)
+    clock.advance(5000)
+    assert a_log.truncate_to(offset) and a_log.active_segment.size == 0
+    append_batches(a_log, timestamp=-1)
+    clock.advance(1000)
+    append_batches(a_log, timestamp=-1)
+    assert bases(a_log) == [0, 3]
+    clock.advance(1)
+    append_batches(a_log, timestamp=-1)
+    assert bases(a_log) == [0, 3, a_log.log_end_offset - 1]
+
+
 def test_jitter_is_chosen_per_segment_and_capped(tmp_path: Path) -> None:
     """LOG-15: 0 up to min(jitter, segment.ms), a new choice for each segment; it is taken off segment.ms."""
     a_log = log(tmp_path, internal_segment_bytes=100, segment_ms=10, segment_jitter_ms=1000)

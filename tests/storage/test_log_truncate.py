@@ -85,6 +85,24 @@ def test_start_anew(tmp_path: Path, offset: int) -> None:
     assert a_log.read(offset, 1000).records.size == 300
 
 
+def test_an_emptied_log_closes_without_a_snapshot(tmp_path: Path) -> None:
+    """LOG-55, LOG-84: as in the reference, which writes one at the next opening; a roll moves the recovery point."""
+    clock = MockClock(NOW)
+    scheduler = MockScheduler(clock)
+    a_log = log(tmp_path, clock=clock, scheduler=scheduler)
+    append_batches(a_log, times=10)
+    a_log.truncate_fully_and_start_at(59)
+    assert a_log.recovery_point == 0
+    a_log.close()
+    assert not [name for name in files(tmp_path / "topic-0") if name.endswith(".snapshot")]
+    a_log = log(tmp_path, clock=clock, scheduler=scheduler, recovery_point=0)
+    assert "00000000000000000059.snapshot" in files(tmp_path / "topic-0")
+    a_log.truncate_fully_and_start_at(70)
+    a_log.roll()
+    scheduler.tick()
+    assert (bases(a_log), a_log.recovery_point) == ([70], 70)
+
+
 def test_start_anew_with_a_log_start_of_its_own(tmp_path: Path) -> None:
     """LOG-55: never above the end."""
     a_log = log(tmp_path)

@@ -175,7 +175,7 @@ class LogCore(LogFields):
         if active is not self.active:
             active.records.guard = self.lock  # appends rely on it: an idle file may be closed under it
             self.active = active
-            self.rules = active.roll_rules(self.config)
+        self.rules = active.roll_rules(self.config)  # a segment that was cut to nothing restarts its age
         self.state = state
 
     def stop_writes(self, cause: BaseException) -> None:

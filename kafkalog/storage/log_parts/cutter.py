@@ -108,6 +108,7 @@ class LogCutter:
         core = self._core
         with core.cutting_locked():
             state = core.state
+            start = offset if log_start_offset is None else log_start_offset
             old = tuple(state.segments)
             try:
                 for segment in reversed(old):
@@ -115,12 +116,13 @@ class LogCutter:
                 remove_stale_files(core.path, offset, core.fs)
                 segments: LogSegments[LogSegment] = LogSegments((self._roller.new_segment(offset),))
                 core.producers.truncate_fully_and_start_at(offset)
+                core.producers.on_log_start_incremented(start)
+                core.producers.take_snapshot()
             except BaseException as error:  # later appends would go into a file that is to be deleted
                 core.health.poison(error)
                 raise
             core.durable = 0
             core.epochs.clear()
-            start = offset if log_start_offset is None else log_start_offset
             emptied = at_end(state, segments, offset, log_start_offset=start, leader_epoch=-1)
             emptied = emptied.replace(first_unstable_offset=-1)
             core.publish_locked(high_watermark_updated(emptied, emptied.end_metadata))

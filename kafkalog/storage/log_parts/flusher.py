@@ -94,20 +94,21 @@ class LogFlusher:
         core = self._core
         done, covered = self._synced(lambda run: self._sync_files(run, offset), is_closing)
         end = done.state.log_end_offset if offset is None else min(offset, done.state.log_end_offset)
+        advances = bool(covered) or end > done.state.recovery_point  # an emptied log has no segment below its end
         seconds = 0.0
         with core.lock:
             core.health.check_disk()
             core.unsynced.synced(done.pending)
             producer_snapshots = core.producers.snapshots
             producer_snapshots.unsynced = tuple(one for one in producer_snapshots.unsynced if one not in done.snapshots)
-            if covered:
+            if advances:
                 if done.truncations == core.truncation_count:
                     core.state = flushed_to(core.state, end)
                     core.durable = max(core.durable, core.state.recovery_point)
                 self.last_flush_time = core.milliseconds()
                 self.last_flush_monotonic_ms = core.clock.monotonic_ms()
                 seconds = self._count_flush_locked(done)
-        if covered:
+        if advances:
             core.emit("flush", offset=end, duration_ms=seconds * 1000)
         core.write_epochs()
 
