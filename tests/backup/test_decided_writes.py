@@ -28,7 +28,7 @@ def fail_after_the_decision(data: Path, kind: str) -> None:
     data.mkdir()
     fs = FaultFS()
     with kafkalog.open(data / "t-0", "a", internal_segment_bytes=300, segment_index_bytes=1024) as log:
-        log.append([(b"k", b"before", NOW_MS)])
+        log.append([(b"k", b"before", NOW_MS - 10_000)])
     if kind == "import":
         writer = StageWriter(str(data), LOAD, 0, 0, 0)
         writer.add(key("kept"), batch([R(b"kept 1", b"k"), R(b"kept 2", b"k")], base_offset=5, leader_epoch=0))
@@ -104,12 +104,24 @@ def test_a_write_after_the_moment_can_be_run_again(tmp_path: Path) -> None:
     assert found(restored, "t") == flat([*values("early", 1), *values("late", 1)])
 
 
+def test_a_write_whose_records_all_stay_counts_as_landed(tmp_path: Path) -> None:
+    """Its records have earlier times than the moment, so nothing is cut off."""
+    data, restored = tmp_path / "data", tmp_path / "restored"
+    data.mkdir()
+    Committer(str(data)).commit(LOAD, 0, stage(data, LOAD, 0, [{key("t"): values("old", 1)}]))
+    create_backup(data, tmp_path / "backups")
+    assert not restore_backup(tmp_path / "backups", restored, at=NOW_MS + 1000).notes
+    assert found(restored, "t") == flat(values("old", 1))
+    assert not Committer(str(restored)).commit(LOAD, 0, []).landed
+
+
 def test_a_write_that_was_decided_after_the_moment_does_not_land(tmp_path: Path) -> None:
     fail_after_the_decision(tmp_path / "data", "commit")
     create_backup(tmp_path / "data", tmp_path / "backups")
     restored = tmp_path / "restored"
-    restore_backup(tmp_path / "backups", restored, at=NOW_MS + 1000)
+    restore_backup(tmp_path / "backups", restored, at=NOW_MS - 5000)
     assert not Committer(str(restored)).roll_forward()
+    assert found(restored, "t") == [b"before"]
 
 
 def test_a_redaction_names_staged_records(tmp_path: Path) -> None:

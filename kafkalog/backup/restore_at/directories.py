@@ -80,7 +80,8 @@ class Rewind:
             empty = [not has_records.get(plan.stored.topic_partition, True) for plan in self._plans]
             check_has_records(self._plans, empty, self._moment, self._manifest)
         self._complete_groups(staged)
-        for directory in staged:
+        is_cut = any(plan.later is not None for plan in self._plans)
+        for directory in staged if is_cut else ():
             note = forget_writes(directory, self._moment.at_ms, self._fs)
             self._notes += [] if note is None else [note]
         self._is_applied = True
