@@ -5,6 +5,7 @@ Parquet has row groups, Arrow files have record batches, and some thousand JSON 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -95,7 +96,7 @@ def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFac
 
 
 def _survey_parquet(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFacts:
-    with _reading(path, "a Parquet"), pq.ParquetFile(path) as file:
+    with _parquet_file(path) as file:
         columns = _columns(file.schema_arrow, names, path)
         file_topic = topic or _topic_of(path, columns)
         numbers = (one for one in range(file.num_row_groups) if file.metadata.row_group(one).num_rows)
@@ -233,7 +234,7 @@ def unordered_rows(facts: ParquetFacts) -> Iterator[pa.Table]:
             yield _as_records(read_group(facts, group.number), facts)
         return
     _check_version(facts)
-    with _reading(facts.path, "a Parquet"), pq.ParquetFile(facts.path) as file:
+    with _parquet_file(facts.path) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=list(facts.columns.values())):
             yield _as_records(pa.Table.from_batches([batch]), facts)
 
@@ -250,7 +251,7 @@ def read_group(facts: ParquetFacts, number: int) -> pa.Table:
     if facts.path.lower().endswith(ARROW):
         with _arrow_file(facts.path) as file:
             return pa.Table.from_batches([file.get_batch(number)]).select(names)
-    with _reading(facts.path, "a Parquet"), pq.ParquetFile(facts.path) as file:
+    with _parquet_file(facts.path) as file:
         return file.read_row_group(number, columns=names)
 
 
@@ -334,8 +335,14 @@ def _reading(path: str, kind: str) -> Iterator[None]:
 
 
 @contextmanager
+def _parquet_file(path: str) -> Iterator[pq.ParquetFile]:
+    with _reading(path, "a Parquet"), pa.OSFile(os.fsencode(path), "rb") as source, pq.ParquetFile(source) as file:
+        yield file
+
+
+@contextmanager
 def _arrow_file(path: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
-    with _reading(path, "an Arrow"), pa.OSFile(path, "rb") as source, pa.ipc.open_file(source) as file:
+    with _reading(path, "an Arrow"), pa.OSFile(os.fsencode(path), "rb") as source, pa.ipc.open_file(source) as file:
         yield file
 
 

@@ -20,3 +20,5 @@ def test_a_directory_of_any_name_is_restored(tmp_path: Path, name: str) -> None:
     restore_backup(f"file://{tmp_path}/{name}-store", tmp_path / f"{name}-again")
     for copy in ("then", "again"):
         assert offsets(tmp_path / f"{name}-{copy}" / "orders-0") == offsets(tmp_path / name / "orders-0")
+    with kafkalog.open(f"file://{tmp_path}/{name}/orders-0") as log:
+        assert len(list(log)) == len(offsets(tmp_path / name / "orders-0"))
