@@ -37,7 +37,7 @@ class Copies:
         self._record = self.path + _DONE
         self._sources = sources
         self._moment = moment
-        self._request = "\n".join([*sources, *places, f"at {moment.at_ms} by {moment.by}\n"]).encode()
+        self._request = os.fsencode("\n".join([*sources, *places, f"at {moment.at_ms} by {moment.by}\n"]))
         self._fs = fs
 
     @property

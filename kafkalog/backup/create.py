@@ -98,6 +98,7 @@ def create_backup(
         remote.check_can_delete()
     remote.objects.create()
     with remote.objects.leased("a backup"):
+        remote.check_recipients()
         with remote.local_copy(staging, fs) as local:
             for left in local.prepared():
                 local.upload(left, tell)

@@ -1,5 +1,8 @@
 """One data directory being backed up: the files beside its partitions, and checkpoints that match the copies.
 
+A write by a commit (`landing`) that is decided, but not completely in the logs, has its other records in staged files.
+They are copied too: the restored directory completes the write as the original would.
+
 A checkpoint must be true of the copy. So checkpoint files are read before any partition: offsets that were on disk,
 replicated and cleaned then are so in a later copy too. Log starts are read again afterwards, since records deleted
 meanwhile may be missing from the copy. No offset exceeds the end of the copy.
@@ -43,7 +46,12 @@ from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
 
 CHECKPOINTS: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
 _BROKERS: Final = frozenset({META_PROPERTIES, BOOTSTRAP_FILE})
-_KAFKALOG_FILE: Final = re.compile(r"kafkalog\.[\w.-]+", re.ASCII)
+_KAFKALOG_FILE: Final = re.compile(r"kafkalog(?:\.[\w.-]+|-import\.[\w-]+\.json)", re.ASCII)
+LEDGER: Final = "kafkalog.spark-ledger.json"
+"""File that names the writes that landed, and the staged files of one that is decided."""
+_PLAN_START: Final = "kafkalog-import."
+"""Beginning of the names of files that decide an import, and name its staged files."""
+_STAGED: Final = re.compile(rb'"(kafkalog-stage\.[\w.-]+)"', re.ASCII)
 _MAX_BYTES: Final = 1 << 30
 METADATA: Final = TopicPartition("__cluster_metadata", 0)
 
@@ -80,6 +88,8 @@ class DirectoryCopy:
         self._was_closed = False
         self._was_locked = True
         self._topics = topics
+        self._others: set[str] = set()
+        self._staged: set[str] = set()
 
     def is_closed(self) -> bool:
         """Return True while no process has the directory open, after a clean close. StorageError."""
@@ -91,7 +101,7 @@ class DirectoryCopy:
 
         PartitionNotFound, IllegalArgument, StorageError.
         """
-        found = partitions([self.path], fs=self._fs)
+        partitions([self.path], fs=self._fs)  # its errors come before anything is written
         self._backup.begin_directory(self.name)
         self._backup.block_writers(self.name)
         self._was_closed = self.is_closed()
@@ -99,8 +109,15 @@ class DirectoryCopy:
         for name in self._names():
             if name in CHECKPOINTS:
                 self._read_checkpoint(name)
-            elif self._topics is None and (name in _BROKERS or _KAFKALOG_FILE.fullmatch(name)):
+            elif self._topics is None and name != LEDGER:
                 self._copy_file(name)
+        if self._topics is None:
+            self._copy_file(LEDGER)  # after the plans, and also if the end of an import has just created it
+        self.notes += (
+            f"{os.path.join(self.path, name)}: skipped, not a file of a data directory"
+            for name in sorted(self._others - self._staged)
+        )
+        found = partitions([self.path], fs=self._fs)  # also those created by writes that the files name as done
         if self._topics is not None:
             return [one for one in found if one.topic_partition.topic in self._topics]
         metadata = os.path.join(self.path, METADATA_DIRECTORY)
@@ -117,7 +134,7 @@ class DirectoryCopy:
                 if not name.endswith(TMP_SUFFIX):
                     yield name
             elif name not in (LOCK_FILE, CLEAN_SHUTDOWN_FILE) and not name.endswith(TMP_SUFFIX):
-                self.notes.append(f"{os.path.join(self.path, name)}: skipped, not a file of a data directory")
+                self._others.add(name)
 
     def _copy_file(self, name: str) -> None:
         """Copy a file that is always replaced as a whole; it may have been removed."""
@@ -127,6 +144,22 @@ class DirectoryCopy:
             return
         stored = name + SET_ASIDE if name == META_PROPERTIES else name
         self._backup.put(f"{self.name}/{stored}", content, status)
+        is_plan = name.startswith(_PLAN_START)
+        if (is_plan or name == LEDGER) and not self._copy_staged(content) and is_plan:
+            self._backup.drop(f"{self.name}/{stored}")
+
+    def _copy_staged(self, content: bytes) -> bool:
+        """Copy the staged files that a ledger or a plan names; return False if one is gone.
+
+        Then the write is in the logs by now, which are copied later.
+        """
+        for name in map(bytes.decode, _STAGED.findall(content)):
+            try:
+                self._backup.store(os.path.join(self.path, name), f"{self.name}/{name}")
+            except Changed:
+                return False
+            self._staged.add(name)
+        return True
 
     def _read_checkpoint(self, name: str) -> None:
         path = os.path.join(self.path, name)

@@ -33,6 +33,10 @@ _FOREVER: Final = 2**63 - 1
 _EMPTY_ANSWERS: Final = 60
 """Number of answers without records, each after at most `max_wait_ms`, before the read fails."""
 _ANSWERS_AT_END: Final = 2
+_EARLIEST_LOCAL_TIMESTAMP: Final = -4
+"""As a requested time: the first offset on the leader's own disk, not only in its remote storage."""
+_FIRST_WITH_LOCAL: Final = 8
+_WITHOUT_LOCAL: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST})
 
 
 class _Fetched(NamedTuple):
@@ -141,7 +145,9 @@ class ClusterSource:
                 aborted = [(txn.producer_id, txn.first_offset) for txn in one.aborted_transactions or ()]
                 return _Fetched(memoryview(one.records), aborted)
             if one.last_stable_offset >= stop and number >= _ANSWERS_AT_END:
-                return _Fetched(memoryview(b""), [])  # compaction has removed the records up to there
+                # a broker answers without records, too, while it waits for its remote storage
+                if offset >= await _local_start(self._client, key):
+                    return _Fetched(memoryview(b""), [])  # compaction has removed the records up to there
         raise PeerMisbehaved(f"it sends no records of {key} from offset {offset} on", peer=self.name)
 
     async def groups(self, topics: Sequence[str]) -> Offsets:
@@ -160,21 +166,44 @@ class ClusterSource:
 
 async def list_offset(client: ClusterClient, key: TopicPartition, timestamp: int, isolation: int) -> int:
     """Return the offset of a partition for a timestamp: EARLIEST or LATEST, as readers of an isolation level see it."""
+
+    async def call(connection: PeerConnection) -> int:
+        found = await _listed(client, connection, key, timestamp, isolation)
+        check(found.error_code, f"{client.name} does not give the offsets of {key}")
+        return int(found.offset)
+
+    return await client.ask_leader(key, call)
+
+
+async def _local_start(client: ClusterClient, key: TopicPartition) -> int:
+    """Return the first offset on the leader's own disk; 0 for a broker that tiers no segments."""
+
+    async def call(connection: PeerConnection) -> int:
+        if connection.version_of(LIST_OFFSETS) < _FIRST_WITH_LOCAL:
+            return 0
+        found = await _listed(client, connection, key, _EARLIEST_LOCAL_TIMESTAMP, READ_COMMITTED)
+        if found.error_code in _WITHOUT_LOCAL:
+            return 0
+        check(found.error_code, f"{client.name} does not give the offsets of {key}")
+        return int(found.offset)
+
+    return await client.ask_leader(key, call)
+
+
+async def _listed(
+    client: ClusterClient, connection: PeerConnection, key: TopicPartition, timestamp: int, isolation: int
+) -> Any:
+    """Return the answer about one partition and timestamp."""
     rows = [{"partition_index": key.partition, "current_leader_epoch": -1, "timestamp": timestamp}]
     tree = {
         "replica_id": CONSUMER, "isolation_level": isolation, "timeout": client.settings.request_ms,
         "topics": [{"name": key.topic, "partitions": rows}],
     }  # fmt: skip
-
-    async def call(connection: PeerConnection) -> int:
-        answer = await connection.request(LIST_OFFSETS, tree)
-        found = [one for topic in answer.topics for one in topic.partitions]
-        if len(found) != 1:
-            raise PeerMisbehaved(f"it does not answer for {key}", peer=connection.peer)
-        check(found[0].error_code, f"{client.name} does not give the offsets of {key}")
-        return int(found[0].offset)
-
-    return await client.ask_leader(key, call)
+    answer = await connection.request(LIST_OFFSETS, tree)
+    found = [one for topic in answer.topics for one in topic.partitions]
+    if len(found) != 1:
+        raise PeerMisbehaved(f"it does not answer for {key}", peer=connection.peer)
+    return found[0]
 
 
 def _checked(records: memoryview, key: TopicPartition, expected: int, stop: int, name: str) -> tuple[BatchTable, int]:

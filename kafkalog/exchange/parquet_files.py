@@ -103,7 +103,7 @@ class _OpenFile:
         """Write the waiting batches as a row group; return the bytes in the file so far."""
         table = pa.Table.from_batches(self.waiting)
         if self.writer is None:
-            self.sink = pa.OSFile(self.path, "wb")
+            self.sink = pa.OSFile(os.fsencode(self.path), "wb")
             if self.format == ARROW:
                 options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
                 self.writer = pa.ipc.new_file(self.sink, table.schema, options=options)

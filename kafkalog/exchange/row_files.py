@@ -5,10 +5,11 @@ Parquet has row groups, Arrow files have record batches, and some thousand JSON 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from kafkalog.errors import FormatError, IllegalArgument, StorageError
 from kafkalog.exchange.line_rows import line_tables, read_lines
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
 from kafkalog.util.keywords import closest_match
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class GroupFacts:
 class ParquetFacts:
     """A file: its columns (names by part), its topic if its path has one, and its row groups that have rows.
 
-    `places` are the bytes [start, stop) of each group in a file of lines.
+    `places` are the bytes [start, stop) of each group in a file of lines. `version` is the file's size and time (ns).
     """
 
     path: str
@@ -65,6 +67,7 @@ class ParquetFacts:
     topic: str | None
     groups: tuple[GroupFacts, ...]
     places: tuple[tuple[int, int], ...] = ()
+    version: tuple[int, int] | None = None
 
     @property
     def topic_partitions(self) -> set[TopicPartition]:
@@ -83,11 +86,17 @@ def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFac
     The suffix selects the format: `.arrow`; `.jsonl`, `.ndjson` and `.json`; otherwise Parquet. Raises FormatError for
     a file of another format, IllegalArgument for columns that are missing or of wrong types, and StorageError.
     """
+    version = _version(path)
+    look = _survey_parquet
     if path.lower().endswith(LINES):
-        return _survey_lines(path, names, topic)
-    if path.lower().endswith(ARROW):
-        return _survey_arrow(path, names, topic)
-    with _reading(path, "a Parquet"), pq.ParquetFile(path) as file:
+        look = _survey_lines
+    elif path.lower().endswith(ARROW):
+        look = _survey_arrow
+    return replace(look(path, names, topic), version=version)
+
+
+def _survey_parquet(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFacts:
+    with _parquet_file(path) as file:
         columns = _columns(file.schema_arrow, names, path)
         file_topic = topic or _topic_of(path, columns)
         numbers = (one for one in range(file.num_row_groups) if file.metadata.row_group(one).num_rows)
@@ -224,13 +233,18 @@ def unordered_rows(facts: ParquetFacts) -> Iterator[pa.Table]:
         for group in facts.groups:
             yield _as_records(read_group(facts, group.number), facts)
         return
+    _check_version(facts)
     with _parquet_file(facts.path) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=list(facts.columns.values())):
             yield _as_records(pa.Table.from_batches([batch]), facts)
 
 
 def read_group(facts: ParquetFacts, number: int) -> pa.Table:
-    """Return the rows of one group as a table with the mapped columns; raise FormatError or StorageError."""
+    """Return the rows of one group as a table with the mapped columns.
+
+    FormatError, also for a file that was changed or replaced since its survey; StorageError.
+    """
+    _check_version(facts)
     names = list(dict.fromkeys(facts.columns.values()))
     if facts.path.lower().endswith(LINES):
         return read_lines(facts.path, *facts.places[number]).select(names)
@@ -321,11 +335,30 @@ def _reading(path: str, kind: str) -> Iterator[None]:
 
 
 @contextmanager
-def _arrow_file(path: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
-    with _reading(path, "an Arrow"), pa.OSFile(path, "rb") as source, pa.ipc.open_file(source) as file:
+def _parquet_file(path: str) -> Iterator[pq.ParquetFile]:
+    with _reading(path, "a Parquet"), pa.OSFile(os.fsencode(path), "rb") as source, pq.ParquetFile(source) as file:
         yield file
 
 
-def _parquet_file(path: str) -> pq.ParquetFile:
-    with _reading(path, "a Parquet"):
-        return pq.ParquetFile(path)
+@contextmanager
+def _arrow_file(path: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
+    with _reading(path, "an Arrow"), pa.OSFile(os.fsencode(path), "rb") as source, pa.ipc.open_file(source) as file:
+        yield file
+
+
+
+def _version(path: str) -> tuple[int, int]:
+    try:
+        status = OS.stat(path)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the input", path=path) from error
+    return status.st_size, status.st_mtime_ns
+
+
+def _check_version(facts: ParquetFacts) -> None:
+    """Raise FormatError if a file is not the one that was surveyed: it may have other groups, which would be missed."""
+    if facts.version is not None and _version(facts.path) != facts.version:
+        raise FormatError(
+            "the file was changed after the import had looked at it", path=facts.path,
+            hint="run the import again while no one writes to its input",
+        )  # fmt: skip

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kafkalog.util.fileio import File, FileSystem
 
 _PIECE_BYTES = 1 << 20
+STAGED_PREFIX = "kafkalog-stage."
+"""Beginning of the names of files in a data directory with records that are not in a log yet."""
 _LEFTOVERS = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)
 
 
@@ -42,6 +44,14 @@ def copies_of(place: PartitionPath, wanted: Wanted, fs: FileSystem, *, remove: b
     what = "records that recovery kept" + ("" if remove else ", which `kafkalog redact --remove-kept` removes")
     found += [Copy(one.path, what, remove) for one in kept]
     return found + _other_directories(place, fs)
+
+
+def staged_in(directory: str, fs: FileSystem) -> list[Copy]:
+    """Return the staged files of a data directory, which the next commit there may append."""
+    with os_errors("list the data directory", directory):
+        names = sorted(name for name in fs.names(directory) if name.startswith(STAGED_PREFIX))
+    what = "records that a write has staged: if it is decided, the next commit to the directory appends them"
+    return [Copy(os.path.join(directory, name), what) for name in names]
 
 
 def _may_hold(kept: Kept, wanted: Wanted, fs: FileSystem) -> bool:

@@ -14,7 +14,7 @@ from kafkalog.errors import IllegalArgument, UnknownTopicOrPartition
 from kafkalog.keys.place import KeyIndexPlace
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.reading.source import retried_if_replaced
-from kafkalog.redact.copies import copies_of, leftovers_in
+from kafkalog.redact.copies import copies_of, leftovers_in, staged_in
 from kafkalog.redact.report import Copy, RedactedSegment, RedactReport
 from kafkalog.redact.rewrite import Rewritten, redact_log
 from kafkalog.redact.search import Advance, Result, search, where_offsets
@@ -119,23 +119,25 @@ def redact(
     else:
         done = [_look(plan, fs, progress) for plan in plans]
     unsearched = _UNSEARCHED if tiered is None and _may_be_tiered(survey, topic, fs) else None
-    return _report(plans, done, in_store, apply, unsearched)
+    staged = [one for directory in dict.fromkeys(plan.directory for plan in plans) for one in staged_in(directory, fs)]
+    return _report(plans, done, in_store, staged, apply, unsearched)
 
 
 def _report(
     plans: Sequence[RedactPlan],
     done: Sequence[_Done],
     in_store: Sequence[InStore],
+    staged: Sequence[Copy],
     applied: bool,
     unsearched: str | None,
 ) -> RedactReport:
     held = tuple(segment for one in in_store for segment in one.held)
     is_proven = applied and unsearched is None
-    copies = [*(copy for one in done for copy in one.copies), *(copy for one in in_store for copy in one.copies)]
+    copies = [copy for found in (done, in_store) for one in found for copy in one.copies]
     return RedactReport(
         tuple(segment for one in done for segment in one.segments),
         _missing(plans, done, in_store, plans[0].wanted),
-        tuple(copies),
+        (*copies, *staged),
         len(plans),
         plans[0].change.name,
         applied,

@@ -263,7 +263,7 @@ def parse_info(info: dict[str, Any]) -> RemoteStatus:
 
 def _inode(path: str, found: RemoteStatus) -> int:
     version = found.version or str(found.mtime_ns)
-    return int.from_bytes(sha256(f"{path}\0{version}".encode()).digest()[:7], "big")
+    return int.from_bytes(sha256(os.fsencode(f"{path}\0{version}")).digest()[:7], "big")
 
 
 def _status(path: str, found: RemoteStatus) -> os.stat_result:

@@ -3,13 +3,18 @@
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import kafkalog
-from kafkalog.copy import copy_topics, follow_topics
+from kafkalog.copy import cluster_source, copy_topics, follow_topics
+from kafkalog.copy.cluster_client import FETCH, LIST_OFFSETS
 from kafkalog.copy.cluster_partition import PartitionCopy
 from kafkalog.errors import IllegalArgument, IllegalState, TopicExists
+from kafkalog.server.client.connection import PeerConnection
+from kafkalog.server.client.errors import PeerMisbehaved
 from kafkalog.testing import kafka_server
 from tests.builder import R, batch
 from tests.copy.test_failures import fill
@@ -282,3 +287,34 @@ def test_a_source_that_was_compacted_since(tmp_path: Path) -> None:
         dirs["t", 0].append([(b"z", b"3")])
     with pytest.raises(IllegalState, match="another batch at offset 6"):
         copy_topics(str(data), str(other), apply=True)
+
+
+@pytest.mark.parametrize("answers", [3, 1000])
+def test_a_broker_that_waits_for_its_remote_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    """It answers without records, and its last stable offset is not below the end: the copy does not end there."""
+    request, left = PeerConnection.request, [answers]
+
+    async def waiting(connection: PeerConnection, api_key: int, tree: Any, **options: Any) -> Any:
+        answer = await request(connection, api_key, tree, **options)
+        if api_key == LIST_OFFSETS and tree["topics"][0]["partitions"][0]["timestamp"] == -4:
+            found = SimpleNamespace(error_code=0, offset=20)
+            return SimpleNamespace(topics=[SimpleNamespace(partitions=[found])])
+        row = tree["topics"][0]["partitions"][0] if api_key == FETCH else None
+        if row is not None and 12 <= row["fetch_offset"] < 20 and left[0]:
+            left[0] -= 1
+            one = answer.responses[0].partitions[0]
+            empty = SimpleNamespace(
+                partition_index=0, error_code=0, records=None, last_stable_offset=one.last_stable_offset
+            )
+            return SimpleNamespace(error_code=0, responses=[SimpleNamespace(topic="t", partitions=[empty])])
+        return answer
+
+    monkeypatch.setattr(cluster_source, "_LIMITS", cluster_source._LIMITS._replace(partition_max_bytes=1))
+    monkeypatch.setattr(PeerConnection, "request", waiting)
+    fill(tmp_path / "source", batches=10)
+    with kafka_server(directory=tmp_path / "source", settings=SERVER) as source:
+        with nullcontext() if answers < 60 else pytest.raises(PeerMisbehaved, match="no records of t-0 from offset 12"):
+            copy_topics(f"kafka://{source.bootstrap}", str(tmp_path / "copied"), apply=True)
+    assert values(tmp_path / "copied" / "t-0") == values(tmp_path / "source" / "t-0")[: 30 if answers < 60 else 12]

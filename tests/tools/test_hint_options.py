@@ -337,6 +337,7 @@ ELSEWHERE = {
     "--undo", "--execute",  # in commands: test_hint_commands
     "--partitions",  # more than 10,000: tests/exchange/test_export_import.py
     "--entry",  # tests/tools/test_kept.py
+    "--identity",  # tests/backup/test_recipients.py
     "-X",  # tests/lake/test_stores.py
     "--workers",  # tests/server/workers/test_limits.py
     "--force", "--metadata-dir",  # tests/server/replicated, tests/tools/test_handover_refused.py

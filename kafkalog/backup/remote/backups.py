@@ -12,6 +12,7 @@ from kafkalog.backup.manifest import Manifest
 from kafkalog.backup.remote.encryption import Encryption
 from kafkalog.backup.remote.local_copy import LocalCopy
 from kafkalog.backup.remote.objects import Discarded, StoredObjects
+from kafkalog.backup.remote.recipients import check_recipients
 from kafkalog.errors import (
     CorruptBackup,
     DirectoryLocked,
@@ -58,7 +59,8 @@ class RemoteBackups:
                 "backups can be encrypted, or have options, only in an object store", path=url,
                 hint="give a URL: s3://BUCKET/PATH, or file:///PATH",
             )  # fmt: skip
-        self.objects = StoredObjects(url, Encryption(recipients, identities), options)
+        self._encryption = Encryption(recipients, identities)
+        self.objects = StoredObjects(url, self._encryption, options)
         self._staging = None if staging is None else os.path.realpath(staging)
 
     @property
@@ -151,6 +153,10 @@ class RemoteBackups:
         for checksum in self._unneeded(kept):
             self.objects.delete_content(checksum)
         self.objects.delete_leftovers()
+
+    def check_recipients(self) -> None:
+        """Raise IllegalArgument if a new backup could not be restored with its own keys; see recipients.py."""
+        check_recipients(self.objects, self._encryption)
 
     def check_can_delete(self) -> None:
         """Raise the errors of `delete` for the remaining backups, and for one created now. StorageError."""

@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import IO, Any, Final
 
 from kafkalog.errors import CorruptBackup, IllegalArgument, MissingPackage, StorageError
@@ -29,9 +30,13 @@ class Encryption:
     ) -> None:
         given, files = tuple(recipients), tuple(identities)
         age = _age() if given or files else None
-        self._recipients = [key for one in given for key in _recipients(age, one)]
+        found = {text: key for one in given for text, key in _recipients(age, one)}
+        self._recipients = [*found.values()]
         self._identities = [key for one in files for key in _identities(age, os.fspath(one))]
         self.encrypts = bool(given)
+        self.decrypts = bool(files)
+        self.recipients_id = sha256("\n".join(sorted(found)).encode()).hexdigest()[:16]
+        """Text that is the same for the same recipients, in any order."""
 
     def encrypt(self, source: IO[bytes], target: IO[bytes]) -> None:
         """Encrypt the rest of `source` into `target`. Errors of either."""
@@ -103,7 +108,10 @@ class _Watched:
 
 
 _NEEDS_IDENTITY: Final = "give the private key: --identity FILE"
-_OTHER_KEY: Final = "give the private key of one of the backup's recipients: --identity FILE"
+_OTHER_KEY: Final = (
+    "give the private key of one of the backup's recipients: --identity FILE; for contents of earlier backups with "
+    "other recipients, one of theirs too"
+)
 _OTHER_BACKUP: Final = "use another backup: `kafkalog backup list` shows them"
 
 
@@ -117,20 +125,24 @@ def _age() -> Any:
     return pyrage
 
 
-def _recipients(age: Any, given: str) -> Sequence[Any]:
-    """Return the public keys of a recipient, or of a file of recipients."""
+def _recipients(age: Any, given: str) -> Sequence[tuple[str, Any]]:
+    """Return the public keys of a recipient, or of a file of recipients, each with its text without a comment."""
     if given.startswith(("age1", "ssh-")):
-        return [_recipient(age, given, ascii(given[:80]))]
+        return [(_text(given), _recipient(age, given, ascii(given[:80])))]
     text = _read(given, "recipients").decode(errors="replace")
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
     found = [
-        _recipient(age, line, f"line {number} of the file", given)
+        (_text(line), _recipient(age, line, f"line {number} of the file", given))
         for number, line in lines
         if line and not line.startswith("#")
     ]
     if not found:
         raise IllegalArgument("the file has no recipient", path=given, hint="give age1..., or a file with such lines")
     return found
+
+
+def _text(line: str) -> str:
+    return " ".join(line.split()[:2])
 
 
 def _recipient(age: Any, text: str, name: str, path: str | None = None) -> Any:

@@ -66,7 +66,7 @@ class LocalCopy:
                     f"the directory has {', '.join(sorted(names)[:3])} and is not a staging directory", path=self.path,
                     hint="choose another staging directory",
                 )  # fmt: skip
-            return bool(names) and self._fs.read_file(note, _MAX_NOTE_BYTES) == self._objects.url.encode()
+            return bool(names) and self._fs.read_file(note, _MAX_NOTE_BYTES) == os.fsencode(self._objects.url)
         except OSError as error:
             raise StorageError.from_os(error, "prepare the staging directory", path=self.path) from error
 
@@ -74,7 +74,7 @@ class LocalCopy:
         """Record in the directory the store that it is a copy of."""
         try:
             self._fs.chmod(self.path, 0o700)  # it has private files, and those of encrypted backups
-            atomic_write(self._fs, os.path.join(self.path, NOTE), self._objects.url.encode())
+            atomic_write(self._fs, os.path.join(self.path, NOTE), os.fsencode(self._objects.url))
         except OSError as error:
             raise StorageError.from_os(error, "prepare the staging directory", path=self.path) from error
 

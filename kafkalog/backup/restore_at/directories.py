@@ -12,6 +12,7 @@ from kafkalog.backup.manifest import Manifest, StoredPartition
 from kafkalog.backup.restore_at.groups import OFFSETS_TOPIC, GroupsRewind, restored_offsets
 from kafkalog.backup.restore_at.partition import rewind_partition
 from kafkalog.backup.restore_at.plan import Moment, PartitionPlan, check_has_records, notes_of, plan_partitions
+from kafkalog.backup.restore_at.writes import forget_writes
 from kafkalog.config.topic import LogConfig
 from kafkalog.reading.chunks import records
 from kafkalog.records.internal import coordinator_record
@@ -79,6 +80,10 @@ class Rewind:
             empty = [not has_records.get(plan.stored.topic_partition, True) for plan in self._plans]
             check_has_records(self._plans, empty, self._moment, self._manifest)
         self._complete_groups(staged)
+        is_cut = any(plan.later is not None for plan in self._plans)
+        for directory in staged if is_cut else ():
+            note = forget_writes(directory, self._moment.at_ms, self._fs)
+            self._notes += [] if note is None else [note]
         self._is_applied = True
 
     def _complete_groups(self, staged: Sequence[str]) -> None:

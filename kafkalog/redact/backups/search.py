@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kafkalog.backup.manifest import Manifest, StoredFile
 from kafkalog.errors import CorruptBackup, CorruptRecord, IllegalState, InvalidRecord, StorageError
 from kafkalog.keys.place import KeyIndexPlace
+from kafkalog.redact.copies import STAGED_PREFIX
 from kafkalog.redact.report import Copy
 from kafkalog.redact.search import Advance, search, where_offsets
 from kafkalog.redact.wanted import Change, Wanted
@@ -24,6 +25,7 @@ DAMAGED: Final = (
     "restored directory, and delete the backup"
 )
 CHANGED: Final = "the backups are unchanged: `kafkalog backup verify` reports all damage; delete this backup"
+_STAGED: Final = "records that a write had staged: a commit to the restored directory appends them"
 Content = tuple[int, str]
 """A content of a partition's segment: the partition's number, and the SHA-256 sum."""
 
@@ -118,6 +120,9 @@ class ContentSearch:
             new.setdefault(one.directory, []).append(one)
         for directory, segments in new.items():
             self._search(os.path.join(path, directory), segments)
+        for file in manifest.files:
+            if os.path.basename(file.path).startswith(STAGED_PREFIX):
+                self.unseen[f"{manifest.id}/{file.path}"] = Copy(f"{manifest.id}/{file.path}", _STAGED)
         found = (Found(one, self._searched[one.content]) for one in self._request.segments(manifest))
         return [one for one in found if one.offsets]
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.config.topic import TOPIC_TABLE, LogConfig
-from kafkalog.errors import InconsistentTopicId, UnknownTopicOrPartition
+from kafkalog.errors import InconsistentTopicId, KafkalogError, UnknownTopicOrPartition
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.client.cluster import Cluster, PeerTopic, read_cluster, read_topic_settings
 from kafkalog.server.client.errors import PeerError, PeerUnreachable
@@ -128,21 +128,35 @@ class Mirror:
                 _LOG.warning("cannot read the cluster's topics: %s", error)
 
     async def refresh(self) -> None:
-        """Read the cluster's current state and follow its partitions. Errors as in `start`."""
+        """Read the cluster's current state and follow its partitions. Errors as in `start`.
+
+        Once the mirror has started, an error of one topic is raised after the others are followed: their leaders move,
+        and get partitions, whatever becomes of that one.
+        """
         connection = await self._any_broker()
         try:
             cluster = await read_cluster(connection, self._topics)
-            missing = [name for name in self._topics if name not in cluster.topics]
-            if missing:
-                raise UnknownTopicOrPartition(f"{connection.peer} has no topic {missing[0]}")
-            settings = await read_topic_settings(connection, self._topics)
+            settings = await read_topic_settings(connection, [one for one in self._topics if one in cluster.topics])
         finally:
             await connection.close()
         self._nodes = cluster.nodes
+        found, failure = list[str](), None
         for name in self._topics:
-            await self._run(self._create_topic, cluster.topics[name], settings.get(name))
-        self._partition_count = sum(len(cluster.topics[name].leaders) for name in self._topics)
-        await self._follow(cluster)
+            try:
+                if name not in cluster.topics:
+                    raise UnknownTopicOrPartition(f"{connection.peer} has no topic {name}")
+                await self._run(self._create_topic, cluster.topics[name], settings.get(name))
+            except KafkalogError as error:
+                if self._task is None:
+                    raise
+                failure = failure or error
+            else:
+                found.append(name)
+        others = sum(key.topic not in found for key in self._followed)
+        self._partition_count = others + sum(len(cluster.topics[name].leaders) for name in found)
+        await self._follow(cluster, found)
+        if failure is not None:
+            raise failure
 
     async def _any_broker(self) -> PeerConnection:
         failure: PeerError = PeerUnreachable("no broker is given")
@@ -170,8 +184,8 @@ class Mirror:
         if changes:
             self._store.alter_topic(topic.name, changes)
 
-    async def _follow(self, cluster: Cluster) -> None:
-        for name in self._topics:
+    async def _follow(self, cluster: Cluster, topics: Iterable[str]) -> None:
+        for name in topics:
             topic = cluster.topics[name]
             for index, leader in enumerate(topic.leaders):
                 key = TopicPartition(name, index)

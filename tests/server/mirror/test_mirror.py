@@ -111,6 +111,25 @@ async def test_new_partitions_and_settings_come_with_the_next_look(tmp_path: Pat
             await until_same(server, store, *(TopicPartition("t", index) for index in range(3)))
 
 
+@pytest.mark.parametrize("is_created_again", [False, True])
+@in_loop
+async def test_a_deleted_topic_does_not_keep_the_others_back(tmp_path: Path, is_created_again: bool) -> None:
+    async with server_on(tmp_path / "source") as server:
+        await server.node.topics.create("gone", 1)
+        await server.node.topics.create("t", 1)
+        async with mirror_of(server, tmp_path / "copy", "gone", "t") as (mirror, store):
+            await mirror.start()
+            await server.node.topics.delete("gone")
+            if is_created_again:
+                await server.node.topics.create("gone", 1)
+            await server.node.topics.add_partitions("t", 3)
+            append(server, TopicPartition("t", 2), b"0")
+            assert isinstance(
+                await error_of(mirror.refresh()), InconsistentTopicId if is_created_again else UnknownTopicOrPartition
+            )
+            await until_same(server, store, *(TopicPartition("t", index) for index in range(3)))
+
+
 @in_loop
 async def test_what_the_source_has_let_go_of_goes_here_too(tmp_path: Path) -> None:
     async with server_on(tmp_path / "source") as server:
