@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kafkalog.backup.in_progress import BackupInProgress, Changed, open_listed
 from kafkalog.errors import StorageError
-from kafkalog.storage.batch_search import Budget, find_batch
+from kafkalog.storage.batch_search import BatchSearch, Budget
 from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index.aborted_txns import ENTRY_BYTES, LAST_OFFSET_AT
@@ -71,7 +71,7 @@ def _trim_zeros(source: File, base_offset: int, limit: int | None) -> int | None
 
 def hides_batches(file: File, end: SegmentEnd, size: int) -> bool:
     """Return True if a sound batch follows the damage, or if the search for one was abandoned."""
-    found = find_batch(file, end.size + 1, size, end.next_offset, Budget(size))
+    found = BatchSearch(file, Budget(size)).find(end.size + 1, size, end.next_offset)
     return found.position >= 0
 
 

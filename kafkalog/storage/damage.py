@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import CorruptRecord, KafkalogError
 from kafkalog.records.tables import batch_table
-from kafkalog.storage.batch_search import Budget, find_batch, is_batch
+from kafkalog.storage.batch_search import BatchSearch, is_batch
 from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size
 from kafkalog.storage.lazy_file import DataFile, read_at
 
@@ -73,7 +73,7 @@ def next_sound(file: DataFile, position: int, end: int, next_offset: int) -> Sou
     if position < claimed < end and is_batch(file, claimed, end, next_offset):
         found = _first_that_leads_to(file, position + 1, claimed, next_offset)
     else:
-        found = find_batch(file, position + 1, end, next_offset, Budget(end)).position
+        found = BatchSearch(file).find(position + 1, end, next_offset).position
     if found < 0:
         return None
     head = read_at(file, LOG_OVERHEAD, found)
@@ -85,10 +85,12 @@ def _first_that_leads_to(file: DataFile, position: int, end: int, next_offset: i
 
     These are batches of the log that a damaged size skips. Batches of another log, inside a value, end before it.
     """
-    budget = Budget(end - position)
-    while (found := find_batch(file, position, end, next_offset, budget).position) >= 0:
+    search = BatchSearch(file)
+    seen: set[int] = set()  # batches of chains that end elsewhere
+    while (found := search.find(position, end, next_offset).position) >= 0:
         at = found
-        while at < end and is_batch(file, at, end, next_offset):
+        while at < end and at not in seen and is_batch(file, at, end, next_offset):
+            seen.add(at)
             at += claimed_size(read_at(file, LOG_OVERHEAD, at))
         if at == end:
             return found

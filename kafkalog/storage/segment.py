@@ -6,6 +6,7 @@ lost one is rebuilt. The rules of appending are in `_core/log/plan.pyx`; the own
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from kafkalog._core.log.index_append import write_indexed
 from kafkalog._core.log.plan import AppendPlan, plan_append
 from kafkalog._core.log.roll import NO_ROLL, RollRules, SegmentTail
 from kafkalog.config.topic import LogConfig
-from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
+from kafkalog.errors import CorruptIndex, IllegalArgument, SegmentOffsetOverflow
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.file_slice import check_next_offset
 from kafkalog.storage.index.aborted_txns import AbortedTxn
@@ -33,10 +34,12 @@ from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp,
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.util.buffers import Data
 
+_LOG: Final = logging.getLogger(__name__)
 X = TypeVar("X", OffsetIndex, TimeIndex)
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -481,10 +484,17 @@ class LogSegment(SegmentFiles):
 
 def index_files(stem: str, suffix: str, base_offset: int, max_index_size: int, fs: FileSystem) -> Indexes:
     """Return the index files of a segment, whose names begin with `stem`; the first use creates a missing one."""
-    offsets = partial(_open_index, OffsetIndex, base_offset, max_index_size, fs)
-    times = partial(_open_index, TimeIndex, base_offset, max_index_size, fs)
+    offsets = partial(open_index, OffsetIndex, base_offset, max_index_size, fs)
+    times = partial(open_index, TimeIndex, base_offset, max_index_size, fs)
     return Indexes.at(stem, suffix, base_offset, offsets, times, fs)
 
 
-def _open_index(kind: type[X], base_offset: int, max_index_size: int, fs: FileSystem, path: str) -> X:
+def open_index(kind: type[X], base_offset: int, max_index_size: int, fs: FileSystem, path: str) -> X:
+    """Open an index, or create it; an empty one replaces a file that is longer than an index can be."""
+    try:
+        return kind(path, base_offset, max_index_size, fs=fs)
+    except CorruptIndex as error:
+        _LOG.warning("%s: an empty index replaces it", error)
+    with os_errors("delete the index", path):
+        fs.unlink_if_exists(path)
     return kind(path, base_offset, max_index_size, fs=fs)

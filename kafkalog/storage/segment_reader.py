@@ -12,7 +12,14 @@ from typing import Final, NamedTuple
 from kafkalog._core.batch.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.damage import bad_row, damage_at, next_sound, sound_rows
-from kafkalog.storage.file_slice import LARGEST_OFFSET, LOG_OVERHEAD, FileSlice, claimed_size, is_worth_reading
+from kafkalog.storage.file_slice import (
+    HEADER_BYTES,
+    LARGEST_OFFSET,
+    LOG_OVERHEAD,
+    FileSlice,
+    claimed_size,
+    is_worth_reading,
+)
 from kafkalog.storage.index.segment_index import OffsetKind
 from kafkalog.storage.lazy_file import read_at
 from kafkalog.storage.trailing_zeros import only_zeros
@@ -234,6 +241,8 @@ class SegmentWalk:
                 return False
             raise self._bad_size(table.stop_value, table.stop_position)
         self._at += table.valid_bytes
+        if self._end - self._at < HEADER_BYTES and not self._extent.is_last and self._ends_in_zeros(self._at):
+            return False
         if rows:
             self._want = _fitting(claimed_size(data[table.valid_bytes : table.valid_bytes + LOG_OVERHEAD]))
         else:

@@ -323,3 +323,25 @@ def test_a_record_found_holds_only_its_own_bytes(tmp_path: Path, codec: str) -> 
         for record in (log.get(b"k7"), log.get(b"k7", isolation="read_committed"), log[7]):
             assert record is not None and record.value_view is not None
             assert record.value == b"7" * 300 and memoryview(record.value_view.obj).nbytes < 400
+
+
+@pytest.mark.parametrize("call", ["find_last", "find_all", "find_last_many", "place"])
+def test_ctrl_c_while_a_page_is_read_ends_the_search_and_is_no_damage(call: str) -> None:
+    interrupts = [KeyboardInterrupt()]
+
+    def read_once() -> None:
+        if interrupts:
+            raise interrupts.pop()
+
+    index, _, model = built([b"key-%d" % n for n in range(50)], read_once)
+    hashed, found = hash_key(SECRET, b"key-7"), bytearray(b"\xff" * 8)
+    calls = {
+        "find_last": lambda: index.find_last(hashed, 2**62),
+        "find_all": lambda: index.find_all(hashed, 0, 2**62),
+        "find_last_many": lambda: index.find_last_many(hashed.to_bytes(8, "little"), 2**62, found),
+        "place": lambda: index.place(107),
+    }
+    with pytest.raises(KeyboardInterrupt):
+        calls[call]()
+    assert calls[call]() not in (IS_DAMAGED, None, False, (-1, 0)) and index.error is None
+    assert index.find_all(hashed, 0, 2**62) == model[b"key-7"]

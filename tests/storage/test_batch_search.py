@@ -1,20 +1,34 @@
 """The search for the next sound batch behind damage: every byte is tried, windows join, and its cost has a limit."""
 
 import os
+import random
 from pathlib import Path
 
 import pytest
 
 from kafkalog._core.log.segment_check import find_header
-from kafkalog.storage.batch_search import WINDOW_BYTES, Budget, Found, checksum_holds, find_batch, is_batch
+from kafkalog.storage.batch_search import (
+    PIECE_BYTES,
+    WINDOW_BYTES,
+    BatchSearch,
+    Budget,
+    Found,
+    checksum_holds,
+    is_batch,
+)
+from kafkalog.storage.damage import next_sound
 from kafkalog.storage.trailing_zeros import only_zeros
-from kafkalog.util.fileio import OS, File
+from kafkalog.util.fileio import OS, File, FileSystem
 from tests.builder import message_v1
 from tests.raw_batches import batch, framed
 
 NOWHERE = Found(-1, False)
 NOISE = b"\xa5"
 """A byte that no header begins with: negative offsets."""
+
+
+def find_batch(file: File, position: int, end: int, lowest_offset: int, budget: Budget | None) -> Found:
+    return BatchSearch(file, budget).find(position, end, lowest_offset)
 
 
 def write_and_open(path: Path, data: bytes) -> File:
@@ -71,22 +85,65 @@ def test_a_file_that_was_cut_meanwhile_holds_nothing(tmp_path: Path, left: int) 
         assert not is_batch(file, 0, len(whole), 0) and not checksum_holds(file, 0, len(whole))
 
 
+def make_decoys(count: int, behind: int) -> bytearray:
+    """Headers that claim all that follows, `behind` bytes of noise behind the last one too."""
+    header = bytearray(framed(0, bytes(40), epoch=-1)[:61])
+    data = bytearray()
+    for number in range(count):
+        header[8:12] = ((count - number) * 61 + behind - 12).to_bytes(4, "big")
+        data += header
+    return data + NOISE * behind
+
+
 def test_bytes_made_to_deceive_end_the_search(tmp_path: Path) -> None:
     """Headers that claim all that follows; where it gave up is said."""
-    size = 30 << 20
-    header = bytearray(framed(0, bytes(40), epoch=-1)[:61])
-    header[8:12] = (size - 12).to_bytes(4, "big")
-    places = [7 + 100 * number for number in range(4)]
-    data = bytearray(NOISE * (size + 500))
-    for at in places:
-        data[at : at + 61] = header
-    with write_and_open(tmp_path, bytes(data)) as file:
-        assert find_batch(file, 0, len(data), 0, Budget(len(data))) == NOWHERE
+    data = bytes(make_decoys(20_000, 500))
+    with write_and_open(tmp_path, data) as file:
         budget = Budget(0)
         found = find_batch(file, 0, len(data), 0, budget)
-        assert found.gave_up and found.position == places[2]
-        assert find_batch(file, places[3] - 50, len(data), 0, budget) == Found(places[3], True)
-        assert find_batch(file, places[3] + 1, len(data), 0, budget) == Found(places[3] + 1, True)
+        assert found.gave_up and found.position % 61 == 0 and 0 < found.position < 20_000 * 61
+        assert find_batch(file, found.position + 1, len(data), 0, budget) == Found(found.position + 61, True)
+
+
+class CountsReads(FileSystem):
+    """Number of reads, and of bytes read, in all."""
+
+    bytes_read = calls = 0
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:  # type: ignore[override]
+        data = os.pread(fd, size, position)
+        self.bytes_read += len(data)
+        self.calls += 1
+        return data
+
+
+def test_a_search_without_a_budget_reads_two_pieces_for_each_header_that_deceives(tmp_path: Path) -> None:
+    """Each of them claims 4 MiB; and the sound batch behind them is found."""
+    fs = CountsReads()
+    data = make_decoys(2000, 4 << 20)
+    data[2000 * 61 :] = batch(7, [b"v" * (4 << 20)])
+    (tmp_path / "data").write_bytes(data)
+    with fs.open_file(tmp_path / "data", "r") as file:
+        assert find_batch(file, 0, len(data), 7, None) == Found(2000 * 61, False)
+    assert fs.bytes_read < 2000 * 2 * PIECE_BYTES + 4 * len(data)
+
+
+@pytest.mark.parametrize("kind", ["v2", "v1"])
+def test_the_checksum_of_a_large_batch_is_that_of_all_its_bytes(tmp_path: Path, kind: str) -> None:
+    """Wherever it begins in a piece, whichever of its bytes is wrong, and when more of the file was read before."""
+    rng = random.Random(7)
+    for _ in range(40):
+        value = rng.randbytes(rng.randrange(9 * PIECE_BYTES, 40 * PIECE_BYTES))
+        sound = batch(7, [value]) if kind == "v2" else message_v1(7, value)
+        wrong = bytearray(sound)
+        wrong[rng.choice((-1, rng.randrange(100, len(sound)), rng.randrange(100, len(sound))))] ^= 1 << rng.randrange(8)
+        before = rng.randrange(2 * PIECE_BYTES)
+        data = NOISE * before + bytes(wrong) + sound + NOISE * rng.randrange(PIECE_BYTES)
+        with write_and_open(tmp_path, data) as file:
+            search = BatchSearch(file)
+            for start in (0, before + 1, 0):
+                assert search.find(start, len(data), 7) == Found(before + len(sound), False)
+            assert search.find(before + len(sound) + 1, len(data), 7) == NOWHERE
 
 
 @pytest.mark.parametrize("at", [0, 1, WINDOW_BYTES - 1, WINDOW_BYTES, WINDOW_BYTES + 1, 3 * WINDOW_BYTES - 1])
@@ -100,3 +157,17 @@ def test_one_byte_among_zeros_is_seen(tmp_path: Path, at: int) -> None:
         assert only_zeros(file, 0, at)
         os.truncate(tmp_path / "data", 10 * WINDOW_BYTES)
         assert only_zeros(file, at + 1, 10 * WINDOW_BYTES), "a hole is zeros"
+
+
+def test_batches_inside_a_damaged_value_are_walked_over_once(tmp_path: Path) -> None:
+    """Whether they are the log's own is found out once for a chain, not once for each batch in it."""
+    inside = b"".join(batch(n, [b"v"]) for n in range(500))
+    damaged = bytearray(batch(0, [inside]))
+    damaged[17] ^= 1
+    data = bytes(damaged) + batch(1, [b"v"])
+    fs = CountsReads()
+    (tmp_path / "data").write_bytes(data)
+    with fs.open_file(tmp_path / "data", "r") as file:
+        found = next_sound(file, 0, len(data), 0)
+    assert found == (len(damaged), 1)
+    assert fs.calls < 10 * 500

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kafkalog
 from kafkalog._core.log.values import OffsetPosition
 from kafkalog.errors import StorageError
 from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from tests.faults import FaultFS, each_failure
+from tests.raw_batches import batches, write_segment
 from tests.storage.index_entries import entry_bytes, fill, pairs
 from tests.tiny_disk import run_on_tiny_disk
 
@@ -253,3 +256,25 @@ def test_look_ups_while_the_file_is_cut_and_grown(path: Path) -> None:
         thread.join()
     assert bad == []
     index.close()
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_longer_than_any_can_be_is_rebuilt(tmp_path: Path, suffix: str, is_clean: bool) -> None:
+    """Of a closed segment and of the last one: damage of an index is never fatal."""
+    partition = tmp_path / "t-0"
+    for base in (0, 200):
+        write_segment(partition, base, batches(base, 40, 5), interval=500)
+    wanted = {index.name: index.read_bytes() for index in partition.glob("*" + suffix)}
+    for index in partition.glob("*" + suffix):
+        os.truncate(index, 2**31 + 12)
+    if is_clean:
+        (tmp_path / CLEAN_SHUTDOWN_FILE).write_text('{"version":0,"brokerEpoch":-1}')
+    settings = {"index_interval_bytes": 500, "segment_ms": 2**62, "retention_ms": -1}
+    with kafkalog.open(partition, "a", **settings) as log:
+        assert [record.offset for record in log] == list(range(400))
+        found = log.offset_for_time(1000 + 377)
+        assert found is not None and found.offset == 377
+    for name, content in wanted.items():
+        assert (partition / name).read_bytes()[: len(content)] == content
+        assert (partition / name).stat().st_size < 1 << 20

@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from kafkalog.log.open_writable import open_for_append
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, log_file_name
 from kafkalog.storage.recovery.kept import KEPT_DIRECTORY, list_kept
 from kafkalog.util.fileio import OS
+from tests import raw_batches
 from tests.crash.disk import read_image
 from tests.faults import FaultFS
 
@@ -113,6 +115,21 @@ def test_each_kind_of_damage_keeps_the_batches_behind(tmp_path: Path, at: int, b
         for file in one.files:
             found |= set(range(file.sound.first_offset, file.sound.last_offset + 1))
     assert found >= {*range(15), *range(18, RECORDS)}
+
+
+def test_a_value_full_of_headers_does_not_hide_the_batches_behind(tmp_path: Path) -> None:
+    """Each of its 200 headers claims most of the file: a checksum over it for each is beyond any limit of a search."""
+    decoy = struct.pack(">qiibIhiqqqhii", 100, 1_000_000, 0, 2, 1, 0, 0, 0, 0, -1, -1, -1, 1)
+    damaged = bytearray(raw_batches.batch(6, [decoy * 200]))
+    damaged[11] ^= 1
+    sound = [*raw_batches.batches(0, 2, 3), *raw_batches.batches(7, 400, 5, size=600)]
+    parts = [*sound[:2], bytes(damaged), *sound[2:]]
+    path = raw_batches.write_segment(tmp_path / "orders-0", 0, parts).parent
+    with pytest.raises(CorruptRecord, match="2000 sound records in 400 batches"):
+        kafkalog.open(path, "a", on_damage="refuse")
+    with kafkalog.open(path, "a") as log:
+        assert log.end_offset == 6
+    assert [one.sound for one in list_kept(str(path), OS)] == [(400, 2000, 7, 2006)]
 
 
 @pytest.mark.parametrize("tail", [b"half a batch", bytes(4096)], ids=["garbage", "zeros"])

@@ -124,3 +124,33 @@ def test_zeros_that_an_index_contradicts_stay_damage(tmp_path: Path, lost: str) 
     assert not verify(partition.parent).ok
     made = create_backup(partition.parent, tmp_path / "backups")
     assert [note for note in made.manifest.notes if note.startswith("damaged: ")]
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+@pytest.mark.parametrize("zeros", [1, 3, 11, 16, 17, 50_000])
+def test_zeros_before_the_next_segment_hide_no_record_from_any_reader(tmp_path: Path, zeros: int, mode: str) -> None:
+    """A crash undid the trim at the roll; the next segment begins where the last batch of this one ended."""
+    partition = leave_untrimmed(tmp_path / "data", 0, room=0)
+    with min(partition.glob("*.log")).open("ab") as file:
+        file.write(bytes(zeros))
+    with kafkalog.open(partition, mode, **(KEEP if mode == "a" else {})) as log:  # type: ignore[call-overload]
+        assert [record.offset for record in log] == list(range(RECORDS))
+        found = [log.offset_for_time(1000 + offset) for offset in (0, 7, 199, 200, 377)]
+        assert [None if one is None else one.offset for one in found] == [0, 7, 199, 200, 377]
+        largest = log.offset_for_time(-3)
+        assert largest is not None and largest.offset == RECORDS - 1
+        assert log.offset_for_time(10**9) is None
+        assert [record.offset for record in log.records(since=1000 + 199)] == list(range(199, RECORDS))
+
+
+@pytest.mark.parametrize("zeros", [3, 50_000])
+def test_zeros_in_place_of_records_before_the_next_segment_are_damage(tmp_path: Path, zeros: int) -> None:
+    partition = leave_untrimmed(tmp_path / "data", 0, room=0)
+    first = min(partition.glob("*.log"))
+    os.truncate(first, first.stat().st_size - len(batches(195, 1, 5)[0]))
+    with first.open("ab") as file:
+        file.write(bytes(zeros))
+    with kafkalog.open(partition) as log:
+        for call in (lambda: list(log), lambda: log.offset_for_time(1000 + 197), lambda: log.offset_for_time(10**9)):
+            with pytest.raises(CorruptRecord):
+                call()

@@ -238,3 +238,11 @@ def test_every_failure_of_the_disk_leaves_old_or_new(tmp_path: Path) -> None:
         if not rule.fired:
             return
     raise AssertionError("it never comes to its end")
+
+
+def test_a_checkpoint_that_links_to_itself_is_reported(tmp_path: Path) -> None:
+    """The system refuses its status, not only its content; the other checkpoints are compared."""
+    root = data_directory(tmp_path / "data", "a")
+    (root / MARKS).symlink_to(root / MARKS)
+    report = repair(root)
+    assert not report.ok and MARKS in str(report), str(report)

@@ -27,10 +27,12 @@ cdef class KeyPages:
     cdef uint64_t pages_bytes
     cdef readonly SectionTable sections     # of the batches of the segment, by the number of their mark
     cdef readonly object error
+    cdef object interrupt           # an error of a read that is no Exception, as KeyboardInterrupt, until a search raises it
+    cdef unsigned long interrupted  # the thread of that read
 
     cdef int begin(self, object read, uint64_t pages_at, uint64_t pages_bytes, bytes checksums) except -1
     cdef void begin_search(self) noexcept
-    cdef void end_search(self) noexcept
+    cdef int end_search(self) except -1
     cdef bytes checked(self, uint64_t number)
     cdef bint load(self, uint64_t number) noexcept
     cdef bint keep(self, uint64_t number, bytes page) noexcept

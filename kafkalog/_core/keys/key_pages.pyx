@@ -13,6 +13,10 @@ from kafkalog._core.bytes.mutex cimport lock_mutex, unlock_mutex
 from kafkalog._core.keys.key_layout cimport PAGE_BYTES
 
 
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident() noexcept nogil
+
+
 cdef class KeyPages:
     """Pages of `pages_bytes` bytes from `pages_at` on, and the sections of batches that were read by them.
 
@@ -75,10 +79,17 @@ cdef class KeyPages:
         self.searches += 1
         unlock_mutex(&self.guard)
 
-    cdef void end_search(self) noexcept:
+    cdef int end_search(self) except -1:
+        """End a search; raise the interrupt that a read of it met."""
         lock_mutex(&self.guard)
         self.searches -= 1
         unlock_mutex(&self.guard)
+        if self.interrupt is not None and self.interrupted == PyThread_get_thread_ident():
+            with cython.critical_section(self):
+                error, self.interrupt = self.interrupt, None
+            if error is not None:
+                raise error
+        return 0
 
     def is_sound(self) -> bool:
         """True if each page can be read and matches its checksum; none is kept that was not there."""
@@ -106,8 +117,14 @@ cdef class KeyPages:
 
     cdef bint load(self, uint64_t number) noexcept:
         """Put a page that was read and checked into the area; False where that fails."""
-        cdef bytes page = self.checked(number)
+        cdef bytes page
         cdef bint is_kept
+        try:
+            page = self.checked(number)
+        except BaseException as error:      # the search is compiled, and cannot raise: its end does
+            with cython.critical_section(self):
+                self.interrupt, self.interrupted = error, PyThread_get_thread_ident()
+            return False
         if page is None:
             return False
         lock_mutex(&self.guard)

@@ -15,6 +15,7 @@ from kafkalog.storage.readonly.files import Descriptors, ViewFiles
 from kafkalog.storage.readonly.listing import UnopenedSegment
 from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.time_search import find_offset_by_timestamp
+from kafkalog.storage.trailing_zeros import only_zeros
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition
 from kafkalog.util.fileio import FileSystem
 
@@ -166,12 +167,21 @@ class ViewSegment(ViewFiles):
             index = self.time_index
             if index.entries:
                 position = self._timed_position(*index.last_entry) or 0
-            if self._walked(position, size).problem is not None:
+            end = self._walked(position, size)
+            if end.size < size and not self._only_zeros_follow(end):
                 largest = ANY_TIMESTAMP
             else:
-                largest = self.records.largest_timestamp_after(position).timestamp
+                tables = self.records.slice(position, end.size - position).tables()
+                largest = max((table.max_timestamp for table in tables), default=-1)
             self._largest = (size, largest)
         return largest
+
+    def _only_zeros_follow(self, end: SegmentEnd) -> bool:
+        """Return True if zeros follow the last batch, and the next segment begins there: they hide no record."""
+        following = self.following
+        if following is None or following.base_offset != end.next_offset:
+            return False
+        return only_zeros(self.file, end.size, self._size)
 
     def _timed_position(self, timestamp: int, offset: int) -> int | None:
         """Return the position of the batch a time index entry names; None unless its times confirm the entry."""

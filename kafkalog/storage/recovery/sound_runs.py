@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord
-from kafkalog.storage.batch_search import Budget, find_batch, is_batch
+from kafkalog.storage.batch_search import BatchSearch, is_batch
 from kafkalog.storage.damage import first_offset
 from kafkalog.storage.file_slice import FileSlice, claimed_size
 from kafkalog.util.fileio import File
@@ -66,7 +66,7 @@ def sound_runs(file: File, position: int, end: int, base_offset: int) -> Iterato
 
     Damage between them is skipped, wherever the next batch begins. StorageError.
     """
-    budget = Budget(end - position)
+    search = BatchSearch(file)  # without a budget: recovery keeps what is found here, and cuts off the rest
     position = _skip_hole(file, position, end)
     while position < end:
         run = _run_from(file, position, end)
@@ -74,13 +74,13 @@ def sound_runs(file: File, position: int, end: int, base_offset: int) -> Iterato
             yield run
             position = run.end
             continue
-        following = _next_sound(file, position, end, base_offset, budget)
+        following = _next_sound(file, position, end, base_offset, search)
         if following < 0:
             return
         position = following
 
 
-def _next_sound(file: File, position: int, end: int, base_offset: int, budget: Budget) -> int:
+def _next_sound(file: File, position: int, end: int, base_offset: int, search: BatchSearch) -> int:
     """Return the position of the next sound batch behind damaged bytes; -1 if there is none.
 
     The size of the damaged batch is tried first: data in its records may look like a batch.
@@ -88,8 +88,7 @@ def _next_sound(file: File, position: int, end: int, base_offset: int, budget: B
     following = position + claimed_size(file.pread(_HEADER_BYTES, position))
     if position < following < end and is_batch(file, following, end, base_offset):
         return following
-    found = find_batch(file, position + 1, end, base_offset, budget)
-    return -1 if found.gave_up else found.position
+    return search.find(position + 1, end, base_offset).position
 
 
 def _run_from(file: File, position: int, end: int) -> SoundRun | None:

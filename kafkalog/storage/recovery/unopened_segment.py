@@ -20,7 +20,7 @@ from kafkalog.storage.index.time_index import TimeIndex
 from kafkalog.storage.names import LOG_SUFFIX, base_name
 from kafkalog.storage.recovery.recover_segment import SegmentData, scan_segment
 from kafkalog.storage.recovery.soundness import offset_ends_fit, time_ends_fit
-from kafkalog.storage.segment import LogSegment, index_files
+from kafkalog.storage.segment import LogSegment, index_files, open_index
 from kafkalog.storage.segment_files import Indexes
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
@@ -71,8 +71,8 @@ def _open_checked(
     kind: type[X], fits: Callable[[X, SegmentData, int], bool], data: SegmentData, offsets: int, fs: FileSystem,
     path: str,
 ) -> X:  # fmt: skip
-    """Open the index at `path`; rebuild it if it is missing or does not match the data."""
-    index = kind(path, data.base_offset, data.max_index_size, fs=fs)
+    """Open the index at `path`; rebuild it if it is missing, too long, or does not match the data."""
+    index = open_index(kind, data.base_offset, data.max_index_size, fs, path)
     return index if fits(index, data, offsets) else _rebuild(index, data)
 
 

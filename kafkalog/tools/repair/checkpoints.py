@@ -43,8 +43,9 @@ def plan_checkpoints(directory: str, ends: Mapping[TopicPartition, int], fs: Fil
     changes = []
     for name in _FILES:
         path = os.path.join(directory, name)
-        if not fs.exists(path):
-            continue
+        with os_errors("get the status of the checkpoint file", path):
+            if not fs.exists(path):
+                continue
         offsets, faults = _read(path, fs)
         for partition, offset in list(offsets.items()):
             end = ends.get(partition)

@@ -20,7 +20,7 @@ from kafkalog._core.log.segment_check import (
     BatchCheck,
 )
 from kafkalog.errors import StorageError
-from kafkalog.storage.batch_search import NOWHERE, Budget, Found, find_batch, is_batch
+from kafkalog.storage.batch_search import NOWHERE, BatchSearch, Budget, Found, is_batch
 from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.storage.trailing_zeros import is_untrimmed, only_zeros
 from kafkalog.tools.verify.chain import Placed, outside_chain, placed_batches
@@ -165,6 +165,7 @@ class SegmentPass:
         self._check.expect_entries(*entries)
         self._facts = SegmentFacts(file.path, base_offset)
         self._budget = Budget(length)
+        self._search = BatchSearch(file, self._budget)
         self._next_base = next_base_offset
         self._places: list[Place] = []
         self._misplaced: dict[int, Place] = {}  # batches whose checksums hold, by position
@@ -281,10 +282,10 @@ class SegmentPass:
             return Found(damage_start + 1, True)
         if chained > damage_start and is_batch(self._file, chained, check.end, check.next_offset):
             return Found(chained, False)
-        found = find_batch(self._file, damage_start + 1, check.end, check.next_offset, self._budget)
+        found = self._search.find(damage_start + 1, check.end, check.next_offset)
         if found == NOWHERE and check.next_offset > check.base_offset:
             # the checksum does not cover the base offset: one that is too high must not hide later batches
-            found = find_batch(self._file, damage_start + 1, check.end, check.base_offset, self._budget)
+            found = self._search.find(damage_start + 1, check.end, check.base_offset)
         return found
 
     def _describe_fault(self, status: int) -> tuple[int, str, str]:
