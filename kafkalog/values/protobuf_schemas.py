@@ -24,8 +24,8 @@ from kafkalog.util.interrupts import deferred_interrupts
 
 PROTOC_TIMEOUT_S: Final = 60
 PROTOC_OUTPUT_BYTES: Final = 1 << 16
-WELL_KNOWN: Final = ("any", "api", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type",
-                     "wrappers")  # fmt: skip
+WELL_KNOWN: Final = ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct",
+                     "timestamp", "type", "wrappers")  # fmt: skip
 
 
 def import_protobuf(name: str) -> Any:
