@@ -75,7 +75,7 @@ def edge_values(row: Row) -> tuple[list[Any], list[Any]]:
 
 
 def test_every_row_is_accepted_or_refused_with_a_reason() -> None:
-    assert len(ROWS) == 101
+    assert len(ROWS) == 104
     names = {key.name for key in BROKER_CONFIGS}
     assert not names & set(REFUSED)
     assert names | set(REFUSED) == {row.name for row in ROWS}
@@ -150,13 +150,13 @@ def test_an_unknown_name_lists_the_near_ones() -> None:
 
 
 def test_each_topic_setting_with_a_synonym_has_the_default_of_the_reference() -> None:
-    """The 28 defaults that follow the broker are those of the topic table."""
+    """The 31 defaults that follow the broker are those of the topic table."""
     config = BrokerConfig().log_config()
     assert config == LogConfig()
     assert set(SYNONYMS) == {key.name for key in CONFIGS} - {
         "follower.replication.throttled.replicas", "internal.segment.bytes", "leader.replication.throttled.replicas",
-        "errors.deadletterqueue.group.enable", "max.decompressed.message.bytes", "remote.copy.lag.bytes",
-        "remote.copy.lag.ms", "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable",
+        "errors.deadletterqueue.group.enable", "remote.log.copy.disable", "remote.log.delete.on.disable",
+        "remote.storage.enable",
     }  # fmt: skip
     assert config.overrides() == {}
 

@@ -71,6 +71,8 @@ BROKER_CONFIGS: Final = (
     _topic_default("log.message.timestamp.before.max.ms", "message.timestamp.before.max.ms"),
     _topic_default("log.message.timestamp.type", "message.timestamp.type"),
     _topic_default("log.preallocate", "preallocate"),
+    _topic_default("log.remote.copy.lag.bytes", "remote.copy.lag.bytes"),
+    _topic_default("log.remote.copy.lag.ms", "remote.copy.lag.ms"),
     _topic_default("log.retention.bytes", "retention.bytes"),
     _at_open("log.retention.check.interval.ms", "long", 300_000, at_least(1), "period of retention"),
     _at_open("log.retention.hours", "int", 168, None, "default of retention.ms if minutes and ms are unset"),
@@ -82,6 +84,7 @@ BROKER_CONFIGS: Final = (
     Key("log.roll.ms", "long", None, None, "default of segment.ms"),
     Key("log.segment.bytes", "int", 1 << 30, at_least(1 << 20), "default of segment.bytes"),
     _topic_default("log.segment.delete.delay.ms", "file.delete.delay.ms"),
+    _topic_default("max.decompressed.message.bytes", "max.decompressed.message.bytes"),
     _topic_default("message.max.bytes", "max.message.bytes"),
     _topic_default("min.insync.replicas", "min.insync.replicas"),
     _at_open("node.id", "int", None, at_least(0), "id of this node; directories of another node are rejected"),
@@ -202,6 +205,7 @@ class BrokerConfig(Settings):
     log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
     log_segment_delete_delay_ms: int
+    max_decompressed_message_bytes: int
     message_max_bytes: int
     node_id: int | None
     num_partitions: int

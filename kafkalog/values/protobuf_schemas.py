@@ -24,8 +24,47 @@ from kafkalog.util.interrupts import deferred_interrupts
 
 PROTOC_TIMEOUT_S: Final = 60
 PROTOC_OUTPUT_BYTES: Final = 1 << 16
-WELL_KNOWN: Final = ("any", "api", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type",
-                     "wrappers")  # fmt: skip
+WELL_KNOWN: Final = ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct",
+                     "timestamp", "type", "wrappers")  # fmt: skip
+_META: Final = """
+name: "confluent/meta.proto" package: "confluent" syntax: "proto3" dependency: "google/protobuf/descriptor.proto"
+message_type {
+  name: "Meta"
+  field {name: "doc" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING}
+  field {name: "params" number: 2 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".confluent.Meta.ParamsEntry"}
+  field {name: "tags" number: 3 label: LABEL_REPEATED type: TYPE_STRING}
+  field {name: "rules" number: 4 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".confluent.Rule"}
+  nested_type {
+    name: "ParamsEntry" options {map_entry: true}
+    field {name: "key" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING}
+    field {name: "value" number: 2 label: LABEL_OPTIONAL type: TYPE_STRING}
+  }
+}
+message_type {
+  name: "Rule"
+  field {name: "name" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING}
+  field {name: "doc" number: 2 label: LABEL_OPTIONAL type: TYPE_STRING}
+  field {name: "expr" number: 3 label: LABEL_OPTIONAL type: TYPE_STRING}
+  field {name: "sql" number: 4 label: LABEL_OPTIONAL type: TYPE_STRING}
+}
+""" + "".join(
+    f'extension {{name: "{name}_meta" extendee: ".google.protobuf.{options}Options" number: 1088 '
+    'label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".confluent.Meta"}\n'
+    for name, options in (
+        ("file", "File"), ("message", "Message"), ("field", "Field"), ("enum", "Enum"), ("enum_value", "EnumValue"),
+    )
+)  # fmt: skip
+_DECIMAL: Final = """
+name: "confluent/type/decimal.proto" package: "confluent.type" syntax: "proto3"
+message_type {
+  name: "Decimal"
+  field {name: "value" number: 1 label: LABEL_OPTIONAL type: TYPE_BYTES}
+  field {name: "precision" number: 2 label: LABEL_OPTIONAL type: TYPE_UINT32}
+  field {name: "scale" number: 3 label: LABEL_OPTIONAL type: TYPE_INT32}
+}
+"""
+CONFLUENT: Final = {"confluent/meta.proto": _META, "confluent/type/decimal.proto": _DECIMAL}
+"""Files that Confluent's registry has built in and its serializers send no reference for."""
 
 
 def import_protobuf(name: str) -> Any:
@@ -174,13 +213,25 @@ def _parsed_file(pb: Any, content: bytes, name: str = "") -> Any | None:
 
 
 def _well_known(name: str) -> Any | None:
-    """Return a file of Google's well-known types."""
+    """Return a file that a schema may import without giving it: of Google's well-known types, or of Confluent's."""
+    if name in CONFLUENT:
+        empty = import_protobuf("descriptor_pb2").FileDescriptorProto()
+        return import_protobuf("text_format").Parse(CONFLUENT[name], empty)
     stem = name.removeprefix("google/protobuf/").removesuffix(".proto")
     if stem not in WELL_KNOWN or not name.startswith("google/protobuf/"):
         return None
     file = import_protobuf("descriptor_pb2").FileDescriptorProto()
     import_protobuf(f"{stem}_pb2").DESCRIPTOR.CopyToProto(file)
     return file
+
+
+def _write_known(folder: str) -> str:
+    """Write the files of Confluent's as a FileDescriptorSet, for protoc; return its path."""
+    pb = import_protobuf("descriptor_pb2")
+    path = os.path.join(folder, "known.desc")
+    with open(path, "wb") as file:
+        file.write(pb.FileDescriptorSet(file=[_well_known(name) for name in CONFLUENT]).SerializeToString())
+    return path
 
 
 def _messages(file: Any) -> list[Any]:
@@ -261,6 +312,8 @@ def _compile(content: bytes, place: str, imports: Mapping[str, bytes]) -> bytes:
         made = os.path.join(folder, "made.desc")
         around = [f"-I{os.path.dirname(os.path.abspath(place))}"] if place and os.path.isfile(place) else []
         options = ["--include_imports", f"--descriptor_set_out={made}", f"-I{folder}", *around, "schema_to_read.proto"]
+        if b"confluent/" in content or any(b"confluent/" in text for text in imports.values()):
+            options.insert(0, f"--descriptor_set_in={_write_known(folder)}")
         try:
             status, output = _run([*command, *options])
         except OSError as error:

@@ -162,10 +162,7 @@ _DYNAMIC: Final[Mapping[str, tuple[Kind, object]]] = {
     "group.coordinator.cached.buffer.max.bytes": ("int", 1_048_588),
     "group.share.assignment.interval.ms": ("int", 1000),
     "group.streams.assignment.interval.ms": ("int", 1000),
-    "log.remote.copy.lag.bytes": ("long", -1),
-    "log.remote.copy.lag.ms": ("long", 0),
     "max.connection.creation.rate": ("int", 2_147_483_647),
-    "max.decompressed.message.bytes": ("int", 2_147_483_639),
     "metric.reporters": ("list", ("org.apache.kafka.common.metrics.JmxReporter",)),
     "principal.builder.class": (
         "string", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"

@@ -83,6 +83,16 @@ def test_settings_that_topics_have_since_4_4(tmp_path: Path) -> None:
         found = {one.name: (one.value, one.config_source) for one in row.configs}
         assert len(found) == 37
         assert {name: found[name] for name in defaults} == {name: (value, 5) for name, value in defaults.items()}
+        names = {one.name: [synonym.name for synonym in one.synonyms] for one in row.configs}
+        assert {name: names[name] for name in defaults} == {
+            "errors.deadletterqueue.group.enable": [],
+            "max.decompressed.message.bytes": ["max.decompressed.message.bytes"],
+            "remote.copy.lag.bytes": ["log.remote.copy.lag.bytes"], "remote.copy.lag.ms": ["log.remote.copy.lag.ms"],
+        }  # fmt: skip
+        assert await alter(node, BROKER, "", ("max.decompressed.message.bytes", SET, "1000")) == (0, None)
+        row = await describe(node, TOPIC, "t", "max.decompressed.message.bytes", version=4)
+        assert [(one.value, one.config_source) for one in row.configs] == [("1000", 3)]
+        assert await alter(node, BROKER, "", ("max.decompressed.message.bytes", DELETE, None)) == (0, None)
         own = {"remote.copy.lag.ms": "5", "max.decompressed.message.bytes": "100"}
         await create(node, {"name": "own", "configs": [{"name": name, "value": value} for name, value in own.items()]})
         row = await describe(node, TOPIC, "own", version=4)

@@ -29,6 +29,20 @@ message_type {
 }
 """
 
+WITH_OPTIONS = """
+name: "shop/option.proto" package: "shop" syntax: "proto3"
+dependency: "google/protobuf/descriptor.proto" dependency: "confluent/meta.proto"
+dependency: "confluent/type/decimal.proto"
+message_type {
+  name: "Item"
+  field {name: "id" number: 1 label: LABEL_OPTIONAL type: TYPE_INT64}
+  field {name: "price" number: 2 label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".confluent.type.Decimal"}
+}
+extension {
+  name: "is_private" number: 50000 label: LABEL_OPTIONAL type: TYPE_BOOL extendee: ".google.protobuf.FieldOptions"
+}
+"""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _registry_client() -> None:
@@ -93,6 +107,26 @@ def test_protobuf(server: KafkaServer, client: Any) -> None:
     pa = pytest.importorskip("pyarrow")
     found = values.decoder("protobuf", schemas=server.registry_url).decode(pa.array([data]))
     assert found.values.to_pylist()[0]["id"] == 7
+
+
+def test_protobuf_with_options_of_its_own(client: Any) -> None:
+    """The client sends no reference for Google's files, among them the one that options extend, and Confluent's."""
+    from confluent_kafka.schema_registry.confluent import meta_pb2
+    from confluent_kafka.schema_registry.confluent.type import decimal_pb2
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+
+    pool = descriptor_pool.DescriptorPool()
+    for module in (descriptor_pb2, meta_pb2, decimal_pb2):
+        file = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(file)
+        pool.Add(file)
+    pool.Add(text_format.Parse(WITH_OPTIONS, descriptor_pb2.FileDescriptorProto()))
+    item = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Item"))
+    settings = {"use.deprecated.format": False}
+    data = ProtobufSerializer(item, client, settings)(item(id=7), context("items"))
+    assert ProtobufDeserializer(item, settings, client)(data, context("items")).id == 7
+    assert not client.get_latest_version("items-value").schema.references
 
 
 def test_the_client(client: Any) -> None:
