@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalog.testing import KafkaServer, kafka_server
-from tests.interop.clients_java import CLIENT_VERSIONS, JavaClients
+from tests.interop.clients_java import VERSIONS, JavaClients
 from tests.interop.matrix import CLIENTS, OPERATIONS, PYTHON_CLIENTS, SETTINGS, cells, table
 from tests.trees import SOURCES
 
@@ -46,7 +46,7 @@ def test_a_client(server: KafkaServer, client: str, operation: str) -> None:
     PYTHON_CLIENTS[client](server.bootstrap, topic_of(operation), operation)
 
 
-@pytest.mark.parametrize("java", CLIENT_VERSIONS, indirect=True)
+@pytest.mark.parametrize("java", VERSIONS, indirect=True)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_java_clients(server: KafkaServer, java: JavaClients, operation: str) -> None:
     java.operation(operation, server.bootstrap, topic_of(operation))
@@ -58,5 +58,5 @@ def test_the_table_of_the_document() -> None:
 
 
 def test_every_client_of_the_table_is_tested() -> None:
-    assert [*PYTHON_CLIENTS, *(f"Java {version}" for version in CLIENT_VERSIONS)] == list(CLIENTS)
+    assert [*PYTHON_CLIENTS, *(f"Java {version}" for version in VERSIONS)] == list(CLIENTS)
     assert all(re.fullmatch(r"[a-z0-9_]+", one) for one in OPERATIONS)
