@@ -58,6 +58,7 @@ CHANGES: Final[tuple[tuple[str, str, int, str | None], ...]] = (
 def conversation(bootstrap: str) -> Iterator[Step]:
     """Everything, in order."""
     asked(bootstrap, "list_groups", 5, {"states_filter": [], "types_filter": []})  # until groups are loaded
+    asked(bootstrap, "find_coordinator", 4, {"key_type": 0, "coordinator_keys": ["x"]})  # until their topic is there
     for name, version, tree in LONGER:
         plain = request_bytes(name, version, tree)
         answers = [exchange(bootstrap, plain + extra) for extra in (b"", b"\0", b"\1\2junk")]

@@ -191,7 +191,7 @@ def _find_member(
                 raise Refused(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {event.member_id} with instance id {event.instance_id} cannot join the group "
-                    f"because the instance id is owned by member {holder.id}.",
+                    f"because the instance id is owned by {holder.id} member.",
                 )
             return None, holder
     if known is None:
