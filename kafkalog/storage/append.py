@@ -297,9 +297,13 @@ def placed_info(
     )
 
 
-def base_for_roll(first_offset: int, last_offset: int) -> int:
-    """Return the base offset of a segment that is rolled for an append (LOG-16)."""
-    return first_offset if first_offset >= 0 else last_offset - _MAX_RELATIVE_OFFSET
+def base_for_roll(table: BatchTable) -> int:
+    """Return the base offset of a segment that is rolled for an append that keeps its offsets (LOG-16).
+
+    An append that begins with a message of format v0 or v1 counts as one with an unknown first offset, as in the
+    reference: the base is then so low that the last offset just fits, and the log end if that is higher.
+    """
+    return table.first_offset if table.magic(0) >= 2 else table.last_offset - _MAX_RELATIVE_OFFSET
 
 
 def check_append_size(size: int, segment_size: int) -> None:

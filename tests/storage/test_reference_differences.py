@@ -71,8 +71,11 @@ def test_a_log_of_old_formats_gets_no_snapshot_below_its_start(tmp_path: Path) -
 
 
 def test_a_follower_learns_the_first_offset_of_an_old_message(tmp_path: Path) -> None:
-    """LOG-16: Kafka answers -1 and rolls at the log end; without compression the header has the offset."""
+    """LOG-16: Kafka answers -1; without compression the header has the offset. Both roll at the log end."""
     a_log = log(tmp_path, internal_segment_bytes=200)
     a_log.append_as_follower(run(0, 2), 0)
     assert a_log.append_as_follower(old_message(10), 0).first_offset == 10
-    assert bases(a_log) == [0, 10]
+    assert bases(a_log) == [0, 2]
+    a_log.append_as_follower(run(11, 1), 0)
+    a_log.append_as_follower(run(20, 1), 0)
+    assert bases(a_log) == [0, 2, 20]

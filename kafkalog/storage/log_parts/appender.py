@@ -151,7 +151,7 @@ class LogAppender:
         try:
             state = None if begins_epochs else self._engine.append_run(data, table, now_ms, keeps_offsets=True)
             if state is None:
-                state = self._append_kept(data, table, now_ms, first_offset, begins_epochs)
+                state = self._append_kept(data, table, now_ms, begins_epochs)
         finally:
             if core.after_unlock:
                 core.run_after_append()
@@ -159,9 +159,7 @@ class LogAppender:
             self._flusher.flush_if_due()
         return append_info(table, first_offset, table.last_leader_epoch, -1, state.log_start_offset)
 
-    def _append_kept(
-        self, data: Data, table: BatchTable, now_ms: int, first_offset: int, begins_epochs: bool
-    ) -> State:
+    def _append_kept(self, data: Data, table: BatchTable, now_ms: int, begins_epochs: bool) -> State:
         """Append a follower's batches in as many steps as needed; return the state before."""
         core = self._core
         with core.lock:
@@ -172,7 +170,7 @@ class LogAppender:
                 if begins_epochs or table.last_leader_epoch > state.leader_epoch:
                     self._writer.begin_epochs_locked(table)
                 plan = plan_append(table, 0, core.active.tail, core.rules, now_ms, True, False)
-                self._writer.append_locked(data, table, plan, now_ms, base_for_roll(first_offset, table.last_offset))
+                self._writer.append_locked(data, table, plan, now_ms, base_for_roll(table))
             except BaseException:
                 if core.state.log_end_offset <= table.last_offset:  # not written
                     core.epochs.restore(epochs)  # the file is written after the lock is released
