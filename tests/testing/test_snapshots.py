@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kafkalog.errors import IllegalState, KafkalogError, StorageError
 from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
+from kafkalog.testing.inside import archive as archives
 from kafkalog.testing.inside.archive import restore_archive, write_archive
+from kafkalog.testing.inside.snapshots import Reopening
 from tests.testing.calls import Link
 from tests.testing.test_faults import METADATA, code_of, produced
+
+NO_TRANSACTION = {
+    "transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +84,14 @@ def test_faults_and_restarts_go_on_after_a_restore(server: KafkaServer) -> None:
     server.kill()
     server.start()
     assert server.record_count("orders") == count
+
+
+def test_producer_ids_never_go_back(server: KafkaServer) -> None:
+    before = server.snapshot()
+    with Link(server.bootstrap) as link:
+        id_of_one_that_goes_on = link.call("init_producer_id", 4, NO_TRANSACTION).producer_id
+        server.restore(before)
+        assert link.call("init_producer_id", 4, NO_TRANSACTION).producer_id > id_of_one_that_goes_on
 
 
 def term_of(cluster: KafkaCluster, node: int) -> int:
@@ -170,6 +187,29 @@ def test_archive_refuses_a_file_that_shrinks_meanwhile(
     monkeypatch.setattr(os, "open", shrunk)
     with pytest.raises(StorageError, match="changed while it was copied"):
         write_archive(str(tmp_path / "folder"), str(tmp_path / "archive"), ())
+
+
+@pytest.mark.parametrize("tries", [2, 3])
+def test_copy_is_tried_again_if_a_file_is_deleted_while_files_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    (tmp_path / "file").touch()
+    taken = 0
+
+    def rows(directory: str) -> Iterator[Any]:
+        nonlocal taken
+        taken += 1
+        if taken < tries:
+            raise FileNotFoundError(2, "a job has deleted it", directory)
+        return system_rows(directory)
+
+    system_rows = archives._rows
+    monkeypatch.setattr(archives, "_rows", rows)
+    store = SimpleNamespace(finished_files=nullcontext)
+    server: Any = SimpleNamespace(node=SimpleNamespace(store=store))
+    nothing: Any = None
+    Reopening(server, nothing, nothing, nothing, nothing, str(tmp_path))._copy(str(tmp_path / "archive"))
+    assert taken == tries
 
 
 def test_server_that_cannot_close_its_logs_goes_on() -> None:
