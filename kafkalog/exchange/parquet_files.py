@@ -108,7 +108,8 @@ class _OpenFile:
                 options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
                 self.writer = pa.ipc.new_file(self.sink, table.schema, options=options)
             else:
-                self.writer = pq.ParquetWriter(self.sink, table.schema, **_layout(table.schema, compression))
+                layout = _layout(table.schema, compression)
+                self.writer = pq.ParquetWriter(self.sink, table.schema, write_page_checksum=True, **layout)
         if self.format == ARROW:
             self.writer.write_table(table)
         else:

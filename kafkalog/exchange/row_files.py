@@ -331,13 +331,17 @@ def _reading(path: str, kind: str) -> Iterator[None]:
     except pa.ArrowException as error:
         raise FormatError(f"not {kind} file: {error}", path=path, hint="check the file") from None
     except OSError as error:
+        if error.errno is None:  # Arrow's own, about the bytes
+            raise FormatError(f"the file is damaged: {error}", path=path, hint="write it again") from None
         raise StorageError.from_os(error, "read the input", path=path) from error
 
 
 @contextmanager
 def _parquet_file(path: str) -> Iterator[pq.ParquetFile]:
-    with _reading(path, "a Parquet"), pa.OSFile(os.fsencode(path), "rb") as source, pq.ParquetFile(source) as file:
-        yield file
+    """Open a file; its pages are compared with their checksums, if it has them, as those of an export have."""
+    with _reading(path, "a Parquet"), pa.OSFile(os.fsencode(path), "rb") as source:
+        with pq.ParquetFile(source, page_checksum_verification=True) as file:
+            yield file
 
 
 @contextmanager

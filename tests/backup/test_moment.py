@@ -17,6 +17,7 @@ from tests.backup.timed_logs import ABORT, COMMIT, DATA, PLAIN, Event, TimedLog,
 from tests.builder import crc32c
 from tests.memory import memory
 from tests.plain_reader import read_batch
+from tests.redact.model import read_all
 
 FIRST, LAST = 1000, 1060
 times = st.lists(st.integers(FIRST, LAST), min_size=1, max_size=5).map(tuple)
@@ -79,6 +80,10 @@ def check(log: TimedLog, partition: Path, at: int, by: str) -> None:
     left=[Event(PLAIN, 1, (1001,))], right=[Event(DATA, 1, (1001,)), Event(COMMIT, 1, (1000,))],
     at=1000, by="time", is_clean=False,
 )  # fmt: skip
+@example(
+    left=[Event(PLAIN, 1, (1000,)), Event(PLAIN, 1, (1056,)), Event(PLAIN, 2, (1010,), 3, 1)],
+    right=[Event(PLAIN, 1, (1019,))], at=1032, by="append", is_clean=True,
+)  # fmt: skip
 @settings(max_examples=40, deadline=None)
 def test_each_partition_is_what_it_was(
     left: list[Event], right: list[Event], at: int, by: str, is_clean: bool
@@ -104,6 +109,21 @@ def test_each_partition_is_what_it_was(
                 check(log, where / "restored" / f"orders-{number}", at, by)
                 with kafkalog.open(where / "restored" / f"orders-{number}", "a") as opened:
                     assert opened.append([b"more"]).first_offset >= len(log.kept(at, by)) * (by == "append")
+
+
+@pytest.mark.parametrize("by", ["append", "time"])
+@pytest.mark.parametrize("rest", [[], [Event(PLAIN, 1, (1030,))]])
+def test_a_later_batch_of_an_old_format_costs_no_leader_epoch(tmp_path: Path, rest: list[Event], by: str) -> None:
+    """Such a batch clears the epochs of a log; those of the batches before it are known again without it."""
+    first = [Event(PLAIN, 1, (1000,)), Event(DATA, 2, (1001, 1002))]
+    TimedLog([*first, Event(PLAIN, 1, (1020,), magic=1), *rest]).write(tmp_path / "data" / "orders-0")
+    create_backup(tmp_path / "data", tmp_path / "backups")
+    restore_backup(tmp_path / "backups", tmp_path / "restored", at=1010, by=by)
+    partition = tmp_path / "restored" / "orders-0"
+    assert (partition / "leader-epoch-checkpoint").read_text() == "0\n1\n3 0\n"
+    assert kafkalog.verify(partition, deep=True).ok
+    assert read(partition, "read_committed") == [0]
+    assert {one.fixed[1] for one in read_all(partition)} == {3}, "that of the marker, too"
 
 
 def transaction_state(state: int, time: int) -> tuple[bytes, bytes, int]:

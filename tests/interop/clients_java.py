@@ -10,10 +10,8 @@ from typing import Any, Final, NamedTuple, Self
 from tests.interop import toolchain
 
 TIMEOUT_S: Final = 120
-VERSIONS: Final = ("3.9", "4.3")
+VERSIONS: Final = ("3.9", "4.3", "4.4")
 """Of clients and tools."""
-CLIENT_VERSIONS: Final = (*VERSIONS, "4.4")
-"""Of clients: the tools of 4.4 are not published."""
 
 
 class ToolResult(NamedTuple):

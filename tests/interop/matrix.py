@@ -6,7 +6,7 @@ from typing import Any, Final
 from tests.interop.clients_aiokafka import AioKafka
 from tests.interop.clients_confluent import ConfluentKafka
 from tests.interop.clients_go import FranzGo
-from tests.interop.clients_java import CLIENT_VERSIONS
+from tests.interop.clients_java import VERSIONS
 from tests.interop.clients_kafka_python import KafkaPython
 from tests.interop.clients_kcat import Kcat
 
@@ -84,7 +84,7 @@ _KINDS: Final = {
     "franz-go": FranzGo,
 }  # fmt: skip
 PYTHON_CLIENTS: Final = {name: _runner(kind) for name, kind in _KINDS.items()}
-CLIENTS: Final = (*PYTHON_CLIENTS, *(f"Java {version}" for version in CLIENT_VERSIONS))
+CLIENTS: Final = (*PYTHON_CLIENTS, *(f"Java {version}" for version in VERSIONS))
 
 
 def has(client: str, operation: str) -> bool:

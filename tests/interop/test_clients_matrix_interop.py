@@ -14,13 +14,13 @@ import pytest
 
 from kafkalog.testing import KafkaServer, kafka_server
 from tests.interop import toolchain
-from tests.interop.clients_java import CLIENT_VERSIONS, JavaClients
+from tests.interop.clients_java import VERSIONS, JavaClients
 from tests.interop.matrix import CLIENTS, OPERATIONS, PYTHON_CLIENTS, SETTINGS, cells, has, table
 from tests.trees import SOURCES
 
 CELLS = [pytest.param(*cell, id="-".join(cell)) for cell in cells(PYTHON_CLIENTS)]
 JAVA_CELLS = [
-    (version, operation) for version in CLIENT_VERSIONS for operation in OPERATIONS if has(f"Java {version}", operation)
+    (version, operation) for version in VERSIONS for operation in OPERATIONS if has(f"Java {version}", operation)
 ]
 SHARED = ("first {", "again {3=job 3 x2, 4=job 4 x2}", "group Stable 1", "member [java-0]")
 SHARES_CHANGED = ("listed [jobs Empty Share]", "altered {jobs={java-0=", "without offsets {jobs={}}", "deleted []")
@@ -93,5 +93,5 @@ def test_the_table_of_the_document() -> None:
 
 
 def test_every_client_of_the_table_is_tested() -> None:
-    assert [*PYTHON_CLIENTS, *(f"Java {version}" for version in CLIENT_VERSIONS)] == list(CLIENTS)
+    assert [*PYTHON_CLIENTS, *(f"Java {version}" for version in VERSIONS)] == list(CLIENTS)
     assert all(re.fullmatch(r"[a-z0-9_]+", one) for one in OPERATIONS)

@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, of two versions, against a kafkalog server."""
+"""Kafka's own command line tools, of three versions, against a kafkalog server."""
 
 from collections.abc import Iterator
 from pathlib import Path

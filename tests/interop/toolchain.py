@@ -93,7 +93,7 @@ def jars_39() -> Path:
 
 @functools.cache
 def jars_44() -> Path:
-    """The directory of the jars of Kafka 4.4's broker; the first call on a machine downloads about 45 MB."""
+    """The directory of the jars of Kafka 4.4's broker and tools; the first call on a machine downloads about 45 MB."""
     return _fetched(KAFKA_44_POM, "Kafka 4.4")
 
 
@@ -171,7 +171,7 @@ def class_archive(name: str, class_path: str, train: Callable[[tuple[str, ...]],
 
 
 def clients_command(version: str) -> list[str]:
-    """Return a command line of the Java clients of a version ( java_clients/clients/Main.java); "4.4" has no tools."""
+    """Return a command line of the Java clients and tools of a version (java_clients/clients/Main.java)."""
     path = {"3.9": jars_39, "4.3": jars, "4.4": jars_44}[version]()
     own = classes(CLIENTS, path if version == "3.9" else None)
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"

@@ -68,7 +68,8 @@ class Tools:
     def configs(self) -> None:
         """kafka-configs: topics, brokers, clients, users"""
         self._create()
-        tool, topic = "kafka.admin.ConfigCommand", ("--entity-type", "topics", "--entity-name", self._topic)
+        tool = "ConfigCommand" if self._java.version == "4.4" else "kafka.admin.ConfigCommand"
+        topic = ("--entity-type", "topics", "--entity-name", self._topic)
         self._run(tool, *topic, "--alter", "--add-config", "retention.ms=61000")
         until(self._deadline, lambda: "retention.ms=61000" in self._run(tool, *topic, "--describe"))
         assert "cleanup.policy=delete" in self._run(tool, *topic, "--describe", "--all")

@@ -16,6 +16,7 @@ from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2, CompressionT
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.records.plain_runs import plain_run
 from kafkalog.records.tables import batch_table
+from kafkalog.storage.leader_epoch import EpochEntry
 from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.segment_reader import Chunk
@@ -48,6 +49,24 @@ def first_batch(view: LogView, offset: int) -> tuple[int, list[int]]:
     offsets = list(records.offsets)
     is_legacy = chunk.batches.magic(chunk.first) < MAGIC_V2
     return offsets[0] if is_legacy else chunk.batches.base_offset(chunk.first), offsets
+
+
+def epochs_of(view: LogView, stop: int) -> list[EpochEntry]:
+    """Return the leader epochs of the batches below `stop`; one of format v0 or v1 has none and clears those before it.
+
+    CorruptRecord, StorageError.
+    """
+    found: list[EpochEntry] = []
+    for chunk in log_chunks(view, view.log_start_offset, stop):
+        for row in range(chunk.first, chunk.last):
+            epoch = chunk.batches.leader_epoch(row)
+            if chunk.batches.base_offset(row) >= stop:
+                return found
+            if chunk.batches.magic(row) < MAGIC_V2:
+                found.clear()
+            elif epoch > (found[-1].epoch if found else -1):
+                found.append(EpochEntry(epoch, chunk.batches.base_offset(row)))
+    return found
 
 
 def kept_batches(

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from kafkalog._core.log.producer_state import ProducerState
-from kafkalog.backup.restore_at.batches import LateMarker, kept_batches
+from kafkalog.backup.restore_at.batches import LateMarker, epochs_of, kept_batches
 from kafkalog.backup.restore_at.plan import PartitionPlan
 from kafkalog.config.topic import LogConfig
+from kafkalog.errors import CorruptCheckpoint
 from kafkalog.manager.checkpoints import (
     high_watermark_of,
     lower_cleaner_offsets,
@@ -24,6 +25,7 @@ from kafkalog.manager.checkpoints import (
 )
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
+from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.readonly.view import LogView
@@ -72,6 +74,8 @@ def rewind_partition(
     `original` is the partition's directory in the backup. A transaction that was not decided at the moment is aborted,
     or committed if its producer is in `prepared`: its coordinator had decided that. CorruptRecord, StorageError.
     """
+    if plan.later is not None:
+        _restore_epochs(os.path.join(directory, str(plan.stored.topic_partition)), original, plan.begin, fs)
     with open_staged(directory, plan.stored.topic_partition, config, fs) as log:
         start = log.log_start_offset
         decided = _Decisions(log, at_ms, prepared)
@@ -84,6 +88,21 @@ def rewind_partition(
         decided.end_open()
         log.flush()
         return log.log_end_offset > log.log_start_offset
+
+
+def _restore_epochs(partition: str, original: str, stop: int, fs: FileSystem) -> None:
+    """Write the leader epochs of the batches below `stop`, if a later batch of format v0 or v1 has cleared them."""
+    try:
+        epochs = LeaderEpochCache.open(partition, fs=fs)
+    except CorruptCheckpoint:  # opening the log handles it
+        return
+    if epochs.entries and epochs.entries[0].start_offset < stop:
+        return
+    with LogView(original, fs=fs) as view:
+        if view.log_start_offset < stop:
+            epochs.clear()
+            epochs.extend(epochs_of(view, stop))
+            epochs.write_if_changed()
 
 
 def _cut(

@@ -217,6 +217,9 @@ class Channel:
         except MalformedRequest as error:
             self._refuse("bad_frame", error)
             return
+        except MemoryError:  # nothing was read: the loop would call this again and again
+            self._refuse("no_memory", MemoryError("there is no memory for its request"))
+            return
         except OSError:  # includes TLS errors
             self.close()
             return

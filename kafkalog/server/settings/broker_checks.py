@@ -17,7 +17,8 @@ LIVE: Final = frozenset({
     "num.network.threads", "num.replica.fetchers", "transaction.partition.verification.enable",
 })  # fmt: skip
 """Settings of the server that can change at run time, besides those of the store."""
-_OF_LISTENERS: Final = ("ssl.", "sasl.")
+_OF_LISTENERS: Final = ("ssl.key.", "ssl.keystore.", "ssl.truststore.")
+_OF_ONE_BROKER: Final = ("listener.name.", "sasl.", "ssl.")
 _OF_ONE_NODE: Final = frozenset({"listeners", "listener.security.protocol.map"})
 _LISTENER: Final = "listener.name."
 _NOT_HERE: Final = frozenset({
@@ -62,7 +63,7 @@ def check_broker_changes(
                 _check_step(name, int(value), config[name])
     if not resource:
         words = "Cannot update these configs at default cluster level, broker id must be specified"
-        _refuse(words, [name for name in given if name.startswith(_LISTENER)])
+        _refuse(words, [name for name in given if name.startswith(_OF_ONE_BROKER)])
 
 
 def _refuse(words: str, names: Iterable[str]) -> None:
@@ -76,7 +77,7 @@ def _is_fixed(config: ServerConfig, name: str) -> bool:
         return True
     if name.startswith(_LISTENER):  # unknown ones are kept; known ones are read only at the start
         return defined_key(config, name.removeprefix(_LISTENER).partition(".")[2]) is not None
-    if name in UNDEFINED or name.startswith(_OF_LISTENERS):
+    if name in UNDEFINED or name.startswith(_OF_LISTENERS):  # refused in other words
         return False
     if name in config:
         return not config.key(name).dynamic or (name not in STORE_NAMES and name not in LIVE)

@@ -30,6 +30,7 @@ OTHER_DEFAULTS = {
 LIVE_HERE = {"connections.max.idle.ms"}  # a broker reads it only at the start
 DYNAMIC = "Cannot update these configs dynamically"
 ONE_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
+RELOGIN = "sasl.kerberos.min.time.before.relogin"
 ONE_BROKER = "Cannot update these configs at default cluster level, broker id must be specified"
 STEP = (
     "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for "
@@ -143,6 +144,9 @@ def test_an_unknown_name_is_kept_and_its_value_hidden(tmp_path: Path, name: str)
         ("1", [("request.timeout.ms", "9")], f"{DYNAMIC}: [request.timeout.ms]"),
         ("1", [("advertised.listeners", "PLAINTEXT://a:1")], f"{DYNAMIC}: [advertised.listeners]"),
         ("1", [("ssl.keystore.location", "/x")], f"{ONE_LISTENER}: [ssl.keystore.location]"),
+        ("1", [("sasl.login.class", "a.B")], f"{DYNAMIC}: [sasl.login.class]"),
+        ("1", [("sasl.enabled.mechanisms", "PLAIN")], f"{DYNAMIC}: [sasl.enabled.mechanisms]"),
+        ("", [(RELOGIN, "58000")], f"{ONE_BROKER}: [{RELOGIN}]"),
         ("", [("listener.name.plaintext.foo", "bar")], f"{ONE_BROKER}: [listener.name.plaintext.foo]"),
         ("1", [("num.io.threads", "x")], "Invalid value x for configuration num.io.threads: Not a number of type INT"),
         ("1", [("background.threads", "-1")],
@@ -196,6 +200,7 @@ def test_settings_of_threads_are_accepted_and_those_of_calls_take_effect(tmp_pat
         "num.io.threads": "16", "num.network.threads": "2", "num.replica.fetchers": "2", "background.threads": "5",
         "num.recovery.threads.per.data.dir": "3", "transaction.partition.verification.enable": "true",
         "remote.log.manager.copy.max.bytes.per.second": "100", "max.connections.per.ip.overrides": "127.0.0.1:7",
+        RELOGIN: "58000",
     }  # fmt: skip
 
     async def first(node: Node) -> None:

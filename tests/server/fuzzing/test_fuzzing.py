@@ -12,11 +12,12 @@ from tests.wire_cases import FILES
 
 
 @pytest.mark.skipif(not FILES, reason="no recorded requests to start from")
-def test_a_server_outlives_mutated_requests_and_serves_others(tmp_path: Path) -> None:
-    served = Served(tmp_path, ROOT, {})
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_outlives_mutated_requests_and_serves_others(workers: int, tmp_path: Path) -> None:
+    served = Served(tmp_path, ROOT, {}, workers)
     try:
         served.start()
-        driver = Driver(served, 11, Limits(rss_mb=150, answer_s=30))
+        driver = Driver(served, 11, Limits(rss_mb=150 * workers, answer_s=30))
         asyncio.run(driver.run(2500, 1250))
         assert not driver.figures.tracebacks, served.log()[-6000:]
         assert driver.figures.answered > 250 and driver.figures.closed > 250

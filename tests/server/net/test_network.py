@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.server.net.frames import FrameReader
 from kafkalog.server.requests.context import CLOSE
 from kafkalog.server.running import raise_descriptor_limit
 from tests.server.net.networks import add_length, answer_of, connect, echo_frame, is_closed, monotonic_ms, network_for
@@ -129,6 +130,29 @@ def test_a_length_that_no_request_has_closes_the_connection(lie: int) -> None:
             writer.write(lie.to_bytes(4, "big", signed=True) + bytes(20))
             assert await is_closed(reader)
             assert network.counts.refused == {"bad_frame": 1}
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_a_request_without_memory_for_it_closes_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop would call its reader again and again, and write a traceback each time."""
+
+    def fail(_: object) -> None:
+        raise MemoryError
+
+    async def run() -> None:
+        async with network_for(echo_frame) as network:
+            reader, writer = await connect(network)
+            monkeypatch.setattr(FrameReader, "room", fail)
+            writer.write((1 << 20).to_bytes(4, "big") + bytes(1 << 20))
+            assert await is_closed(reader)
+            assert network.counts.refused == {"no_memory": 1}
+            writer.close()
+            monkeypatch.undo()
+            reader, writer = await connect(network)
+            writer.write(ASKED)
+            assert await reader.readexactly(len(ASKED)) == ASKED
             writer.close()
 
     asyncio.run(run())

@@ -195,6 +195,7 @@ def test_a_worker_without_room_refuses_and_loses_nothing(what: str, tmp_path: Pa
             acknowledged[value] += 1
             assert len(acknowledged) < 50, "the limit has no effect"
         assert write_to(producer, ours) is None
+        assert server.log().count("MemoryError") == 0
         server.kill()
         server.start()
         found = read(server, "t", len(acknowledged) + 2, partitions=2)

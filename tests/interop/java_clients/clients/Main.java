@@ -7,12 +7,14 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.kafka.common.utils.Exit;
+import java.util.function.Consumer;
 
 /**
  * One JVM that is many clients: operations of the Java clients, and Kafka's command line tools, one JSON object a
@@ -52,12 +54,28 @@ public final class Main {
     /** What the tool that runs wants done as the process ends. */
     private static final List<Runnable> HOOKS = new ArrayList<>();
 
-    /** What keeps a tool from ending the process; not loaded where only clients are, which may be of a later version. */
-    private static final class Ends {
-        static void prevent() {
-            Exit.setExitProcedure((status, message) -> end(status));
-            Exit.setHaltProcedure((status, message) -> end(status));
-            Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
+    /** Keeps a tool from ending the process. The class that tools end it by is in another package since 4.4. */
+    private static void preventEnds() throws ReflectiveOperationException {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException before) {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        replace(exit, "setExitProcedure", arguments -> end((Integer) arguments[0]));
+        replace(exit, "setHaltProcedure", arguments -> end((Integer) arguments[0]));
+        replace(exit, "setShutdownHookAdder", arguments -> HOOKS.add((Runnable) arguments[1]));
+    }
+
+    private static void replace(Class<?> exit, String setter, Consumer<Object[]> instead) throws ReflectiveOperationException {
+        for (Method method : exit.getMethods()) {
+            if (method.getName().equals(setter)) {
+                Class<?> type = method.getParameterTypes()[0];
+                method.invoke(null, Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (proxy, called, arguments) -> {
+                    instead.accept(arguments);
+                    return null;
+                }));
+            }
         }
     }
 
@@ -96,7 +114,7 @@ public final class Main {
         List<String> arguments = new ArrayList<>();
         command.get("arguments").forEach(one -> arguments.add(one.asText()));
         java.io.InputStream input = System.in;
-        Ends.prevent();
+        preventEnds();
         firstStatus = null;
         SAID.reset();
         HOOKS.clear();
