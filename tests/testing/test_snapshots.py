@@ -14,10 +14,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kafkalog.errors import IllegalState, KafkalogError, StorageError
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
 from kafkalog.testing.inside import archive as archives
 from kafkalog.testing.inside.archive import restore_archive, write_archive
 from kafkalog.testing.inside.snapshots import Reopening
+from kafkalog.util.clock import SYSTEM_CLOCK
+from tests.builder import R, batch
 from tests.testing.calls import Link
 from tests.testing.test_faults import METADATA, code_of, produced
 
@@ -92,6 +95,28 @@ def test_producer_ids_never_go_back(server: KafkaServer) -> None:
         id_of_one_that_goes_on = link.call("init_producer_id", 4, NO_TRANSACTION).producer_id
         server.restore(before)
         assert link.call("init_producer_id", 4, NO_TRANSACTION).producer_id > id_of_one_that_goes_on
+
+
+def test_idempotent_producer_that_goes_on_is_out_of_order(server: KafkaServer) -> None:
+    """As in a broker that lost records. librdkafka calls it fatal, so the docs say to create another producer."""
+    with Link(server.bootstrap) as link:
+
+        def send(producer_id: int, sequence: int) -> int:
+            request = produced(partition=1)
+            one = R(b"x", timestamp=SYSTEM_CLOCK.milliseconds())  # a producer that wrote last a day ago is forgotten
+            records = batch([one], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            request["topic_data"][0]["partition_data"][0]["records"] = records
+            return code_of(link.call("produce", 9, request))
+
+        ids = [link.call("init_producer_id", 4, NO_TRANSACTION).producer_id for _ in range(2)]
+        assert send(ids[0], 0) == 0
+        before = server.snapshot()
+        assert send(ids[0], 1) == 0
+        assert send(ids[1], 0) == 0
+        server.restore(before)
+        assert send(ids[0], 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert send(ids[1], 1) == 0, "the partition does not know it"
+        assert send(link.call("init_producer_id", 4, NO_TRANSACTION).producer_id, 0) == 0
 
 
 def term_of(cluster: KafkaCluster, node: int) -> int:
