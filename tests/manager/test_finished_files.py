@@ -103,3 +103,18 @@ def test_a_directory_is_replaced_after_a_close_without_a_write(tmp_path: Path) -
         assert {key: log.log_end_offset for key, log in restored.logs.items()} == {
             T0: 40, T1: 1, TopicPartition("empty", 0): 0,
         }  # fmt: skip
+
+
+def test_a_log_that_does_not_close_keeps_no_directory_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise OSError("it does not close")
+
+    with LogManager.open([tmp_path / "data"], FEW) as manager:
+        make_logs(manager)
+        monkeypatch.setattr(manager.logs[T0], "close_handlers", fail)
+        with pytest.raises(OSError, match="it does not close"):
+            manager.close(discards=True)
+        with LogManager.open([tmp_path / "data"], FEW) as again:
+            assert again.logs[T1].log_end_offset == 1
