@@ -237,6 +237,22 @@ def test_copy_is_tried_again_if_a_file_is_deleted_while_files_are_listed(
     assert taken == tries
 
 
+def test_archive_refuses_a_file_that_a_longer_one_replaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_bytes(b"short")
+
+    def replaced(path: str, flags: int, mode: int = 0o777) -> int:
+        if path.endswith("file"):
+            (tmp_path / "new").write_bytes(b"longer content")
+            os.replace(tmp_path / "new", path)
+        return system_open(path, flags, mode)
+
+    system_open = os.open
+    monkeypatch.setattr(os, "open", replaced)
+    with pytest.raises(StorageError, match="changed while it was copied"):
+        write_archive(str(tmp_path / "folder"), str(tmp_path / "archive"), ())
+
+
 def test_server_that_cannot_close_its_logs_goes_on() -> None:
     settings = {"kafkalog.http.listener": "127.0.0.1:0"}
     with kafka_server(topics={"orders": 2}, settings=settings) as server, Link(server.bootstrap) as link:

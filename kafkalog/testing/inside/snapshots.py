@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import IllegalState
+from kafkalog.errors import IllegalState, StorageError
 from kafkalog.manager.producer_ids import PRODUCER_IDS_FILE
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.node.node import Node
@@ -76,7 +76,7 @@ class Reopening:
                 with self._server.node.store.finished_files():
                     write_archive(self._directory, path, _KEPT, CLEAN_SHUTDOWN_FILE)
                 return
-            except FileNotFoundError:  # a job has deleted it meanwhile
+            except (FileNotFoundError, StorageError):  # a job has deleted or replaced it meanwhile
                 with suppress(FileNotFoundError):  # the archive is created after all files have been listed
                     os.unlink(path)
                 if not tries_left:
