@@ -50,15 +50,18 @@ def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
 
 
 def discard_all(directories: Sequence[DataDirectory]) -> list[Exception]:
-    """Close the files of all directories and write nothing, not even a marker; return no error."""
+    """Close the files of all directories and write nothing, not even a marker; return the errors."""
+    errors: list[Exception] = []
     for directory in directories:
         if directory.log_dir is not None:
             log_dir, directory.log_dir = directory.online_log_dir, None
             log_dir.withhold_marker()
-            for log in directory.all_logs:
-                log.close_handlers()
-            log_dir.release()
-    return []
+            for close in (*(log.close_handlers for log in directory.all_logs), log_dir.release):
+                try:
+                    close()
+                except Exception as error:  # the other files must be closed, and the lock released
+                    errors.append(error)
+    return errors
 
 
 def write_checkpoints(directory: DataDirectory) -> None:

@@ -1,4 +1,4 @@
-"""Which encoder each column gets: checks that a schema fits the columns before the first row is encoded."""
+"""Choice of the encoder of each column: checks that a schema fits the columns before the first row is encoded."""
 
 from __future__ import annotations
 

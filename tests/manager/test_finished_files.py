@@ -8,6 +8,8 @@ import pytest
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.manager.log_manager import LogManager
+from kafkalog.storage.leader_epoch import EpochEntry, read_epochs
+from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.types import TopicPartition
 from tests.manager.managers import MARKER, T0, T1, append
 
@@ -38,6 +40,25 @@ def test_they_equal_those_of_a_close(tmp_path: Path) -> None:
             with manager.finished_files():
                 found = contents_of(tmp_path / "data")
     assert found == contents_of(tmp_path / "data")
+
+
+def test_epochs_that_an_append_has_not_written_yet_are_in_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LogManager.open([tmp_path / "data"], FEW) as manager:
+        make_logs(manager)
+        begun: list[tuple[str, EpochEntry]] = []
+
+        def append_of_another_thread(core: LogCore) -> None:
+            monkeypatch.undo()
+            with core.lock:  # after the log was flushed, and up to where the append releases the lock
+                core.epochs.assign(5, core.state.log_end_offset)
+                begun.append((core.path, EpochEntry(5, core.state.log_end_offset)))
+
+        monkeypatch.setattr(LogCore, "write_epochs", append_of_another_thread)
+        with manager.finished_files():
+            [(path, wanted)] = begun
+            assert read_epochs(path)[-1] == wanted
 
 
 def test_logs_go_on_afterwards(tmp_path: Path) -> None:
@@ -82,3 +103,18 @@ def test_a_directory_is_replaced_after_a_close_without_a_write(tmp_path: Path) -
         assert {key: log.log_end_offset for key, log in restored.logs.items()} == {
             T0: 40, T1: 1, TopicPartition("empty", 0): 0,
         }  # fmt: skip
+
+
+def test_a_log_that_does_not_close_keeps_no_directory_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise OSError("it does not close")
+
+    with LogManager.open([tmp_path / "data"], FEW) as manager:
+        make_logs(manager)
+        monkeypatch.setattr(manager.logs[T0], "close_handlers", fail)
+        with pytest.raises(OSError, match="it does not close"):
+            manager.close(discards=True)
+        with LogManager.open([tmp_path / "data"], FEW) as again:
+            assert again.logs[T1].log_end_offset == 1

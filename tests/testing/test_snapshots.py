@@ -5,16 +5,28 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kafkalog.errors import IllegalState, KafkalogError, StorageError
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.testing import KafkaCluster, KafkaServer, kafka_cluster, kafka_server
+from kafkalog.testing.inside import archive as archives
 from kafkalog.testing.inside.archive import restore_archive, write_archive
+from kafkalog.testing.inside.snapshots import Reopening
+from kafkalog.util.clock import SYSTEM_CLOCK
+from tests.builder import R, batch
 from tests.testing.calls import Link
 from tests.testing.test_faults import METADATA, code_of, produced
+
+NO_TRANSACTION = {
+    "transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +87,36 @@ def test_faults_and_restarts_go_on_after_a_restore(server: KafkaServer) -> None:
     server.kill()
     server.start()
     assert server.record_count("orders") == count
+
+
+def test_producer_ids_never_go_back(server: KafkaServer) -> None:
+    before = server.snapshot()
+    with Link(server.bootstrap) as link:
+        id_of_one_that_goes_on = link.call("init_producer_id", 4, NO_TRANSACTION).producer_id
+        server.restore(before)
+        assert link.call("init_producer_id", 4, NO_TRANSACTION).producer_id > id_of_one_that_goes_on
+
+
+def test_idempotent_producer_that_goes_on_is_out_of_order(server: KafkaServer) -> None:
+    """As in a broker that lost records. librdkafka calls it fatal, so the docs say to create another producer."""
+    with Link(server.bootstrap) as link:
+
+        def send(producer_id: int, sequence: int) -> int:
+            request = produced(partition=1)
+            one = R(b"x", timestamp=SYSTEM_CLOCK.milliseconds())  # a producer that wrote last a day ago is forgotten
+            records = batch([one], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            request["topic_data"][0]["partition_data"][0]["records"] = records
+            return code_of(link.call("produce", 9, request))
+
+        ids = [link.call("init_producer_id", 4, NO_TRANSACTION).producer_id for _ in range(2)]
+        assert send(ids[0], 0) == 0
+        before = server.snapshot()
+        assert send(ids[0], 1) == 0
+        assert send(ids[1], 0) == 0
+        server.restore(before)
+        assert send(ids[0], 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert send(ids[1], 1) == 0, "the partition does not know it"
+        assert send(link.call("init_producer_id", 4, NO_TRANSACTION).producer_id, 0) == 0
 
 
 def term_of(cluster: KafkaCluster, node: int) -> int:
@@ -168,6 +210,45 @@ def test_archive_refuses_a_file_that_shrinks_meanwhile(
 
     system_open = os.open
     monkeypatch.setattr(os, "open", shrunk)
+    with pytest.raises(StorageError, match="changed while it was copied"):
+        write_archive(str(tmp_path / "folder"), str(tmp_path / "archive"), ())
+
+
+@pytest.mark.parametrize("tries", [2, 3])
+def test_copy_is_tried_again_if_a_file_is_deleted_while_files_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    (tmp_path / "file").touch()
+    taken = 0
+
+    def rows(directory: str) -> Iterator[Any]:
+        nonlocal taken
+        taken += 1
+        if taken < tries:
+            raise FileNotFoundError(2, "a job has deleted it", directory)
+        return system_rows(directory)
+
+    system_rows = archives._rows
+    monkeypatch.setattr(archives, "_rows", rows)
+    store = SimpleNamespace(finished_files=nullcontext)
+    server: Any = SimpleNamespace(node=SimpleNamespace(store=store))
+    nothing: Any = None
+    Reopening(server, nothing, nothing, nothing, nothing, str(tmp_path))._copy(str(tmp_path / "archive"))
+    assert taken == tries
+
+
+def test_archive_refuses_a_file_that_a_longer_one_replaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_bytes(b"short")
+
+    def replaced(path: str, flags: int, mode: int = 0o777) -> int:
+        if path.endswith("file"):
+            (tmp_path / "new").write_bytes(b"longer content")
+            os.replace(tmp_path / "new", path)
+        return system_open(path, flags, mode)
+
+    system_open = os.open
+    monkeypatch.setattr(os, "open", replaced)
     with pytest.raises(StorageError, match="changed while it was copied"):
         write_archive(str(tmp_path / "folder"), str(tmp_path / "archive"), ())
 

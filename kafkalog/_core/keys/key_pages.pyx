@@ -1,4 +1,6 @@
 """The pages of a key index's file: each is read and checked when it is first needed, and kept."""
+from threading import get_ident
+
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -11,10 +13,6 @@ from kafkalog._core.bytes.crc cimport kl_crc32c
 from kafkalog._core.bytes.large_pages cimport KL_LARGE_PAGE, kl_make_large, kl_new_area
 from kafkalog._core.bytes.mutex cimport lock_mutex, unlock_mutex
 from kafkalog._core.keys.key_layout cimport PAGE_BYTES
-
-
-cdef extern from "pythread.h":
-    unsigned long PyThread_get_thread_ident() noexcept nogil
 
 
 cdef class KeyPages:
@@ -84,7 +82,7 @@ cdef class KeyPages:
         lock_mutex(&self.guard)
         self.searches -= 1
         unlock_mutex(&self.guard)
-        if self.interrupt is not None and self.interrupted == PyThread_get_thread_ident():
+        if self.interrupt is not None and self.interrupted == get_ident():
             with cython.critical_section(self):
                 error, self.interrupt = self.interrupt, None
             if error is not None:
@@ -123,7 +121,7 @@ cdef class KeyPages:
             page = self.checked(number)
         except BaseException as error:      # the search is compiled, and cannot raise: its end does
             with cython.critical_section(self):
-                self.interrupt, self.interrupted = error, PyThread_get_thread_ident()
+                self.interrupt, self.interrupted = error, get_ident()
             return False
         if page is None:
             return False

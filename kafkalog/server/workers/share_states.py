@@ -113,8 +113,9 @@ class WorkerStates(ShareStateLog):
     async def settled(self, keys: Iterable[ShareKey]) -> int:
         """Wait until what was sent of these states is stored. Return 0 or the first error code."""
         sent = [task for key in keys for task in self._sending.get(key, ())]
-        codes = await asyncio.gather(*sent)
-        return next((code for code in codes if code), 0)
+        if sent:
+            await asyncio.wait(sent)  # `gather` would cancel them with the call of a client that has gone
+        return next((code for task in sent if (code := task.result())), 0)
 
     def delete(self, keys: Iterable[ShareKey]) -> None:
         """Forget states; the main process deletes them."""

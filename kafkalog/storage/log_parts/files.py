@@ -70,6 +70,7 @@ class LogFiles:
             self._roller.remove_leftovers()
             core.producers.map_end_offset = core.state.log_end_offset
             core.producers.take_snapshot()
+            core.epochs.write_if_changed()  # an append writes them after it has released the lock
             with core.active.finished_files():
                 yield
 

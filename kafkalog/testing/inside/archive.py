@@ -100,7 +100,7 @@ def _copy_into(target: int, gathered: list[bytes], path: str, size: int) -> None
     source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if size <= _SMALL_BYTES:
-            gathered.append(os.read(source, size))
+            gathered.append(os.read(source, size + 1))  # one byte more: a longer file has replaced it
             copied = len(gathered[-1])
             if len(gathered) >= _MAX_BUFFERS:
                 _write_all(target, gathered)

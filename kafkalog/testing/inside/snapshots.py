@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import IllegalState
+from kafkalog.errors import IllegalState, StorageError
+from kafkalog.manager.producer_ids import PRODUCER_IDS_FILE
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.node.node import Node
 from kafkalog.server.node.store import open_store
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 _FINISH_S: Final = 5.0
 _POLL_S: Final = 0.001
 _TRIES: Final = 3
-_KEPT: Final = frozenset({".lock", "kafkalog.quorum.json"})
-"""Files that stay as they are: the lock of this process, and the term, which never goes back."""
+_KEPT: Final = frozenset({".lock", "kafkalog.quorum.json", PRODUCER_IDS_FILE})
+"""Files that stay as they are: the lock of this process, and what never goes back, the term and the producer ids."""
 
 
 class Reopening:
@@ -75,8 +76,9 @@ class Reopening:
                 with self._server.node.store.finished_files():
                     write_archive(self._directory, path, _KEPT, CLEAN_SHUTDOWN_FILE)
                 return
-            except FileNotFoundError:  # a job has deleted it meanwhile
-                os.unlink(path)
+            except (FileNotFoundError, StorageError):  # a job has deleted or replaced it meanwhile
+                with suppress(FileNotFoundError):  # the archive is created after all files have been listed
+                    os.unlink(path)
                 if not tries_left:
                     raise
 

@@ -114,6 +114,23 @@ async def test_nothing_is_lost_when_the_main_process_cannot_store_a_change(
 
 
 @in_loop
+async def test_a_call_that_is_cancelled_takes_no_change_of_another_one_with_it(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member, link = await worker_of(node)
+        assert await member.acquired() == [(0, 9, 1)]
+        link.may_answer.clear()
+        answering = asyncio.ensure_future(member.complete((0, 3, ACCEPT)))
+        while "share_write" not in link.calls:
+            await asyncio.sleep(0)
+        of_a_client_that_goes = asyncio.ensure_future(node.shares.log.settled([key_of(member)]))
+        await asyncio.sleep(0)
+        of_a_client_that_goes.cancel()
+        await asyncio.wait([of_a_client_that_goes])
+        link.may_answer.set()
+        assert await answering == 0
+
+
+@in_loop
 async def test_a_share_partition_is_not_served_without_the_main_process(tmp_path: Path) -> None:
     async with node_for(tmp_path, **SMALL) as node:
         member, link = await worker_of(node)
