@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from kafkalog.errors import FormatError, IllegalArgument, StorageError
 from kafkalog.exchange.line_rows import line_tables, read_lines
+from kafkalog.exchange.sums import check_exported
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
@@ -84,9 +85,11 @@ def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFac
     """Return the facts about a file; `names` maps parts to columns with other names.
 
     The suffix selects the format: `.arrow`; `.jsonl`, `.ndjson` and `.json`; otherwise Parquet. Raises FormatError for
-    a file of another format, IllegalArgument for columns that are missing or of wrong types, and StorageError.
+    a file of another format, and for one that is not as its export wrote it; IllegalArgument for columns that are
+    missing or of wrong types; StorageError.
     """
     version = _version(path)
+    check_exported(path)
     look = _survey_parquet
     if path.lower().endswith(LINES):
         look = _survey_lines

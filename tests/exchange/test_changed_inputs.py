@@ -12,6 +12,7 @@ import kafkalog
 from kafkalog.errors import FormatError
 from kafkalog.exchange.export import export_records
 from kafkalog.exchange.import_ import import_records
+from kafkalog.exchange.manifest import MANIFEST, OWN
 from kafkalog.exchange.row_files import ordered_rows, survey, unordered_rows
 from kafkalog.types import TopicPartition
 
@@ -69,6 +70,50 @@ def test_a_changed_byte_of_an_export_is_found_by_its_import(tmp_path: Path, comp
     pages = pq.ParquetFile(path).metadata.row_group(0)
     values = next(pages.column(n) for n in range(pages.num_columns) if pages.column(n).path_in_schema == "value")
     place = values.data_page_offset + values.total_compressed_size // 2
-    path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    copied = tmp_path / "copied.parquet"  # outside of the export, whose manifest has a checksum too
+    copied.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
     with pytest.raises(FormatError, match=r"the file is damaged.*\.parquet"):
-        import_records([tmp_path / "out"], tmp_path / "again")
+        import_records(copied, tmp_path / "again", "t")
+
+
+@pytest.mark.parametrize("format", ["jsonl", "arrow", "parquet"])
+def test_a_file_of_an_export_that_was_changed_is_not_imported(tmp_path: Path, format: str) -> None:
+    """Each changed byte, and what is missing at the end: of JSON lines and Arrow files only the manifest has sums."""
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("t", 1, {})
+        dirs["t", 0].append([(b"k", b"value-%d" % n, n) for n in range(20)])
+    out = tmp_path / "out"
+    export_records(tmp_path / "data", out, format, by_date=format != "jsonl")
+    (path,) = (out / "topic=t").rglob(f"*.{format}")
+    sound = path.read_bytes()
+    spoilt = [sound[:-1], sound[: sound.rindex(b"\n")] if format == "jsonl" else sound + b"\0"]
+    for at in range(0, len(sound), len(sound) // 25):
+        spoilt.append(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+    for content in spoilt:
+        path.write_bytes(content)
+        for source in (out, path):
+            with pytest.raises(FormatError, match="not as the export wrote it.*outside of the export"):
+                import_records(source, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+    elsewhere = tmp_path / "elsewhere" / path.name
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(sound.replace(b"value-3", b"value-4", 1) if format == "jsonl" else sound)
+    assert import_records(elsewhere, tmp_path / "edited", "t").records == 20
+    path.write_bytes(sound)
+    assert import_records(out, tmp_path / "again").records == 20
+
+
+def test_an_import_from_an_export_of_an_earlier_version_or_with_a_damaged_manifest(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("t", 1, {})
+        dirs["t", 0].append([(b"k", b"v", 1)])
+    export_records(tmp_path / "data", tmp_path / "out", "jsonl")
+    manifest = tmp_path / "out" / OWN / MANIFEST
+    lines = [json.loads(line) for line in manifest.read_bytes().splitlines()]
+    del lines[1]["files"][0]["crc32c"]
+    manifest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert import_records(tmp_path / "out", tmp_path / "again").records == 1
+    assert export_records(tmp_path / "data", tmp_path / "out", "jsonl", resume=True).before == 1
+    manifest.write_bytes(manifest.read_bytes().replace(b'"records"', b'"recards"'))
+    with pytest.raises(FormatError, match="line 2 of the export's manifest cannot be read"):
+        import_records(tmp_path / "out", tmp_path / "other")

@@ -207,10 +207,11 @@ def test_files_that_are_none_are_told_with_their_place(data: Path, tmp_path: Pat
     (path,) = (tmp_path / "out").glob("topic=seen/*.jsonl")
     lines = path.read_bytes().splitlines(keepends=True)
     lines[3] = b'{"payload": 5}\n'
-    path.write_bytes(b"".join(lines))
+    edited = tmp_path / "edited.jsonl"
+    edited.write_bytes(b"".join(lines))
     with pytest.raises(FormatError) as caught:
-        import_records(tmp_path / "out", tmp_path / "back")
-    assert (caught.value.path, caught.value.position) == (str(path), sum(map(len, lines[:3])))
+        import_records(edited, tmp_path / "back")
+    assert (caught.value.path, caught.value.position) == (str(edited), sum(map(len, lines[:3])))
     for name, kind in (("x.parquet", "Parquet"), ("x.arrow", "Arrow")):
         (tmp_path / name).write_bytes(b"nothing of the kind")
         with pytest.raises(FormatError, match=f"not an? {kind} file"):
