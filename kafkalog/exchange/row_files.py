@@ -111,7 +111,7 @@ def _survey_arrow(path: str, names: Mapping[str, str], topic: str | None) -> Par
     with _arrow_file(path) as file:
         columns = _columns(file.schema, names, path)
         file_topic = topic or _topic_of(path, columns)
-        tables = (pa.Table.from_batches([file.get_batch(number)]) for number in range(file.num_record_batches))
+        tables = (_arrow_group(file, number, path) for number in range(file.num_record_batches))
         found = ((number, table) for number, table in enumerate(tables) if table.num_rows)
         groups = tuple(_table_facts(number, table, columns, file_topic) for number, table in found)
     return ParquetFacts(path, columns, file_topic, groups)
@@ -253,7 +253,7 @@ def read_group(facts: ParquetFacts, number: int) -> pa.Table:
         return read_lines(facts.path, *facts.places[number]).select(names)
     if facts.path.lower().endswith(ARROW):
         with _arrow_file(facts.path) as file:
-            return pa.Table.from_batches([file.get_batch(number)]).select(names)
+            return _arrow_group(file, number, facts.path).select(names)
     with _parquet_file(facts.path) as file:
         return file.read_row_group(number, columns=names)
 
@@ -352,6 +352,15 @@ def _arrow_file(path: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
     with _reading(path, "an Arrow"), pa.OSFile(os.fsencode(path), "rb") as source, pa.ipc.open_file(source) as file:
         yield file
 
+
+def _arrow_group(file: pa.ipc.RecordBatchFileReader, number: int, path: str) -> pa.Table:
+    """Return a record batch of a file as a table; FormatError for offsets at which Arrow would read outside of it."""
+    batch = file.get_batch(number)
+    try:
+        batch.validate(full=True)
+    except pa.ArrowException as error:
+        raise FormatError(f"the file is damaged: {error}", path=path, hint="write it again") from None
+    return pa.Table.from_batches([batch])
 
 
 def _version(path: str) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 from pathlib import Path
 
 import pyarrow as pa
@@ -117,3 +118,17 @@ def test_an_import_from_an_export_of_an_earlier_version_or_with_a_damaged_manife
     manifest.write_bytes(manifest.read_bytes().replace(b'"records"', b'"recards"'))
     with pytest.raises(FormatError, match="line 2 of the export's manifest cannot be read"):
         import_records(tmp_path / "out", tmp_path / "other")
+
+
+def test_an_arrow_file_whose_values_lie_outside_of_it(tmp_path: Path) -> None:
+    """Arrow reads memory behind the file's bytes at such offsets: values from there, or a crash."""
+    path = tmp_path / "rows.arrow"
+    table = pa.table({"value": pa.array([b"v0", b"v1", b"v2", b"v3"])})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+    content = path.read_bytes()
+    sound, spoilt = struct.pack("<5i", 0, 2, 4, 6, 8), struct.pack("<5i", 0, 2, 4, 6, 16)
+    assert content.count(sound) == 1
+    path.write_bytes(content.replace(sound, spoilt))
+    with pytest.raises(FormatError, match="the file is damaged"):
+        import_records(path, tmp_path / "data", "t")
