@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import FormatError
-from kafkalog.exchange.manifest import exported_files, manifest_path
+from kafkalog.exchange.manifest import exported_files, is_export, manifest_path
 from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
@@ -44,6 +44,19 @@ def check_exported(path: str) -> None:
         raise FormatError(
             "the file is not as the export wrote it: its size or checksum is another", path=path,
             hint="export again; import a file that was edited on purpose from a place outside of the export",
+        )  # fmt: skip
+
+
+def check_complete(path: str) -> None:
+    """Raise FormatError if the directory `path` is an export, and files of its manifest are missing; StorageError."""
+    with os_errors("read the export", path):
+        exported = exported_files(path) if is_export(path) else {}
+        missing = [place for place in exported if not os.path.exists(os.path.join(path, place))]
+    if missing:
+        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise FormatError(
+            f"the export has written {missing[0]}{others}, which is missing", path=path,
+            hint="run an interrupted export again with --resume; to import what is left, name the directories in it",
         )  # fmt: skip
 
 

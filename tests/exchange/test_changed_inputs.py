@@ -1,16 +1,18 @@
 """Input files that are replaced or damaged between the survey of an import and its reading."""
 
+import errno
 import json
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kafkalog
-from kafkalog.errors import FormatError
+from kafkalog.errors import FormatError, StorageError
 from kafkalog.exchange.export import export_records
 from kafkalog.exchange.import_ import import_records
 from kafkalog.exchange.manifest import MANIFEST, OWN
@@ -132,3 +134,36 @@ def test_an_arrow_file_whose_values_lie_outside_of_it(tmp_path: Path) -> None:
     path.write_bytes(content.replace(sound, spoilt))
     with pytest.raises(FormatError, match="the file is damaged"):
         import_records(path, tmp_path / "data", "t")
+
+
+def test_files_that_are_missing_from_an_export_are_not_left_out(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        for topic in ("one", "two"):
+            dirs.create_topic(topic, 1, {})
+            dirs[topic, 0].append([b"v"])
+    out = tmp_path / "out"
+    export_records(tmp_path / "data", out, "jsonl")
+    (path,) = (out / "topic=two").iterdir()
+    path.unlink()
+    with pytest.raises(FormatError, match=r"has written topic=two/.*, which is missing.*name the directories in it"):
+        import_records(out, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+    assert import_records(out / "topic=one", tmp_path / "again").records == 1
+
+
+def test_a_directory_of_inputs_that_cannot_be_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        write_rows(tmp_path / "in" / name / "rows.jsonl", 2)
+    scan = os.scandir
+
+    def fail(path: str) -> Any:
+        if path.endswith("two"):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", fail)
+    with pytest.raises(StorageError, match="cannot read the directory.*two"):
+        import_records(tmp_path / "in", tmp_path / "data")
