@@ -179,12 +179,14 @@ def _group_facts(file: pq.ParquetFile, number: int, columns: Mapping[str, str], 
     for n in range(facts.num_columns):
         column = facts.column(n)
         stats = column.statistics if column.path_in_schema in wanted else None  # a time may be beyond Python's calendar
-        if stats is not None and stats.has_min_max and not stats.null_count:
+        if stats is not None and stats.has_min_max and stats.has_null_count and not stats.null_count:
             bounds[column.path_in_schema] = (stats.min, stats.max)
     first = bounds.get(columns.get("offset", ""), (None, None))[0] if "offset" in columns else -1
+    is_placed = "partition" in columns
     if first is None:
-        first = pc.min(file.read_row_group(number, [columns["offset"]]).column(0)).as_py()
-    topic_partitions = _partitions_in_group(file, number, columns, topic, bounds) if "partition" in columns else ()
+        offsets = file.read_row_group(number, [columns["offset"]]).column(0)
+        first, is_placed = pc.min(offsets).as_py(), is_placed and not offsets.null_count
+    topic_partitions = _partitions_in_group(file, number, columns, topic, bounds) if is_placed else ()
     return GroupFacts(number, topic_partitions, -1 if first is None else int(first))
 
 
