@@ -159,6 +159,7 @@ def _columns(schema: pa.Schema, names: Mapping[str, str], path: str) -> dict[str
         is_valid = str(kind) in _KINDS[part] if part in _KINDS else True
         if part == "timestamp":
             is_valid = pa.types.is_timestamp(kind) or pa.types.is_int64(kind)
+            _ = getattr(kind, "tz", None)  # raises for a damaged zone, which is read later too
         if not is_valid:
             raise IllegalArgument(
                 f"column {name!r} of type {kind} cannot be the {part}", path=path, hint="cast it, or name another"
@@ -173,36 +174,11 @@ def _columns(schema: pa.Schema, names: Mapping[str, str], path: str) -> dict[str
 
 
 def _group_facts(file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
-    facts = file.metadata.row_group(number)
-    bounds = {}
-    wanted = {columns[part] for part in ("offset", "partition", "topic") if part in columns}
-    for n in range(facts.num_columns):
-        column = facts.column(n)
-        stats = column.statistics if column.path_in_schema in wanted else None  # a time may be beyond Python's calendar
-        if stats is not None and stats.has_min_max and stats.has_null_count and not stats.null_count:
-            bounds[column.path_in_schema] = (stats.min, stats.max)
-    first = bounds.get(columns.get("offset", ""), (None, None))[0] if "offset" in columns else -1
-    is_placed = "partition" in columns
-    if first is None:
-        offsets = file.read_row_group(number, [columns["offset"]]).column(0)
-        first, is_placed = pc.min(offsets).as_py(), is_placed and not offsets.null_count
-    topic_partitions = _partitions_in_group(file, number, columns, topic, bounds) if is_placed else ()
-    return GroupFacts(number, topic_partitions, -1 if first is None else int(first))
-
-
-def _partitions_in_group(
-    file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic: str | None,
-    bounds: Mapping[str, tuple[object, object]],
-) -> tuple[TopicPartition, ...]:  # fmt: skip
-    """Return the partitions of the rows in a group; empty if the rows do not state them."""
-    parts = _place_columns(columns, topic)
-    if parts is None:
-        return ()
-    if all(name in bounds and bounds[name][0] == bounds[name][1] for name in parts):
-        rows = [{name: bounds[name][0] for name in parts}]
-    else:
-        rows = file.read_row_group(number, parts).group_by(parts).aggregate([]).to_pylist()
-    return _partitions_in_rows(rows, columns, topic)
+    """Return the facts about a row group by its rows: pyarrow ends the process at damaged statistics that are asked."""
+    wanted = [columns[part] for part in ("offset", "partition", "topic") if part in columns]
+    if not wanted:
+        return GroupFacts(number, (), -1)
+    return _table_facts(number, file.read_row_group(number, list(dict.fromkeys(wanted))), columns, topic)
 
 
 def _partitions_in_table(table: pa.Table, columns: Mapping[str, str], topic: str | None) -> tuple[TopicPartition, ...]:
@@ -333,7 +309,7 @@ def _reading(path: str, kind: str) -> Iterator[None]:
     """Raise FormatError or StorageError for an error of Arrow or the system while a file is read."""
     try:
         yield
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise FormatError(f"not {kind} file: {error}", path=path, hint="check the file") from None
     except OSError as error:
         if error.errno is None:  # Arrow's own, about the bytes

@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +169,23 @@ def test_a_directory_of_inputs_that_cannot_be_read_is_an_error(
     monkeypatch.setattr(os, "scandir", fail)
     with pytest.raises(StorageError, match="cannot read the directory.*two"):
         import_records(tmp_path / "in", tmp_path / "data")
+
+
+def test_an_arrow_file_whose_time_zone_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "rows.arrow"
+    table = pa.table({"value": pa.array([b"v"]), "timestamp": pa.array([1], pa.timestamp("ms", "Etc/Zulu"))})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+    path.write_bytes(path.read_bytes().replace(b"Etc/Zulu", b"Etc/Zul\xff"))
+    with pytest.raises(FormatError, match=r"not an Arrow file.*rows\.arrow"):
+        import_records(path, tmp_path / "data", "t")
+
+
+def test_parquet_statistics_that_are_damaged_do_not_end_the_process(tmp_path: Path) -> None:
+    """pyarrow ends it where it looks at such a column's statistics: here, a histogram of no levels has two."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"value": [b"v"], "offset": [3], "partition": [0], "items": [[1, 2]]}), path)
+    path.write_bytes(path.read_bytes().replace(b"\x19\x06\x19\x26", b"\x19\x26\x19\x26"))
+    code = "import sys; from kafkalog.exchange.row_files import survey; print(survey(sys.argv[1], {}, 't').groups)"
+    run = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert run.returncode == 0 or "FormatError" in run.stderr, run.stderr
