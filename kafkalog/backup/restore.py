@@ -33,6 +33,7 @@ from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
+from kafkalog.util.os_errors import walk
 from kafkalog.util.times import Time, time_text
 
 STAGING: Final = "kafkalog-restore.partial"
@@ -395,7 +396,7 @@ class _Staging:
 
     def complete(self) -> None:
         """Sync the staged files and record that all of them are there. StorageError, OSError."""
-        found = list(os.walk(self.root))
+        found = list(walk(self.root))
         sync_files(self._fs, [os.path.join(directory, name) for directory, _, names in found for name in names])
         for directory, _, _ in reversed(found):
             self._fs.fsync_dir(directory)

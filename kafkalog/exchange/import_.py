@@ -10,12 +10,14 @@ import kafkalog
 from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage, PartitionNotFound
 from kafkalog.exchange.kafka_dir import is_exported
+from kafkalog.exchange.sums import check_complete
 from kafkalog.landing.targets import StagedFor, no_time, place_all
 from kafkalog.records.packing import Compression, choose, parse_compression
 from kafkalog.storage.names import validate_topic
 from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.types import TopicPartition
+from kafkalog.util.os_errors import walk
 
 if TYPE_CHECKING:
     import pyarrow
@@ -96,7 +98,7 @@ def files_of(paths: Iterable[str]) -> list[str]:
     """Return the files of these paths; a directory stands for all files below it, except names that begin with _ or .
 
     Raises PartitionNotFound for a path that does not exist, IllegalArgument if no file is found or one is of another
-    kind.
+    kind; FormatError for an export with missing files; StorageError.
     """
     found: list[str] = []
     for path in paths:
@@ -112,7 +114,8 @@ def files_of(paths: Iterable[str]) -> list[str]:
         if is_exported(path):
             hint = "pass it alone to `kafkalog import`, which copies it"
             raise IllegalArgument("this is an exported data directory, not a directory of rows", path=path, hint=hint)
-        for below, directories, names in os.walk(path):
+        check_complete(path)
+        for below, directories, names in walk(path):
             directories[:] = sorted(name for name in directories if not name.startswith(_HIDDEN))
             wanted = (name for name in sorted(names) if not name.startswith(_HIDDEN))
             found += [os.path.join(below, name) for name in wanted if name.lower().endswith(SUFFIXES)]

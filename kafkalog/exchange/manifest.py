@@ -58,12 +58,16 @@ class ExportSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """An exported file: its place below the export's directory, its place in staging, its records and bytes."""
+    """An exported file: its place below the export's directory, its place in staging, its records and bytes.
+
+    Exports of earlier versions have no checksums.
+    """
 
     place: str
     staged: str
     records: int
     bytes: int
+    crc32c: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +221,7 @@ class ExportDirectory:
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 if number == 1 and isinstance(error, IllegalArgument):
                     raise
-                raise FormatError(
-                    f"line {number} of the export's manifest cannot be read: {error}",
-                    path=self.manifest,
-                    hint="restore the manifest, or export into another directory: its content is unknown without it",
-                ) from None
+                raise _unreadable(number, error, self.manifest) from None
 
     def _check_settings(self, document: Any) -> None:
         if document["kafkalog_export"] != VERSION:
@@ -307,7 +307,27 @@ class ExportDirectory:
 
 def is_export(path: str, *, fs: FileSystem = OS) -> bool:
     """Return True if the directory has an export's manifest."""
-    return fs.exists(os.path.join(path, OWN, MANIFEST))
+    return fs.exists(manifest_path(path))
+
+
+def manifest_path(path: str) -> str:
+    """Return the path of the manifest of an export in `path`."""
+    return os.path.join(path, OWN, MANIFEST)
+
+
+def exported_files(path: str, *, fs: FileSystem = OS) -> dict[str, ExportedFile]:
+    """Return the files of the export in `path` by their places; raise OSError, and FormatError for its manifest."""
+    manifest = manifest_path(path)
+    lines = fs.read_file(manifest, MAX_BYTES).split(b"\n")
+    found = {}
+    for number, line in enumerate(lines[:-1], 1):  # what follows the last newline was never committed
+        try:
+            document = json.loads(line)
+            if "files" in document:
+                found.update({file.place: file for file in _range(document).files})
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise _unreadable(number, error, manifest) from None
+    return found
 
 
 def write_done(staging: str, name: str, exported: ExportedRange) -> None:
@@ -319,6 +339,13 @@ def _some_of(names: list[str]) -> str:
     """Return three of the names, and the number of the others."""
     text = ", ".join(names[:3])
     return f"{text} and {len(names) - 3} more" if len(names) > 3 else text
+
+
+def _unreadable(number: int, error: Exception, manifest: str) -> FormatError:
+    return FormatError(
+        f"line {number} of the export's manifest cannot be read: {error}", path=manifest,
+        hint="restore the manifest, or export into another directory: its content is unknown without it",
+    )  # fmt: skip
 
 
 def _line(document: Mapping[str, object]) -> bytes:
@@ -337,6 +364,7 @@ def _range(document: Any) -> ExportedRange:
         ExportedFile(
             _checked_name(_PLACE, file["place"]), _checked_name(_STAGED, file["staged"]),
             _whole_number(file, "records"), _whole_number(file, "bytes"),
+            None if file.get("crc32c") is None else _whole_number(file, "crc32c"),
         )
         for file in document["files"]
     )  # fmt: skip

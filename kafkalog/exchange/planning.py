@@ -12,6 +12,7 @@ import kafkalog
 from kafkalog.errors import IllegalArgument, IllegalState, InconsistentTopicId, OffsetOutOfRange
 from kafkalog.exchange.manifest import ExportDirectory, ExportedFile, ExportedRange, ExportSettings, write_done
 from kafkalog.exchange.ranges import OffsetRange
+from kafkalog.exchange.sums import file_checksum
 from kafkalog.log.log import Log
 from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.storage.readonly.view import LogView
@@ -68,10 +69,14 @@ class ExportTask:
         return f"{self.range.topic_partition}-{self.range.start:020d}-{os.urandom(6).hex()}"
 
     def staged_file(self, path: str, first: int, last: int, records: int, size: int, folder: str = "") -> ExportedFile:
-        """Return the entry of the staged file `path` with the offsets `first` to `last`, below the topic's `folder`."""
+        """Return the entry of the staged file `path` with the offsets `first` to `last`, below the topic's `folder`.
+
+        Raises OSError.
+        """
         topic_partition, suffix = self.range.topic_partition, os.path.splitext(path)[1]
         place = f"topic={self.range.topic}/{folder}{topic_partition}-{first:020d}-{last:020d}{suffix}"
-        return ExportedFile(place, f"{os.path.basename(self.staging)}/{os.path.basename(path)}", records, size)
+        staged = f"{os.path.basename(self.staging)}/{os.path.basename(path)}"
+        return ExportedFile(place, staged, records, size, file_checksum(path))
 
     def record_done(self, name: str, files: Iterable[ExportedFile]) -> ExportedRange:
         """Record that the files of the task are staged, complete and synced."""

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from kafkalog.errors import FormatError, IllegalArgument, StorageError
 from kafkalog.exchange.line_rows import line_tables, read_lines
+from kafkalog.exchange.sums import check_exported
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
@@ -84,9 +85,11 @@ def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFac
     """Return the facts about a file; `names` maps parts to columns with other names.
 
     The suffix selects the format: `.arrow`; `.jsonl`, `.ndjson` and `.json`; otherwise Parquet. Raises FormatError for
-    a file of another format, IllegalArgument for columns that are missing or of wrong types, and StorageError.
+    a file of another format, and for one that is not as its export wrote it; IllegalArgument for columns that are
+    missing or of wrong types; StorageError.
     """
     version = _version(path)
+    check_exported(path)
     look = _survey_parquet
     if path.lower().endswith(LINES):
         look = _survey_lines
@@ -108,7 +111,7 @@ def _survey_arrow(path: str, names: Mapping[str, str], topic: str | None) -> Par
     with _arrow_file(path) as file:
         columns = _columns(file.schema, names, path)
         file_topic = topic or _topic_of(path, columns)
-        tables = (pa.Table.from_batches([file.get_batch(number)]) for number in range(file.num_record_batches))
+        tables = (_arrow_group(file, number, path) for number in range(file.num_record_batches))
         found = ((number, table) for number, table in enumerate(tables) if table.num_rows)
         groups = tuple(_table_facts(number, table, columns, file_topic) for number, table in found)
     return ParquetFacts(path, columns, file_topic, groups)
@@ -156,6 +159,7 @@ def _columns(schema: pa.Schema, names: Mapping[str, str], path: str) -> dict[str
         is_valid = str(kind) in _KINDS[part] if part in _KINDS else True
         if part == "timestamp":
             is_valid = pa.types.is_timestamp(kind) or pa.types.is_int64(kind)
+            _ = getattr(kind, "tz", None)  # raises for a damaged zone, which is read later too
         if not is_valid:
             raise IllegalArgument(
                 f"column {name!r} of type {kind} cannot be the {part}", path=path, hint="cast it, or name another"
@@ -170,34 +174,11 @@ def _columns(schema: pa.Schema, names: Mapping[str, str], path: str) -> dict[str
 
 
 def _group_facts(file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
-    facts = file.metadata.row_group(number)
-    bounds = {}
-    wanted = {columns[part] for part in ("offset", "partition", "topic") if part in columns}
-    for n in range(facts.num_columns):
-        column = facts.column(n)
-        stats = column.statistics if column.path_in_schema in wanted else None  # a time may be beyond Python's calendar
-        if stats is not None and stats.has_min_max and not stats.null_count:
-            bounds[column.path_in_schema] = (stats.min, stats.max)
-    first = bounds.get(columns.get("offset", ""), (None, None))[0] if "offset" in columns else -1
-    if first is None:
-        first = pc.min(file.read_row_group(number, [columns["offset"]]).column(0)).as_py()
-    topic_partitions = _partitions_in_group(file, number, columns, topic, bounds) if "partition" in columns else ()
-    return GroupFacts(number, topic_partitions, -1 if first is None else int(first))
-
-
-def _partitions_in_group(
-    file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic: str | None,
-    bounds: Mapping[str, tuple[object, object]],
-) -> tuple[TopicPartition, ...]:  # fmt: skip
-    """Return the partitions of the rows in a group; empty if the rows do not state them."""
-    parts = _place_columns(columns, topic)
-    if parts is None:
-        return ()
-    if all(name in bounds and bounds[name][0] == bounds[name][1] for name in parts):
-        rows = [{name: bounds[name][0] for name in parts}]
-    else:
-        rows = file.read_row_group(number, parts).group_by(parts).aggregate([]).to_pylist()
-    return _partitions_in_rows(rows, columns, topic)
+    """Return the facts about a row group by its rows: pyarrow ends the process at damaged statistics that are asked."""
+    wanted = [columns[part] for part in ("offset", "partition", "topic") if part in columns]
+    if not wanted:
+        return GroupFacts(number, (), -1)
+    return _table_facts(number, file.read_row_group(number, list(dict.fromkeys(wanted))), columns, topic)
 
 
 def _partitions_in_table(table: pa.Table, columns: Mapping[str, str], topic: str | None) -> tuple[TopicPartition, ...]:
@@ -250,7 +231,7 @@ def read_group(facts: ParquetFacts, number: int) -> pa.Table:
         return read_lines(facts.path, *facts.places[number]).select(names)
     if facts.path.lower().endswith(ARROW):
         with _arrow_file(facts.path) as file:
-            return pa.Table.from_batches([file.get_batch(number)]).select(names)
+            return _arrow_group(file, number, facts.path).select(names)
     with _parquet_file(facts.path) as file:
         return file.read_row_group(number, columns=names)
 
@@ -328,7 +309,7 @@ def _reading(path: str, kind: str) -> Iterator[None]:
     """Raise FormatError or StorageError for an error of Arrow or the system while a file is read."""
     try:
         yield
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise FormatError(f"not {kind} file: {error}", path=path, hint="check the file") from None
     except OSError as error:
         if error.errno is None:  # Arrow's own, about the bytes
@@ -349,6 +330,15 @@ def _arrow_file(path: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
     with _reading(path, "an Arrow"), pa.OSFile(os.fsencode(path), "rb") as source, pa.ipc.open_file(source) as file:
         yield file
 
+
+def _arrow_group(file: pa.ipc.RecordBatchFileReader, number: int, path: str) -> pa.Table:
+    """Return a record batch of a file as a table; FormatError for offsets at which Arrow would read outside of it."""
+    batch = file.get_batch(number)
+    try:
+        batch.validate(full=True)
+    except pa.ArrowException as error:
+        raise FormatError(f"the file is damaged: {error}", path=path, hint="write it again") from None
+    return pa.Table.from_batches([batch])
 
 
 def _version(path: str) -> tuple[int, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import NoReturn
 
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.util.fileio import FileSystem
@@ -33,6 +35,15 @@ def list_names(directory: str, fs: FileSystem) -> list[str]:
     """Return the names in a directory, sorted. StorageError."""
     with os_errors("list", directory):
         return sorted(fs.listdir(directory))
+
+
+def walk(directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield what `os.walk` yields; StorageError for a directory that cannot be read, which os.walk leaves out."""
+    return os.walk(directory, onerror=_raise_unread)
+
+
+def _raise_unread(error: OSError) -> NoReturn:
+    raise StorageError.from_os(error, "read the directory") from error
 
 
 def read_if_present(path: str, limit: int, action: str, fs: FileSystem) -> bytes | None:

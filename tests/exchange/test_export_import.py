@@ -207,10 +207,11 @@ def test_files_that_are_none_are_told_with_their_place(data: Path, tmp_path: Pat
     (path,) = (tmp_path / "out").glob("topic=seen/*.jsonl")
     lines = path.read_bytes().splitlines(keepends=True)
     lines[3] = b'{"payload": 5}\n'
-    path.write_bytes(b"".join(lines))
+    edited = tmp_path / "edited.jsonl"
+    edited.write_bytes(b"".join(lines))
     with pytest.raises(FormatError) as caught:
-        import_records(tmp_path / "out", tmp_path / "back")
-    assert (caught.value.path, caught.value.position) == (str(path), sum(map(len, lines[:3])))
+        import_records(edited, tmp_path / "back")
+    assert (caught.value.path, caught.value.position) == (str(edited), sum(map(len, lines[:3])))
     for name, kind in (("x.parquet", "Parquet"), ("x.arrow", "Arrow")):
         (tmp_path / name).write_bytes(b"nothing of the kind")
         with pytest.raises(FormatError, match=f"not an? {kind} file"):
@@ -381,3 +382,21 @@ def test_an_export_does_not_go_into_a_data_directory(tmp_path: Path) -> None:
         with pytest.raises(IllegalArgument, match="an export cannot be stored in the data directory"):
             export_records(data, target)
         assert files(target.parent if target.parent.exists() else other) == before
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.parametrize("part", ["offset", "partition"])
+def test_rows_of_which_one_lacks_its_place_are_appended(tmp_path: Path, suffix: str, part: str) -> None:
+    rows = [{"topic": "t", "partition": 0, "offset": n, "value": b"%d" % n} for n in (4, 5, 6)]
+    rows[1][part] = None
+    table, path = pa.Table.from_pylist(rows), tmp_path / f"rows{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+            file.write_table(table)
+    with pytest.raises(IllegalArgument, match="some rows lack topic, partition or offset"):
+        import_records(path, tmp_path / "data", offsets="keep")
+    assert not import_records(path, tmp_path / "data").kept
+    with kafkalog.open_dirs(tmp_path / "data") as dirs:
+        assert [(one.offset, one.value) for one in dirs["t", 0].records()] == [(0, b"4"), (1, b"5"), (2, b"6")]

@@ -1,5 +1,7 @@
 """`redact_backups`: the wanted records go from every backup, all else of each backup is as before."""
 
+import errno
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -311,3 +313,22 @@ def test_plain_and_encrypted_backups_in_one_store(tmp_path: Path) -> None:
     after = restored(plain, first, tmp_path / "restored")
     assert after == restored(both, second, tmp_path / "restored") != before
     assert verify_backup(plain, first).ok and verify_backup(both, second).ok
+
+
+def test_a_directory_of_a_backup_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files would be missing in the backup that replaces this one."""
+    data, target = tmp_path / "data", tmp_path / "backups"
+    (backup,) = back_up(data, target, 1)
+    scan = os.scandir
+
+    def fail(path: Any) -> Any:
+        if str(path).endswith(f"{backup}/dir0/t-1"):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return scan(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", fail)
+        with pytest.raises(StorageError, match="cannot read the directory.*t-1"):
+            redact_backups(target, "t", keys=[KEY], partitions=[0], apply=True)
+    assert not verify_backup(target, backup).findings
+    assert redact_backups(target, "t", keys=[KEY], apply=True).segments

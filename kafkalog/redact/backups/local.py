@@ -16,7 +16,7 @@ from kafkalog.redact.backups.rewrite import Rewriter
 from kafkalog.redact.backups.search import Found, Segment
 from kafkalog.redact.report import Copy
 from kafkalog.util.fileio import FileSystem, make_directories
-from kafkalog.util.os_errors import os_errors
+from kafkalog.util.os_errors import os_errors, walk
 
 
 class LocalBackups:
@@ -61,7 +61,7 @@ class LocalBackups:
         written = (os.path.join(below, name) for below, _, names in os.walk(target) for name in names)
         changed = {os.path.relpath(path, target) for path in written}
         with os_errors("redact the backup", target):
-            directories = [self._link(source, target, *one, changed) for one in os.walk(source)]
+            directories = [self._link(source, target, *one, changed) for one in walk(source)]
             content = encode_manifest(new)
             for name, data in ((MANIFEST, content), (SUMS, sums_of(new.files, sha256(content).hexdigest()))):
                 path = os.path.join(target, name)

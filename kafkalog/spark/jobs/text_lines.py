@@ -10,12 +10,14 @@ from typing import Final
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.text.ingest import LineEncoder
 from kafkalog.errors import FormatError, IllegalArgument, RecordTooLarge, StorageError
+from kafkalog.exchange.sums import check_complete
 from kafkalog.landing.commit import StagedTask
 from kafkalog.landing.task_stage import Landing, TaskStage
 from kafkalog.records.packing import most_plain_bytes, pack
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, File
+from kafkalog.util.os_errors import walk
 
 __all__ = ["TextOptions", "TextTask", "stage_lines", "text_tasks"]
 
@@ -195,7 +197,7 @@ def files_of(paths: Iterable[str]) -> list[str]:
     """Return the files that paths name: files as given, and all files below directories, by name.
 
     Names that begin with `_` or `.` are skipped, as in Spark. Raises StorageError; FormatError for a directory without
-    files.
+    files, and for an export with missing files.
     """
     found: list[str] = []
     for path in paths:
@@ -203,13 +205,10 @@ def files_of(paths: Iterable[str]) -> list[str]:
             found.append(path)
             continue
         before = len(found)
-        for folder, folders, names in os.walk(path, onerror=_raise_walk_error):
+        check_complete(path)
+        for folder, folders, names in walk(path):
             folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
             found += (os.path.join(folder, name) for name in sorted(names) if not name.startswith(("_", ".")))
         if len(found) == before:
             raise FormatError("the directory has no files", path=path, hint="name files, or a directory with files")
     return found
-
-
-def _raise_walk_error(error: OSError) -> None:
-    raise StorageError.from_os(error, "read the directory") from error
