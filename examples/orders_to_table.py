@@ -41,7 +41,7 @@ FIELDS = {
     "product": "value.product", "cents": "value.cents",
 }  # fmt: skip
 TOTALS = 'SELECT product, count(*) AS orders, sum(cents)::BIGINT AS cents FROM "rows" GROUP BY ALL ORDER BY product'
-START_S = 120
+START_S = 600
 
 
 def order(partition: int, offset: int) -> tuple[bytes, bytes, int]:

@@ -13,7 +13,7 @@ no commit is not part of the table. If another program commits to the table, a s
 fails: start the stream again.
 
 orders_to_table.py appends the orders, runs this program, kills it and compares: `--spark`.
-It needs the extras `spark` and `lake`, and Java 17.
+It needs the extras `spark` (PySpark 4.2) and `lake`, and Java 17.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def commit(batch: "DataFrame", table: Table, offsets: dict[str, int]) -> None:
 
 
 def stream(spark: "SparkSession", data: Path, table: Table, batch_offsets: int, follow: bool) -> None:
-    """Run the stream: up to the present end of the topic, or for ever."""
+    """Run the stream: to the present end of the topic, or until it is killed."""
     from pyspark.errors import StreamingQueryException
 
     with kafkalog.open_dirs(data) as dirs:

@@ -14,7 +14,8 @@ import pyarrow.parquet
 import pytest
 
 import kafkalog
-from tests.examples.programs import EXAMPLES, said
+from tests import commands
+from tests.examples.programs import EXAMPLES
 from tests.spark.conftest import why_not
 from tests.spark.quick_java import quick_java
 
@@ -22,6 +23,7 @@ duckdb = pytest.importorskip("duckdb")
 CommitFailedException = pytest.importorskip("pyiceberg.exceptions").CommitFailedException
 REASON = why_not()
 ORDERS, KILLS = 3000, 2
+DEADLINE_S = 900  # a busy machine starts Spark slowly
 Row = tuple[int, int, int, str, int]
 
 
@@ -81,11 +83,13 @@ class OneRow:
 @pytest.mark.skipif(REASON is not None, reason=str(REASON))
 def test_every_order_is_in_the_table_once_after_kills(tmp_path: Path, example: ModuleType) -> None:
     data, lake = tmp_path / "shop", tmp_path / "lake"
-    lines = said(
-        "orders_to_table.py", data, lake, "--spark", "--orders", str(ORDERS), "--kills", str(KILLS),
-        JDK_JAVA_OPTIONS=quick_java(), TMPDIR=str(tmp_path),
+    done = commands.run(
+        [*map(str, (EXAMPLES / "orders_to_table.py", data, lake, "--spark", "--orders", ORDERS, "--kills", KILLS))],
+        timeout_s=DEADLINE_S, JDK_JAVA_OPTIONS=quick_java(), TMPDIR=str(tmp_path),
         PYSPARK_SUBMIT_ARGS="--conf spark.python.authenticate.socketTimeout=120s pyspark-shell",
     )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b""), done.stdout + done.stderr
+    lines = done.stdout.decode().splitlines()
     assert lines[-2].startswith(f"{ORDERS:,} orders; {KILLS} kills; ")
     assert lines[-1] == "the table and the log have the same totals"
     wanted = logged(data)
