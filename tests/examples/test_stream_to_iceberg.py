@@ -106,8 +106,8 @@ def test_every_order_is_in_the_table_once_after_kills(tmp_path: Path, example: M
     assert sorted(rows) == wanted
     with duckdb.connect() as sql:
         sums = sql.execute(
-            "SELECT partition, offset, epoch_ms(timestamp), product, cents FROM read_parquet($files) ORDER BY ALL",
-            {"files": [one.removeprefix("file://") for one in files]},
+            'SELECT "partition", "offset", epoch_ms("timestamp"), product, cents FROM read_parquet($1) ORDER BY ALL',
+            [[one.removeprefix("file://") for one in files]],
         ).fetchall()
     assert sums == wanted
 
