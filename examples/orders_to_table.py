@@ -66,13 +66,15 @@ def append(dirs: kafkalog.LogDirs, count: int) -> None:
 class Sync:
     """The program that writes the table, which can be killed and started again."""
 
+    _pattern = "*.parquet"
+    _files_before_kill = 1
+
     def __init__(self, data: Path, lake: Path) -> None:
         project = ",".join(f"{name}={path}" for name, path in FIELDS.items())
         target = f"iceberg:{lake}/{TABLE}"
         line = [sys.executable, "-m", "kafkalog", "table", "sync", "-d", str(data), "-t", TOPIC]
         self._line = [*line, "-s", "value=json", "--project", project, "-q", target]
         self._follow = ["--follow", "--commit-every", "0.2"]
-        self._files_before_kill = 1
         self._files = lake / "shop" / "orders" / "data"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -94,7 +96,7 @@ class Sync:
 
     def files(self) -> set[str]:
         """Data files in the table's directory, those without a commit among them."""
-        return {one.name for one in self._files.rglob("*.parquet")}
+        return {one.name for one in self._files.glob(self._pattern)}
 
     def finish(self) -> None:
         """Write what is still missing, once."""
@@ -110,11 +112,13 @@ class Sync:
 class SparkSync(Sync):
     """The same by a stream on Spark, in batches of so many orders."""
 
+    _pattern = "*/*.parquet"  # without those that Spark's tasks have not finished
+    _files_before_kill = 2
+
     def __init__(self, data: Path, lake: Path, batch: int) -> None:
         super().__init__(data, lake)
         self._line = [sys.executable, str(Path(__file__).with_name("stream_to_iceberg.py")), str(data), str(lake)]
         self._follow = ["--follow", "--batch", str(batch)]
-        self._files_before_kill = 2
 
 
 def totals(rows: Any) -> list[tuple[Any, ...]]:
