@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The main job, end to end: ten million lines into one log in Kafka's own files, looked up, shown, read back.
-# Then orders to an Iceberg table, whose writer is killed on the way, and to a query of it. Then a pipeline on Spark:
-# events to windowed totals, a Parquet table, a compacted topic, and a picture.
-# LINES=n sets another count, DIR=path another place (kept), KEEP=1 keeps the files; TABLES=0 leaves the table out, and
-# SPARK=0 the pipeline; EVENTS=n sets how many events it gets, and ORDERS=n how many orders the table.
+# Then orders to an Iceberg table, whose writer is killed on the way, and to a query of it; once more by a stream on
+# Spark. Then a pipeline on Spark: events to windowed totals, a Parquet table, a compacted topic, and a picture.
+# LINES=n sets another count, DIR=path another place (kept), KEEP=1 keeps the files; TABLES=0 leaves the tables out, and
+# SPARK=0 what needs Spark; EVENTS=n sets how many events it gets, and ORDERS=n how many orders the table.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shells set LINES to the height of the window; only an exported one is a wish
@@ -172,6 +172,21 @@ run_pipeline() {
         || { tail -n 20 "$WORK/spark.log" >&2; return 1; }
 }
 
+stream_to_table() {
+    TMPDIR="$WORK" python "$ROOT/examples/orders_to_table.py" shop spark-lake --orders "$ORDERS" --kills 2 --spark \
+        2>"$WORK/spark.log"
+}
+
+run_stream() {
+    local lacks
+    title "the same log and $ORDERS more orders to a table, by a stream on Spark that is killed twice"
+    lacks="$(tables_lack)" && lacks="${lacks:-$(spark_lacks)}"
+    if [ -n "$lacks" ]; then echo "left out: $lacks"; return 0; fi
+    show "python examples/orders_to_table.py shop spark-lake --orders $ORDERS --kills 2 --spark"
+    timed 1 /dev/null stream_to_table || { tail -n 20 "$WORK/spark.log" >&2; return 1; }
+}
+
+if [ "$SPARK" != 0 ] && [ "$TABLES" != 0 ]; then run_stream; fi
 if [ "$SPARK" != 0 ]; then run_pipeline; fi
 
 title "what to try next"

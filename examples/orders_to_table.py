@@ -10,6 +10,9 @@ which is killed without a warning as soon as it has written a file, and started 
 of each commit to the table, so it continues with the next order, and a file without a commit is not part of the table.
 At the end DuckDB sums up the table and the log, which must be the same; otherwise the status is 1. Run it again for
 more orders in the same table. It needs the extras `lake` and `sql`.
+
+With `--spark` a stream on Spark, stream_to_iceberg.py, writes the table, and is killed in its second batch. That also
+needs the extra `spark`, and Java 17. Give each of the two a LAKE of its own.
 """
 
 import argparse
@@ -38,7 +41,7 @@ FIELDS = {
     "product": "value.product", "cents": "value.cents",
 }  # fmt: skip
 TOTALS = 'SELECT product, count(*) AS orders, sum(cents)::BIGINT AS cents FROM "rows" GROUP BY ALL ORDER BY product'
-START_S = 120
+START_S = 600
 
 
 def order(partition: int, offset: int) -> tuple[bytes, bytes, int]:
@@ -63,24 +66,28 @@ def append(dirs: kafkalog.LogDirs, count: int) -> None:
 class Sync:
     """The program that writes the table, which can be killed and started again."""
 
+    _pattern = "*.parquet"
+    _files_before_kill = 1
+
     def __init__(self, data: Path, lake: Path) -> None:
         project = ",".join(f"{name}={path}" for name, path in FIELDS.items())
         target = f"iceberg:{lake}/{TABLE}"
         line = [sys.executable, "-m", "kafkalog", "table", "sync", "-d", str(data), "-t", TOPIC]
         self._line = [*line, "-s", "value=json", "--project", project, "-q", target]
+        self._follow = ["--follow", "--commit-every", "0.2"]
         self._files = lake / "shop" / "orders" / "data"
         self._process: subprocess.Popen[bytes] | None = None
 
     def follow(self) -> None:
         """Start it; it keeps syncing."""
-        line = [*self._line, "--follow", "--commit-every", "0.2"]
+        line = [*self._line, *self._follow]
         self._process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     def kill_after_file(self, known: set[str]) -> None:
-        """Kill it once it has written a file that is not `known`; its commit may have been made or not."""
+        """Kill it once it has written files that are not `known`; the last commit may have been made or not."""
         assert self._process is not None
         until = time.monotonic() + START_S
-        while self.files() <= known:
+        while len(self.files() - known) < self._files_before_kill:
             if self._process.poll() is not None or time.monotonic() > until:
                 raise SystemExit("the sync ended, or wrote nothing")
             time.sleep(0.005)
@@ -89,7 +96,7 @@ class Sync:
 
     def files(self) -> set[str]:
         """Data files in the table's directory, those without a commit among them."""
-        return {one.name for one in self._files.rglob("*.parquet")}
+        return {one.name for one in self._files.glob(self._pattern)}
 
     def finish(self) -> None:
         """Write what is still missing, once."""
@@ -100,6 +107,18 @@ class Sync:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+
+class SparkSync(Sync):
+    """The same by a stream on Spark, in batches of so many orders."""
+
+    _pattern = "*/*.parquet"  # without those that Spark's tasks have not finished
+    _files_before_kill = 2
+
+    def __init__(self, data: Path, lake: Path, batch: int) -> None:
+        super().__init__(data, lake)
+        self._line = [sys.executable, str(Path(__file__).with_name("stream_to_iceberg.py")), str(data), str(lake)]
+        self._follow = ["--follow", "--batch", str(batch)]
 
 
 def totals(rows: Any) -> list[tuple[Any, ...]]:
@@ -128,12 +147,15 @@ def main() -> int:
     parser.add_argument("lake", type=Path, metavar="LAKE", help="the directory of the table and its catalog")
     parser.add_argument("--orders", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=3, help="how often the sync is killed")
+    parser.add_argument("--spark", action="store_true", help="write the table by a stream on Spark")
     given = parser.parse_args()
+    parts = given.kills + 1
     sync = Sync(given.data, given.lake)
+    if given.spark:
+        sync = SparkSync(given.data, given.lake, max(1, given.orders // parts // 4))
     with kafkalog.open_dirs(given.data, "a") as dirs:
         if TOPIC not in dirs.topics:
             dirs.create_topic(TOPIC, PARTITIONS, {"retention.ms": "-1"})
-        parts = given.kills + 1
         try:
             for part in range(parts):
                 known = sync.files()

@@ -17,6 +17,7 @@ TOGETHER = (
     ("tests/spark/test_clusters.py", "clusters"),  # one after the other: each is many virtual machines
     ("tests/spark/test_kills.py", "clusters"),
     ("tests/examples/test_spark_pipeline.py", "clusters"),
+    ("tests/examples/test_stream_to_iceberg.py", "clusters"),
     (CRASHED_COMMITS, CRASHED_COMMITS),  # without Spark, and long
     ("tests/spark/", "spark"),  # one session
     ("tests/packaging/test_native_build.py", "sdist"),
