@@ -71,10 +71,11 @@ class Reading:
 
 
 def head(read: Reading) -> bytes:
-    """Return version, client and transactional id."""
+    """Return version, client and transactional id; EOFError for another call."""
     if len(read.data) < 10:
         raise EOFError
-    read.take(2)
+    if read.number(2) != PRODUCE:
+        raise EOFError
     version = read.take(2)
     read.take(4)
     client = read.sized(2)  # the size of this one is never a varint
