@@ -19,6 +19,9 @@ TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
 GZIP, NONE, ZSTD = CompressionType.GZIP, CompressionType.NONE, CompressionType.ZSTD
 LIMIT: Final = "max.decompressed.message.bytes"
+_METADATA_FLAGS: Final = (
+    "allow_auto_topic_creation", "include_cluster_authorized_operations", "include_topic_authorized_operations",
+)  # fmt: skip
 LIVE_HERE: Final = {"connections.max.idle.ms"}
 """Settings that a broker reads only at its start."""
 ACLS: Final = {
@@ -337,3 +340,18 @@ def _administrators_calls(name: str, user: str, ids: list[int]) -> Iterator[tupl
     yield "more partitions", "create_partitions", 3, {"topics": [more], "timeout": 10_000, **only}
     yield "the end", "delete_topics", 6, {"topics": [{"name": name, "topic_id": None}], "timeout": 10_000}
     yield "it has ended", "delete_topics", 6, {"topics": [{"name": name, "topic_id": None}], "timeout": 10_000}
+
+
+def nodes_named_by(bootstrap: str, count: int) -> set[tuple[int, str, int, str | None]]:
+    """Return id, host, port and rack of every node by Metadata and DescribeCluster, once `count` have given a rack."""
+    cluster = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False}
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        metadata = asked(bootstrap, "metadata", 12, {"topics": [], **dict.fromkeys(_METADATA_FLAGS, False)}).brokers
+        found = {(one.node_id, one.host, one.port, one.rack) for one in metadata}
+        described = asked(bootstrap, "describe_cluster", 2, cluster).brokers
+        is_same = found == {(one.broker_id, one.host, one.port, one.rack) for one in described}
+        if is_same and sum(rack is not None for *_, rack in found) == count:
+            return found
+        assert time.monotonic() < deadline, (metadata, described)
+        time.sleep(0.1)

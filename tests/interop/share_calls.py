@@ -86,7 +86,22 @@ class Talker:
         made = asked(self.bootstrap, "create_topics", 7, tree).topics[0]
         assert made.error_code == 0
         asked(self.bootstrap, "find_coordinator", 4, {"key_type": 0, "coordinator_keys": ["g"]})
+        self._wait_for_leaders(name, partitions)
         return made.topic_id
+
+    def _wait_for_leaders(self, name: str, partitions: int) -> None:
+        """Wait until the broker has the topic that its controller has made."""
+        tree = {
+            "topics": [{"name": name}], "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False, "include_topic_authorized_operations": False,
+        }  # fmt: skip
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            found = asked(self.bootstrap, "metadata", 9, tree).topics[0].partitions
+            if len(found) == partitions and all(one.leader_id >= 0 for one in found):
+                return
+            assert time.monotonic() < deadline, name
+            time.sleep(0.02)
 
     def produce(self, *sizes: int, topic: str = "t") -> None:
         """Produce batches of so many records."""
@@ -94,7 +109,8 @@ class Talker:
             records = batch(0, [b"value-%d" % number for number in range(size)], timestamp=time.time_ns() // 10**6)
             data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
             tree = {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": data}
-            assert asked(self.bootstrap, "produce", 9, tree).responses[0].partition_responses[0].error_code == 0
+            found = asked(self.bootstrap, "produce", 9, tree).responses[0].partition_responses[0]
+            assert found.error_code == 0, found
 
     def set_group(self, group_id: str, **settings: str) -> None:
         rows = [

@@ -3,6 +3,8 @@ node of a replica set."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +13,8 @@ import pytest
 from kafkalog.testing import kafka_cluster, kafka_server
 from tests.interop.broker import Broker
 from tests.interop.clients_java import JavaClients
-from tests.interop.peers_conversation import Step, administration, conversation
+from tests.interop.peers_conversation import Step, administration, conversation, nodes_named_by
+from tests.ports import free_ports
 
 COMMON: Final = {
     "super.users": "User:ANONYMOUS", "num.network.threads": "1", "num.io.threads": "2", "background.threads": "2",
@@ -53,3 +56,29 @@ def test_java_administers_the_set_from_any_node() -> None:
         for node in (1, 2, 3):
             for operation in ADMINISTRATION:
                 java.operation(operation, cluster.address(node), f"{operation.replace('_', '-')}-{node}")
+
+
+def test_a_set_names_the_same_nodes_whoever_is_asked(tmp_path: Path) -> None:
+    """Three brokers of 4.4 beside three nodes: ids, hosts and racks in Metadata and DescribeCluster, from each node."""
+    settings = {**COMMON, "broker.rack": "home"}
+    ports = free_ports(6)
+    voters = ",".join(f"{node}@localhost:{ports[node + 2]}" for node in (1, 2, 3))
+    brokers = [
+        Broker(
+            None, tmp_path / f"work{node}", tmp_path / f"data{node}",
+            {**settings, "node.id": str(node), "controller.quorum.voters": voters},
+            ports=(ports[node - 1], ports[node + 2]), version="4.4",
+        )
+        for node in (1, 2, 3)
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        with ThreadPoolExecutor(3) as threads:  # none is up before two of them are
+            list(threads.map(stack.enter_context, brokers))
+        theirs = [nodes_named_by(one.bootstrap, 3) for one in brokers]
+        for one in brokers:
+            one.kill()  # the last ones would wait for a majority before they stop
+    with kafka_cluster(nodes=3, settings=settings) as cluster:
+        ours = [nodes_named_by(cluster.address(node), 3) for node in (1, 2, 3)]
+    for asked in (theirs, ours):
+        assert asked[0] == asked[1] == asked[2]
+        assert {(node, rack) for node, _, _, rack in asked[0]} == {(1, "home"), (2, "home"), (3, "home")}
