@@ -109,8 +109,8 @@ class _Watched:
 
 _NEEDS_IDENTITY: Final = "give the private key: --identity FILE"
 _OTHER_KEY: Final = (
-    "give the private key of one of the backup's recipients: --identity FILE; for contents of earlier backups with "
-    "other recipients, one of theirs too"
+    "give the private key of one of the backup's recipients: --identity FILE; if it shares contents with an earlier "
+    "backup for other recipients, give the key of one of those as well"
 )
 _OTHER_BACKUP: Final = "use another backup: `kafkalog backup list` shows them"
 
