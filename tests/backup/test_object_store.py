@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,28 @@ def test_what_is_restored_is_the_same_byte_by_byte(data: Path, tmp_path: Path, t
     assert restore_backup(target, tmp_path / "restored") == report.manifest
     assert files(tmp_path / "restored") == files(data)
     assert left(tmp_path) == []
+
+
+def test_each_content_is_downloaded_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots of producers, for instance, are the same in many segments; their progress counts all the same."""
+    store = fsspec.filesystem("memory")
+    report = create_backup(data, target := RemoteBackups("memory://shop/backups"))
+    read, open_object = Counter[str](), store._open
+
+    def opened(path: str, *given: Any, **more: Any) -> Any:
+        read[path] += 1
+        return open_object(path, *given, **more)
+
+    monkeypatch.setattr(store, "_open", opened)
+    told: list[int] = []
+    restore_backup(target, tmp_path / "restored", tell=told.append)
+    contents = {file.sha256 for file in report.manifest.files}
+    assert len(contents) < len(report.manifest.files)
+    found = {path.rpartition("/")[2]: count for path, count in read.items() if "/files/" in path}
+    assert found == dict.fromkeys(contents, 1)
+    assert files(tmp_path / "restored") == files(data)
+    assert sum(told) >= sum(file.size for file in report.manifest.files)
+    store.rm("/", recursive=True)
 
 
 def test_a_later_backup_reads_and_stores_only_what_is_new(data: Path, tmp_path: Path, target: RemoteBackups) -> None:

@@ -166,8 +166,7 @@ class LocalCopy:
         self._write_manifest(which, self._objects.manifest_names(which))  # another one if it was redacted since
         manifest = read_manifest(directory, self._fs)
         self._make_folders(directory, manifest.files)
-        count = one_at_a_time(tell)
-        run_together(partial(self._download_file, directory, file, count) for file in manifest.files)
+        self._download_files(directory, manifest.files, one_at_a_time(tell))
 
     def fetch(self, which: str, files: Iterable[StoredFile]) -> str:
         """Download some files of a backup, and return its directory here. Errors as for `download`."""
@@ -175,7 +174,7 @@ class LocalCopy:
         wanted = list(files)
         with StoreLock(self.path, fs=self._fs):
             self._make_folders(directory, wanted)
-            run_together(partial(self._download_file, directory, file, None) for file in wanted)
+            self._download_files(directory, wanted, None)
         return directory
 
     def drop(self, which: str, but: Iterable[str]) -> None:
@@ -207,9 +206,31 @@ class LocalCopy:
             with os_errors("prepare the restore", directory):
                 make_directories(self._fs, os.path.join(directory, folder))
 
-    def _download_file(self, directory: str, file: StoredFile, tell: Tell | None) -> None:
-        path = os.path.join(directory, file.path)
-        if self._fs.exists(path) and sum_of(self._fs, path) == (file.size, file.sha256):
+    def _download_files(self, directory: str, files: Iterable[StoredFile], tell: Tell | None) -> None:
+        """Download files, several at once, but each content once and by one thread; files share contents."""
+        contents: dict[str, list[StoredFile]] = {}
+        for file in files:
+            contents.setdefault(file.sha256, []).append(file)
+        run_together(partial(self._download_content, directory, same, tell) for same in contents.values())
+
+    def _download_content(self, directory: str, files: list[StoredFile], tell: Tell | None) -> None:
+        first = os.path.join(directory, files[0].path)
+        self._download_file(first, files[0], tell)
+        for file in files[1:]:
+            path = os.path.join(directory, file.path)
+            if self._is_there(path, file):
+                continue
+            with os_errors("copy the download", path):
+                shutil.copyfile(first, path + _PARTIAL)
+                self._fs.rename(path + _PARTIAL, path)
+            if tell is not None:
+                tell(file.size)
+
+    def _is_there(self, path: str, file: StoredFile) -> bool:
+        return self._fs.exists(path) and sum_of(self._fs, path) == (file.size, file.sha256)
+
+    def _download_file(self, path: str, file: StoredFile, tell: Tell | None) -> None:
+        if self._is_there(path, file):
             return
         try:
             with open(path + _PARTIAL, "wb") as target:
