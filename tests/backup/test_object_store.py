@@ -28,6 +28,7 @@ from tests import commands
 from tests.backup.logs import append, files, fill, offsets
 from tests.backup.test_create import Later
 from tests.backup.test_moment_groups import write_offsets
+from tests.remote.gcs import gcs_server
 from tests.remote.s3 import s3_server
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
@@ -467,22 +468,33 @@ def test_a_store_that_fails_is_gone_on_with(data: Path, tmp_path: Path, monkeypa
         memory.rm("/", recursive=True)
 
 
+def check_backups(url: str, data: Path, tmp_path: Path, keys: Keys, options: dict[str, Any]) -> RemoteBackups:
+    """Create two encrypted backups and delete the first; the second one is whole."""
+    target = RemoteBackups(url, recipients=[keys.recipient], identities=[keys.file], options=options)
+    clock = Later()
+    create_backup(data, target, clock=clock)
+    clock.hours += 1
+    with kafkalog.open_dirs(data, "a") as dirs:
+        append(dirs["orders", 0], 50)
+    create_backup(data, target, clock=clock)
+    delete_backups(target, [target.ids()[0]])
+    assert verify_backup(target).ok
+    restore_backup(target, tmp_path / "restored")
+    assert files(tmp_path / "restored") == files(data)
+    return target
+
+
+def test_backups_in_google_cloud_storage(
+    data: Path, tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gcs_server(monkeypatch) as options:
+        check_backups("gs://bucket/kafka", data, tmp_path, keys, options)
+
+
 def test_backups_in_s3(data: Path, tmp_path: Path, keys: Keys) -> None:
     with s3_server() as (server, options):
         fsspec.filesystem("s3", **options).mkdir("bucket")
-        target = RemoteBackups(
-            "s3://bucket/kafka", recipients=[keys.recipient], identities=[keys.file], options=options
-        )
-        clock = Later()
-        create_backup(data, target, clock=clock)
-        clock.hours += 1
-        with kafkalog.open_dirs(data, "a") as dirs:
-            append(dirs["orders", 0], 50)
-        create_backup(data, target, clock=clock)
-        delete_backups(target, [target.ids()[0]])
-        assert verify_backup(target).ok
-        restore_backup(target, tmp_path / "restored")
-        assert files(tmp_path / "restored") == files(data)
+        target = check_backups("s3://bucket/kafka", data, tmp_path, keys, options)
         server.kill()
         server.wait()
         with pytest.raises(StorageError, match="the store failed"):

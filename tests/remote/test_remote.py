@@ -28,6 +28,7 @@ from kafkalog.storage.remote import locate, view_of
 from kafkalog.util.remote_files import BLOCK_BYTES, RemoteFileSystem
 from tests import commands
 from tests.raw_batches import batches, write_segment
+from tests.remote.gcs import gcs_server
 from tests.remote.s3 import s3_server
 from tests.tiered_store import PluginStore
 
@@ -261,6 +262,15 @@ def test_a_log_in_s3(data: Path) -> None:
         server.wait()
         with pytest.raises(StorageError, match="the store failed"):
             view_of("s3://bucket/data/orders-0", options)
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # of gcsfs, which uploads the data
+def test_a_log_in_google_cloud_storage(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with gcs_server(monkeypatch) as options:
+        fsspec.filesystem("gs", **options).put(str(data), "bucket/data", recursive=True)
+        with kafkalog.Log(view_of("gs://bucket/data/orders-0", options), None) as log:
+            with kafkalog.open(data / "orders-0") as here:
+                assert content(log) == content(here)
 
 
 def test_a_log_there_is_verified(data: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
