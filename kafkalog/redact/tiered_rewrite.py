@@ -6,31 +6,28 @@ one begins. Whenever a run is killed, a reader has the old or the new segment, a
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from kafkalog.backup.cut import index_contents
-from kafkalog.errors import IllegalArgument
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.redact.report import Copy, RedactedSegment
 from kafkalog.redact.rewrite import redacted_chunks
 from kafkalog.redact.search import Advance
 from kafkalog.redact.tiered import Found, Held, InStore, Searched, TieredSearch, planned
-from kafkalog.redact.tiered_events import EventLog
 from kafkalog.redact.wanted import Change, Wanted
 from kafkalog.storage.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkalog.storage.readonly.read import extent_of
-from kafkalog.storage.remote import is_url
-from kafkalog.tiered.description import Description, read_description
-from kafkalog.tiered.events import copy_started, state_changed
+from kafkalog.tiered.description import read_description
+from kafkalog.tiered.events import copy_started, new_segment_id, state_changed
 from kafkalog.tiered.manifest import INDEXES
 from kafkalog.tiered.segment_bytes import OWN_NAMES, PlainSegment, PluginSegment, SegmentContent, TieredPartition
 from kafkalog.tiered.segment_metadata import COPY_FINISHED, DELETE_FINISHED, DELETE_STARTED, RemoteSegment
 from kafkalog.tiered.segment_writer import Layout, SegmentWriter
 from kafkalog.tools.directories import PartitionPath, Path
+from kafkalog.tools.tiered_events import EventLog, locked_directories
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import File, FileSystem
 from kafkalog.util.os_errors import os_errors
@@ -55,7 +52,7 @@ def redact_tiered(
     with ExitStack() as stack:
         log_dirs: dict[str, LogDir] = {}
         if apply:
-            log_dirs = stack.enter_context(_locked(description, directories, fs))
+            log_dirs = stack.enter_context(locked_directories(description, directories, fs))
         search = TieredSearch(description, directories, fs)
         stack.callback(search.close)
         results = []
@@ -67,20 +64,6 @@ def redact_tiered(
             else:
                 results.append(planned(search, searched))
         return results
-
-
-@contextmanager
-def _locked(description: Description, directories: list[str], fs: FileSystem) -> Iterator[dict[str, LogDir]]:
-    """Lock the data directories of the partitions and of the metadata topic, and give them by their paths."""
-    urls = [one for one in description.metadata if is_url(one)]
-    if urls:
-        raise IllegalArgument(
-            "the metadata of the tiered store is at a URL, where no event can be appended", path=urls[0],
-            hint="name the brokers' data directories under `metadata`, or omit --apply",
-        )  # fmt: skip
-    paths = sorted({os.path.realpath(one) for one in (*directories, *description.metadata)})
-    with ExitStack() as stack:
-        yield {path: stack.enter_context(LogDir.acquire(path, fs=fs)) for path in paths}
 
 
 class _Rewriter:
@@ -178,7 +161,7 @@ class _Rewriter:
         with self._staging() as file:
             self._stage(found, file)
             indexes = self._kept_indexes(held, content) | index_contents(self._staged, old.start, self._fs)
-            new = self._writer.named(self._partition, old, _new_id())._replace(size_bytes=file.size())
+            new = self._writer.named(self._partition, old, new_segment_id())._replace(size_bytes=file.size())
             events.append([copy_started(self._partition, new, self._clock.milliseconds())])
             now_ms = self._clock.milliseconds()
             custom = self._writer.put(self._partition, new, _layout_of(content), file, indexes, now_ms)
@@ -247,11 +230,3 @@ def _layout_of(content: SegmentContent) -> Layout | None:
     manifest = content.manifest
     key_id = None if manifest.encryption is None else manifest.encryption.key_id
     return Layout(manifest.chunks.chunk_bytes, manifest.is_compressed, key_id)
-
-
-def _new_id() -> str:
-    """Return a random id of a segment; as Kafka's, it does not begin with a hyphen."""
-    while True:
-        found = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-        if not found.startswith("-"):
-            return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import os
 from typing import Any, Final
 
 from kafkalog.records.encoder import encoded
@@ -46,3 +48,11 @@ def _id(partition: TieredPartition, segment: RemoteSegment) -> dict[str, Any]:
 
 def _event(number: int, fields: dict[str, Any]) -> bytes:
     return _FRAME + bytes((number, 0)) + encoded(RECORDS[number], fields, 0)
+
+
+def new_segment_id() -> str:
+    """Return a random id of a segment; as Kafka's, it does not begin with a hyphen."""
+    while True:
+        found = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        if not found.startswith("-"):
+            return found

@@ -163,6 +163,10 @@ class ObjectStore:
         """Return the content of the segment in the plugin's objects `<stem>.log`, `<stem>.indexes` and so on."""
         return PluginSegment(self.fs, stem, first_offset, size_bytes, self.keys, self._chunks, self._ahead)
 
+    def has_own_layout(self, partition: TieredPartition) -> bool:
+        """Return True if Kafka's own file store has the partition. Raises StorageError."""
+        return self._is_own_layout(partition, self._own_directory(partition))
+
     def _own_directory(self, partition: TieredPartition) -> str:
         name = f"{validate_topic(partition.topic)}-{partition.partition}-{partition.topic_id}"
         return os.path.join(self._root, name)

@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog.copy.tiering import metadata_partition
+from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.tiered.metadata_topic import MetadataTopic
+from kafkalog.tiered.segment_bytes import TieredPartition
+from kafkalog.util.fileio import OS
 from tests.interop import toolchain
 from tests.interop.broker import Broker
 from tests.interop.reference import Reference
@@ -171,7 +177,8 @@ def test_a_broker_reads_a_redacted_tiered_topic(tmp_path: Path, reference: Refer
     data, storage = tmp_path / "data", tmp_path / "tiered"
     data.mkdir()
     store = f"file://{storage}/kafka-tiered-storage"
-    with Broker(reference, tmp_path / "work", data, tiering(storage)) as broker:
+    settings = tiering(storage) | {"rlmm.config.remote.log.metadata.topic.num.partitions": "7"}
+    with Broker(reference, tmp_path / "work", data, settings) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         config = {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.ms": "1000"}
         config |= {"internal.segment.bytes": "2500", "index.interval.bytes": "300"}
@@ -180,6 +187,12 @@ def test_a_broker_reads_a_redacted_tiered_topic(tmp_path: Path, reference: Refer
         produce(broker.bootstrap, 0, 300)
         wait_for(lambda: len(list((data / "orders-0").glob("*.log"))) <= 2, broker)
         expected = consumed(broker.bootstrap)
+    partition = TieredPartition("orders", 0, read_partition_metadata(OS, str(data / "orders-0")) or "")
+    metadata = MetadataTopic(OS, [str(data)])
+    assert metadata.copies(partition).finished
+    place = metadata.place_of(partition)
+    assert place is not None and place.number == metadata_partition(partition, read_known_topics([data]), [data], OS)
+    metadata.close()
     offsets = [expected[3][0], expected[60][0], expected[61][0], expected[-1][0]]
     names = {one.name for one in storage.rglob("*.log")}
     keys = [b"key " + expected[20][1].removeprefix(b"value ")]
@@ -189,7 +202,7 @@ def test_a_broker_reads_a_redacted_tiered_topic(tmp_path: Path, reference: Refer
     assert len(in_store) >= 2 and len(names - {one.name for one in storage.rglob("*.log")}) == len(in_store)
     gone = {*offsets, expected[20][0]}
     wanted = [(offset, b"" if offset in gone else value) for offset, value in expected]
-    with Broker(reference, tmp_path / "work", data, tiering(storage)) as broker:
+    with Broker(reference, tmp_path / "work", data, settings) as broker:
         assert consumed(broker.bootstrap) == wanted
         produce(broker.bootstrap, 300, 400)  # tiering goes on, with the events of the redaction before the new ones
         wait_for(lambda: len(list((data / "orders-0").glob("*.log"))) <= 2, broker)

@@ -26,7 +26,8 @@ STEPS = {
     "kafkalog/backup/remote/objects.py": {"_remove", "put", "replace_manifest", "delete_superseded"},
     "kafkalog/backup/remote/local_copy.py": {"refresh", "fetch", "drop", "replace", "remove"},
     "kafkalog/redact/backups/": {"_write_log", "prepare", "replace", "finish"},
-    "kafkalog/redact/tiered": {"append", "_stage", "_drop"},
+    "kafkalog/tools/tiered_events.py": {"append"},
+    "kafkalog/redact/tiered": {"_stage", "_drop"},
     "kafkalog/tiered/segment_writer.py": {"_write", "_remove"},
 }
 State = dict[str, list[Batch]]

@@ -7,8 +7,8 @@ here: a leader that lacks the events would have the others truncate them, after 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +19,8 @@ from kafkalog.manager.log_dir import LogDir
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.storage.remote import is_url
+from kafkalog.tiered.description import Description
 from kafkalog.tiered.metadata_topic import TOPIC
 from kafkalog.tools.directories import PartitionPath
 from kafkalog.tools.offline_partition import OfflinePlan, open_offline
@@ -27,6 +29,22 @@ from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 _HINT = "name the data directories of all brokers that have it under `metadata` in the description of the store"
+
+
+@contextmanager
+def locked_directories(
+    description: Description, directories: Sequence[str], fs: FileSystem
+) -> Iterator[dict[str, LogDir]]:
+    """Lock the data directories of the partitions and of the metadata topic, and give them by their paths."""
+    urls = [one for one in description.metadata if is_url(one)]
+    if urls:
+        raise IllegalArgument(
+            "the metadata of the tiered store is at a URL, where no event can be appended", path=urls[0],
+            hint="name the brokers' data directories under `metadata`",
+        )  # fmt: skip
+    paths = sorted({os.path.realpath(one) for one in (*directories, *description.metadata)})
+    with ExitStack() as stack:
+        yield {path: stack.enter_context(LogDir.acquire(path, fs=fs)) for path in paths}
 
 
 class EventLog:
