@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         offsets: str
         isolation_level: str
         tiered: str | None
+        to_tiered: str | None
         settings: dict[str, str]
         dry_run: bool
         follow: bool
@@ -64,6 +65,10 @@ _options = common.options(
         "committed records.",
     ),
     common.tiered_option,
+    click.option(
+        "--to-tiered", metavar="URL|FILE",
+        help="Also put closed segments of a target directory in this tiered store: its URL, or its description.",
+    ),
     common.settings_option("Client setting, for one side with the prefix source. or target."),
     common.json_option("Print one JSON object for each partition, each thing that is not kept, and the totals."),
     common.quiet_options,
@@ -84,6 +89,8 @@ def command(as_json: bool, **given: Unpack[CopyOptions]) -> int:
     Example: kafkalog copy --from kafka://broker-1:9092 --to data -X source.security.protocol=SSL --apply
 
     Example: kafkalog copy --from data --to kafka://broker-1:9092 --apply --follow
+
+    Example: kafkalog copy --from data --to copied --to-tiered tiered.json --apply
 
     Exit status: 0 copied, stopped, or nothing written without --apply; 1 not copied, or without the offsets of some
     groups; 2 wrong usage.
@@ -107,8 +114,8 @@ def _reports(given: CopyOptions, progress: Callable[[int], object]) -> Iterator[
 
     common_options: dict[str, Any] = {
         "groups": () if given["no_groups"] else given["groups"] or None, "offsets": given["offsets"],
-        "isolation": given["isolation_level"], "tiered": given["tiered"], "settings": given["settings"],
-        "progress": progress,
+        "isolation": given["isolation_level"], "tiered": given["tiered"], "to_tiered": given["to_tiered"],
+        "settings": given["settings"], "progress": progress,
     }  # fmt: skip
     ends = given["sources"], given["target"], given["topics"]
     if not given["follow"]:

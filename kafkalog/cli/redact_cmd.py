@@ -71,7 +71,7 @@ redact_options = common.options(
     ),
     click.option(
         "--tiered", metavar="URL|FILE",
-        help="Also search the topic's tiered segments: URL of their store, or a file that describes it.",
+        help="Also redact the topic's tiered segments: URL of their store, or a file that describes it.",
     ),
     click.option("--backups", type=click.Path(), metavar="TARGET", help="Redact these backups, and no -d DIR."),
     backup_options.identity_option,
@@ -97,9 +97,14 @@ def command(as_json: bool, **given: Unpack[RedactOptions]) -> int:
     Dry run by default; --apply makes the changes and then searches again for proof. --apply locks the data directory,
     so no broker may run on it. A log that was not closed cleanly is recovered first if it has anything to redact.
 
+    With --tiered each tiered segment with such records is replaced by a new one, and __remote_log_metadata, in the
+    data directory, gets the events of that.
+
     With --backups all backups in TARGET, a directory or the URL of an object store, are redacted in place.
 
     Example: kafkalog redact -d data -t orders --key customer-17 --apply
+
+    Example: kafkalog redact -d data -t orders --key customer-17 --tiered tiered.json --apply
 
     Example: kafkalog redact --backups /backups/kafka -t orders --key customer-17 --apply
 

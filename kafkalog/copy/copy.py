@@ -30,6 +30,7 @@ def copy_topics(
     offsets: str = "auto",
     isolation: str = "read_uncommitted",
     tiered: str | None = None,
+    to_tiered: str | None = None,
     settings: Mapping[str, str] | None = None,
     apply: bool = False,
     progress: Callable[[int], object] = lambda size: None,
@@ -44,7 +45,8 @@ def copy_topics(
     `offsets`: "auto" keeps them as far as the target allows, "keep" requires that, "new" appends after other records
     of a topic in a cluster. `isolation` "read_committed" leaves out aborted records and markers of transactions in a
     directory; a cluster gets only committed records. `tiered` is the store with the tiered segments of a source of
-    files: its URL, or a file that describes it (docs/tiered.md). `settings` are those of Kafka's clients, for one side
+    files: its URL, or a file that describes it (docs/tiered.md). `to_tiered` is a store that gets the closed segments
+    of a target directory, too. `settings` are those of Kafka's clients, for one side
     with the prefix `source.` or `target.`. `progress` is called with the bytes written.
 
     Raises IllegalArgument, UnknownTopicOrPartition; TopicExists, IllegalState, InconsistentTopicId if the target has
@@ -60,6 +62,7 @@ def copy_topics(
     2
     """
     options = _checked_options(topics, groups, offsets, isolation, tiered, apply, progress)
+    options = options._replace(to_tiered=to_tiered)
     with asyncio.Runner(loop_factory=loop_factory()) as runner, Ends(runner, source, target, settings, options) as ends:
         return runner.run(CopyRun(*ends.opened, options).run())
 
@@ -73,6 +76,7 @@ def follow_topics(
     offsets: str = "auto",
     isolation: str = "read_uncommitted",
     tiered: str | None = None,
+    to_tiered: str | None = None,
     settings: Mapping[str, str] | None = None,
     progress: Callable[[int], object] = lambda size: None,
     poll_every_s: float = POLL_EVERY_S,
@@ -96,6 +100,7 @@ def follow_topics(
     if not poll_every_s > 0:
         raise IllegalArgument(f"poll_every_s is {poll_every_s}", hint="give seconds, such as 1")
     options = _checked_options(topics, groups, offsets, isolation, tiered, True, progress, is_stopped)
+    options = options._replace(to_tiered=to_tiered)
     clock, before, refresh_ms = SYSTEM_CLOCK, None, 0.0
     with asyncio.Runner(loop_factory=loop_factory()) as runner, Ends(runner, source, target, settings, options) as ends:
         ends.check_growing()

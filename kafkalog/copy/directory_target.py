@@ -19,8 +19,9 @@ from kafkalog.copy.facts import TargetTopic, TargetTraits
 from kafkalog.copy.plan import TopicPlan
 from kafkalog.copy.report import CopiedPartition, NotKept
 from kafkalog.copy.targets import Copied, GroupOffsets, PartitionJob
+from kafkalog.copy.tiering import tier_closed
 from kafkalog.dirs.open import open_dirs
-from kafkalog.errors import IllegalState, KafkalogError, NotAPartition
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, NotAPartition
 from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.jobs import write_each
 from kafkalog.manager.log_manager import LogManager
@@ -29,6 +30,7 @@ from kafkalog.reading.chunks import batch_chunks
 from kafkalog.server.groups.stored import commit_all, read_groups, whole_offsets
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.segment_reader import Chunk
+from kafkalog.tiered.description import Description
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
@@ -43,8 +45,11 @@ SUPPORTED: Final = frozenset(key.name for key in TOPIC_TABLE.keys)
 class DirectoryTarget:
     """A data directory, locked until `close`; it is opened when it is first written to."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, tiered: Description | None = None) -> None:
+        """`tiered` is a store that gets the closed segments of the topics too."""
         self.traits = TargetTraits(path, keeps_log=True, settings=SUPPORTED)
+        self._tiered = tiered
+        self._names: list[str] = []
         self._path = os.path.realpath(path)
         self._opened: OpenedLogs | None = None
 
@@ -53,8 +58,12 @@ class DirectoryTarget:
         return topics_in(self._path, names)
 
     async def check(self, plan: TopicPlan) -> None:
-        """Raise ConfigError for settings that are not valid."""
-        LogConfig.from_stored(plan.settings)
+        """Raise ConfigError for settings that are not valid, IllegalArgument for a compacted topic to be tiered."""
+        config = LogConfig.from_stored(plan.settings)
+        if self._tiered is not None and config.compact:
+            raise IllegalArgument(
+                f"{plan.topic.name} is compacted, and Kafka tiers no compacted topic", hint="omit --to-tiered"
+            )
 
     async def create(self, plan: TopicPlan) -> None:
         """Create the topic with the id of the source, or the rest of its partitions.
@@ -63,6 +72,7 @@ class DirectoryTarget:
         """
         manager = self._logs().manager
         topic = plan.topic
+        self._names.append(topic.name)
         for number in topic.partitions:
             key = TopicPartition(topic.name, number)
             manager.get_or_create(key, topic_id=topic.topic_id, settings=plan.settings)
@@ -179,7 +189,13 @@ class DirectoryTarget:
         return {key: own[key.topic][key.partition] for key in keys if key.partition in own.get(key.topic, {})}
 
     async def finish(self) -> None:
-        """Do nothing: the log is what readers see."""
+        """Put closed segments in the tiered store, if there is one: else the log is all that readers see.
+
+        Errors as for `tier_closed`.
+        """
+        if self._tiered is not None:
+            await self.close()
+            tier_closed(self._path, list(dict.fromkeys(self._names)), self._tiered)
 
     async def close(self) -> None:
         """Close the logs and release the lock."""

@@ -16,10 +16,12 @@ from kafkalog.copy.places import backups_of, is_cluster, parse_addresses, settin
 from kafkalog.copy.run import Options
 from kafkalog.copy.sources import Source, is_backup, open_files
 from kafkalog.copy.targets import Target
+from kafkalog.copy.tiering import key_of
 from kafkalog.errors import IllegalArgument
 from kafkalog.server.client.settings import peer_settings
 from kafkalog.server.packages import check_packages
 from kafkalog.storage.remote import is_url, refuse_to_write
+from kafkalog.tiered.description import read_description
 
 
 class Ends:
@@ -36,6 +38,10 @@ class Ends:
         self._runner = runner
         self._sources = [source] if isinstance(source, str) else [os.fspath(one) for one in source]
         _check_ends(self._sources, target)
+        if options.to_tiered is not None and (is_cluster(target) or backups_of(target) is not None):
+            raise IllegalArgument(
+                "a tiered store has the closed segments of a data directory", hint="give a data directory as the target"
+            )
         if options.tiered is not None and is_cluster(self._sources[0]):
             raise IllegalArgument("a cluster reads its tiered segments itself", hint="omit the tiered store")
         given = dict(settings or {})
@@ -110,4 +116,8 @@ def _open_target(place: str, settings: dict[str, str], options: Options) -> Targ
     if is_cluster(place):
         return ClusterTarget(_client(place, "target", settings, options))
     backups = backups_of(place)
+    if options.to_tiered is not None:
+        description = read_description(options.to_tiered)
+        key_of(description)
+        return DirectoryTarget(place, description)
     return DirectoryTarget(place) if backups is None else BackupTarget(backups)

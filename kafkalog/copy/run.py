@@ -30,6 +30,7 @@ class Options(NamedTuple):
     apply: bool
     progress: Callable[[int], object]
     is_stopped: Callable[[], bool] = lambda: False
+    to_tiered: str | None = None
 
 
 class State(NamedTuple):

@@ -47,11 +47,11 @@ def _writer(schema: Schema, name: str, fields: tuple[Field, ...], version: int) 
         if field.first <= version <= field.last and (flexible or field.tag is None)
     ]  # fmt: skip
     return MessageWriter(
-        name, flexible, rows, lambda words, hint: IllegalArgument(words, hint=hint), _raw_id, str(version)
+        name, flexible, rows, lambda words, hint: IllegalArgument(words, hint=hint), raw_id, str(version)
     )
 
 
-def _raw_id(value: object) -> bytes | None:
+def raw_id(value: object) -> bytes | None:
     """Decode the 22 characters of a Kafka uuid to 16 bytes; return None for anything else."""
     try:
         return base64.b64decode(f"{value}==", altchars=b"-_", validate=True) if isinstance(value, str) else None

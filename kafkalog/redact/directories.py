@@ -83,7 +83,7 @@ def redact(
     transactions, format and codec stay. `remove_kept` removes records that recovery kept, if they may be wanted.
     `key_index` is the directory of key indexes, by default they lie beside the segments. `progress` is called with the
     bytes of each segment searched. `tiered` is the store with the topic's tiered segments: its URL, or a file that
-    describes it. They are searched, and those with wanted records are reported as `held`: they cannot be rewritten.
+    describes it. They are redacted too: each with wanted records is replaced, by events in `__remote_log_metadata`.
 
     Without `apply` nothing is locked or changed, and a broker may run. With it the data directory is locked, and each
     segment with such records is replaced: an error or a crash leaves every record as it was or redacted, and another
@@ -111,7 +111,11 @@ def redact(
         if not partitions or one.topic_partition.partition in partitions
     ]
     _check_partitions(topic, {plan.place.topic_partition.partition for plan in plans}, {*partitions, *wanted.offsets})
-    in_store = [] if tiered is None else _search_tiered(plans, tiered, fs, progress)
+    in_store = []
+    if tiered is not None:
+        from kafkalog.redact.tiered_rewrite import redact_tiered
+
+        in_store = redact_tiered([plan.place for plan in plans], wanted, made, tiered, apply, progress, fs, clock)
     if apply:
         done = in_locked_directories(
             plans, lambda log_dir, plan: _redact(log_dir, plan, remove_kept, fs, clock, progress), fs
@@ -134,14 +138,15 @@ def _report(
     held = tuple(segment for one in in_store for segment in one.held)
     is_proven = applied and unsearched is None
     copies = [copy for found in (done, in_store) for one in found for copy in one.copies]
+    left = sum(one.left for one in done) + sum(one.left for one in in_store) + sum(one.records for one in held)
     return RedactReport(
-        tuple(segment for one in done for segment in one.segments),
+        tuple(segment for found in (in_store, done) for one in found for segment in one.segments),
         _missing(plans, done, in_store, plans[0].wanted),
         (*copies, *staged),
         len(plans),
         plans[0].change.name,
         applied,
-        sum(one.left for one in done) + sum(one.records for one in held) if is_proven else None,
+        left if is_proven else None,
         held=held,
         unsearched=unsearched,
     )
@@ -154,19 +159,6 @@ def _may_be_tiered(survey: OfflineSurvey, topic: str, fs: FileSystem) -> bool:
         return known
     directories = {os.path.dirname(one.path) for one in survey.found}
     return any(name.startswith(f"{TOPIC}-") for one in directories for name in list_names(one, fs))
-
-
-def _search_tiered(
-    plans: Sequence[RedactPlan], tiered: Path, fs: FileSystem, progress: Advance
-) -> list[InStore]:
-    """Search the tiered segments of each plan's partition."""
-    from kafkalog.redact.tiered import TieredSearch
-
-    store = TieredSearch(tiered, [plan.directory for plan in plans], fs)
-    try:
-        return [store.run(plan.place, plan.wanted, plan.change, progress) for plan in plans]
-    finally:
-        store.close()
 
 
 def change_of(name: str | None, erase_key: bool, config: LogConfig, is_known: bool) -> Change:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-_HELD: Final = "brokers keep sizes and positions of tiered segments, so their objects cannot be rewritten"
+_HELD: Final = "no event of it is in `__remote_log_metadata`, so no copy can replace it: delete the object in the store"
 
 
 class RedactedSegment(NamedTuple):
@@ -38,7 +38,7 @@ class RedactReport:
     """The result of `redact`.
 
     `missing` names keys and offsets of which there is no record. `copies` may hold the records and were not redacted.
-    `held` are tiered segments with such records, which cannot be rewritten; `unsearched` says what was not searched.
+    `held` are tiered segments with such records that no event describes; `unsearched` says what was not searched.
     `left` is the number of records that the search after the redaction found, with those of `held`: 0 if it succeeded,
     None without such a search, or if there is something `unsearched`. `searched` names what was searched.
 

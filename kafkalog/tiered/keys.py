@@ -1,12 +1,14 @@
-"""Decryption of the plugin's objects: data keys wrapped by RSA key pairs, and AES-256-GCM.
+"""Decryption and encryption of the plugin's objects: data keys wrapped by RSA key pairs, and AES-256-GCM.
 
 A data key is wrapped with OAEP, whose hash and mask function are SHA3-512. No package offers that combination, so the
-padding is removed here, after the plain RSA operation with the numbers of the key. Its time depends on the data: that
-matters to a service that decrypts what strangers send, and not to a reader of one's own store.
+padding is made and removed here, with the plain RSA operation on the numbers of the key. Its time depends on the data:
+that matters to a service that decrypts what strangers send, and not to a reader of one's own store.
 """
 
 from __future__ import annotations
 
+import base64
+import os
 import threading
 from collections.abc import Callable, Mapping
 from hashlib import sha3_512
@@ -25,6 +27,8 @@ _OTHER_KEY: Final = "this private key does not open the data key"
 
 Decrypt = Callable[[bytes], bytes]
 """A function that returns the plain bytes of an encrypted chunk, and raises ValueError if they were changed."""
+Encrypt = Callable[[bytes], bytes]
+"""A function that returns a chunk encrypted."""
 
 
 class KeyRing:
@@ -58,6 +62,24 @@ class KeyRing:
                 raise ValueError("its bytes or its data key were changed: the authentication tag differs") from None
 
         return decrypt
+
+    def encryption(self, key_id: str) -> tuple[Encrypt, dict[str, str]]:
+        """Return the function that encrypts the chunks of a new segment, and that part of its manifest.
+
+        The data key is a new one, wrapped by the key pair. Errors as for `decryption`, except ValueError.
+        """
+        numbers = self._private_key(key_id)
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        data_key, authenticated_data = os.urandom(_DATA_KEY_BYTES), os.urandom(_DATA_KEY_BYTES)
+        cipher = AESGCM(data_key)
+
+        def encrypt(chunk: bytes) -> bytes:
+            vector = os.urandom(IV_BYTES)
+            return vector + cipher.encrypt(vector, chunk, authenticated_data)
+
+        key = base64.b64encode(wrapped(numbers, data_key)).decode()
+        return encrypt, {"dataKey": f"{key_id}:{key}", "aad": base64.b64encode(authenticated_data).decode()}
 
     def _private_key(self, key_id: str) -> Any:
         path = self._paths.get(key_id)
@@ -93,6 +115,19 @@ def _load(path: str) -> Any:
     if not isinstance(key, RSAPrivateKey):
         raise IllegalArgument("this is no RSA key", path=path, hint="give the private key of the broker's key pair")
     return key.private_numbers()
+
+
+def wrapped(numbers: Any, data_key: bytes) -> bytes:
+    """Return the data key, padded (RFC 8017, 7.1.1) and encrypted for the RSA numbers, which `unwrapped` reverses."""
+    public = numbers.public_numbers
+    size = (public.n.bit_length() + 7) // 8
+    seed = os.urandom(_HASH_BYTES)
+    filler = bytes(size - len(data_key) - 2 * _HASH_BYTES - 2)
+    block = sha3_512().digest() + filler + b"\x01" + data_key
+    masked = _xor(block, _mask(seed, len(block)))
+    padded = b"\0" + _xor(seed, _mask(masked, _HASH_BYTES)) + masked
+    cipher: int = pow(int.from_bytes(padded, "big"), public.e, public.n)
+    return cipher.to_bytes(size, "big")
 
 
 def unwrapped(numbers: Any, wrapped: bytes) -> bytes:

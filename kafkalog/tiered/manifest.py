@@ -188,14 +188,18 @@ def _decoded(text: str, name: str) -> bytes:
 
 
 class CustomFields(NamedTuple):
-    """Fields that the plugin keeps in `__remote_log_metadata`; None for those it was not configured to keep."""
+    """Fields that the plugin keeps in `__remote_log_metadata`; None for those it was not configured to keep.
+
+    size: bytes of all objects of the segment.
+    """
 
     prefix: str | None = None
     key: str | None = None
+    size: int | None = None
 
 
 def parse_custom(data: bytes | None) -> CustomFields:
-    """Parse a segment's custom metadata: tagged fields 1 (prefix) and 2 (key); raise ValueError if it is malformed."""
+    """Parse a segment's custom metadata: tagged fields 0 (size), 1 (prefix), 2 (key); ValueError if it is malformed."""
     if not data:
         return CustomFields()
     source = Source(data)
@@ -210,7 +214,39 @@ def parse_custom(data: bytes | None) -> CustomFields:
             source = Source(data, begin + size)
     except (MessageError, struct.error) as error:
         raise ValueError(f"the fields cannot be read: {error}") from None
-    return CustomFields(_compact_text(found.get(1)), _compact_text(found.get(2)))
+    return CustomFields(_compact_text(found.get(1)), _compact_text(found.get(2)), _varlong(found.get(0)))
+
+
+def custom_metadata(fields: CustomFields, size: int | None) -> bytes | None:
+    """Return the custom metadata of a segment with these fields, its size if they have one; None without any field."""
+    found: dict[int, bytes] = {}
+    if fields.size is not None and size is not None:
+        found[0] = _uvarint(size << 1)
+    for tag, text in ((1, fields.prefix), (2, fields.key)):
+        if text is not None:
+            found[tag] = _uvarint(len(text.encode()) + 1) + text.encode()
+    if not found:
+        return None
+    parts = (_uvarint(tag) + _uvarint(len(field)) + field for tag, field in found.items())
+    return _uvarint(len(found)) + b"".join(parts)
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))
+
+
+def _varlong(field: bytes | None) -> int | None:
+    """Return the number in a field, in zigzag code and groups of 7 bits; raise ValueError for anything else."""
+    if field is None:
+        return None
+    value = sum((byte & 0x7F) << 7 * n for n, byte in enumerate(field))
+    if not 0 < len(field) <= 10 or field[-1] & 0x80 or not all(byte & 0x80 for byte in field[:-1]):
+        raise ValueError("a number cannot be read")
+    return value >> 1 ^ -(value & 1)
 
 
 def _compact_text(field: bytes | None) -> str | None:

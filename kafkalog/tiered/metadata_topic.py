@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkalog.errors import InvalidRecord, StorageError, UnknownTopicOrPartition
 from kafkalog.reading.chunks import records
@@ -18,6 +18,13 @@ from kafkalog.util.fileio import FileSystem
 
 TOPIC: Final = "__remote_log_metadata"
 _HINT: Final = "the metadata topic is damaged: restore its directory from another broker's copy"
+
+
+class EventPlace(NamedTuple):
+    """The partition of the metadata topic with a partition's events; `is_whole` if none of its events was deleted."""
+
+    number: int
+    is_whole: bool
 
 
 class MetadataTopic:
@@ -34,6 +41,7 @@ class MetadataTopic:
         self._views: dict[int, LogView] = {}  # guarded by self._lock
         self._read: dict[int, int] = {}  # offsets to continue at; guarded by self._lock
         self._logs: dict[TieredPartition, RemoteLog] = {}  # guarded by self._lock
+        self._numbers: dict[TieredPartition, int] = {}  # guarded by self._lock
 
     def copies(self, partition: TieredPartition) -> Copies:
         """Return the copies of a partition's segments, after reading what is new.
@@ -43,6 +51,12 @@ class MetadataTopic:
         with self._lock:
             self._follow_locked()
             return self._logs.get(partition, RemoteLog()).copies()
+
+    def place_of(self, partition: TieredPartition) -> EventPlace | None:
+        """Return where the events of a partition are, as `copies` found them; None if there are none."""
+        with self._lock:
+            number = self._numbers.get(partition)
+            return None if number is None else EventPlace(number, self._views[number].log_start_offset == 0)
 
     def _follow_locked(self) -> None:
         if not self._views:
@@ -55,14 +69,16 @@ class MetadataTopic:
         for number, view in self._views.items():
             start, end = max(self._read.get(number, 0), view.log_start_offset), view.log_end_offset
             if start < end:
-                self._apply_locked(view, start, end)
+                self._apply_locked(number, view, start, end)
                 self._read[number] = end
 
-    def _apply_locked(self, view: LogView, start: int, end: int) -> None:
+    def _apply_locked(self, number: int, view: LogView, start: int, end: int) -> None:
         for record in records(view, start, end):
             try:
                 event = metadata_record(record.value or b"", RECORDS)
-                self._logs.setdefault(_partition_of(event), RemoteLog()).apply(event)
+                partition = _partition_of(event)
+                self._logs.setdefault(partition, RemoteLog()).apply(event)
+                self._numbers[partition] = number
             except InvalidRecord as error:
                 raise InvalidRecord(
                     f"an event of {TOPIC} cannot be used: {error.message}", path=view.path, offset=record.offset,

@@ -36,7 +36,7 @@ _CACHE_BYTES: Final = 64 << 20
 _HINT: Final = (
     "check URL and prefix of the store; if they are right, something else has deleted or overwritten the object"
 )
-_OWN_NAMES: Final = {EPOCHS: ".leader_epoch_checkpoint"}
+OWN_NAMES: Final = {EPOCHS: ".leader_epoch_checkpoint"}
 """Suffixes of objects in Kafka's own file store, where they differ from those of files."""
 
 
@@ -107,7 +107,7 @@ class ObjectStore:
         """Connect to the store; errors as for `storage.remote.locate`."""
         self.fs, self._root = locate(description.store, description.options)
         self._prefix = description.prefix
-        self._keys = KeyRing(description.keys)
+        self.keys = KeyRing(description.keys)
         self._chunks = ChunkCache()
         self._ahead = ReadAhead()
         self._has_own_layout: dict[TieredPartition, bool] = {}
@@ -161,7 +161,11 @@ class ObjectStore:
 
     def plugin_segment(self, stem: str, first_offset: int, size_bytes: int | None) -> PluginSegment:
         """Return the content of the segment in the plugin's objects `<stem>.log`, `<stem>.indexes` and so on."""
-        return PluginSegment(self.fs, stem, first_offset, size_bytes, self._keys, self._chunks, self._ahead)
+        return PluginSegment(self.fs, stem, first_offset, size_bytes, self.keys, self._chunks, self._ahead)
+
+    def has_own_layout(self, partition: TieredPartition) -> bool:
+        """Return True if Kafka's own file store has the partition. Raises StorageError."""
+        return self._is_own_layout(partition, self._own_directory(partition))
 
     def _own_directory(self, partition: TieredPartition) -> str:
         name = f"{validate_topic(partition.topic)}-{partition.partition}-{partition.topic_id}"
@@ -222,7 +226,7 @@ class PlainSegment:
 
     def index(self, suffix: str) -> bytes | None:
         """Return the bytes of an index; None if the segment has none."""
-        path = self._stem + _OWN_NAMES.get(suffix, suffix)
+        path = self._stem + OWN_NAMES.get(suffix, suffix)
         try:
             return bytes(self._chunks.get(path, 0, lambda: self._object.whole(path, _MOST_INDEX_BYTES)))
         except FileNotFoundError as error:

@@ -35,6 +35,7 @@ class RemoteSegment(NamedTuple):
     epochs: tuple[EpochEntry, ...]
     custom: bytes | None = None
     is_txn_index_empty: bool = False
+    broker_id: int = -1
 
     def range_in(self, epoch: int) -> tuple[int, int] | None:
         """Return the first offset of `epoch` in this segment, and that behind its last; None without the epoch."""
@@ -49,12 +50,14 @@ class Copies(NamedTuple):
     """Copies of a partition's segments after `version` events.
 
     finished: those that count, in the order in which they were finished. deleted: those that are deleted or being
-    deleted.
+    deleted. unfinished: those that were begun and not finished. deleting: those whose deletion is not finished.
     """
 
     version: int
     finished: tuple[RemoteSegment, ...]
     deleted: tuple[RemoteSegment, ...]
+    unfinished: tuple[RemoteSegment, ...] = ()
+    deleting: tuple[RemoteSegment, ...] = ()
 
 
 class RemoteLog:
@@ -68,8 +71,14 @@ class RemoteLog:
 
     def copies(self) -> Copies:
         """Return the copies as they are now."""
-        deleted = (one for key, one in self._segments.items() if self._states[key] >= DELETE_STARTED)
-        return Copies(self._version, tuple(self._segments[one] for one in self._finished), tuple(deleted))
+        return Copies(
+            self._version, tuple(self._segments[one] for one in self._finished),
+            self._in_states(DELETE_STARTED, DELETE_FINISHED), self._in_states(COPY_STARTED),
+            self._in_states(DELETE_STARTED),
+        )  # fmt: skip
+
+    def _in_states(self, *states: int) -> tuple[RemoteSegment, ...]:
+        return tuple(one for key, one in self._segments.items() if self._states[key] in states)
 
     def apply(self, record: MetadataRecord) -> None:
         """Apply one event; raise InvalidRecord for impossible offsets, epochs or states.
@@ -110,7 +119,7 @@ def parse_segment(data: Message) -> RemoteSegment:
         RemoteSegment(
             data["remoteLogSegmentId"]["id"], data["startOffset"], data["endOffset"], data["segmentSizeInBytes"],
             data["maxTimestampMs"], tuple(EpochEntry(*entry) for entry in entries), data["customMetadata"],
-            bool(data.get("txnIndexEmpty")),
+            bool(data.get("txnIndexEmpty")), data["brokerId"],
         )
     )  # fmt: skip
 

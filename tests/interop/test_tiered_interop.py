@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog.copy.tiering import metadata_partition
+from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.tiered.metadata_topic import MetadataTopic
+from kafkalog.tiered.segment_bytes import TieredPartition
+from kafkalog.util.fileio import OS
 from tests.interop import toolchain
 from tests.interop.broker import Broker
 from tests.interop.reference import Reference
@@ -160,3 +166,47 @@ def test_a_tiered_topic_is_read_whole_as_the_broker_reads_it(tmp_path: Path, ref
         log = dirs["orders", 0]
         assert [(one.offset, one.value) for one in log.records(isolation="read_committed")] == expected
     assert kafkalog.verify(data / "orders-0", deep=True, tiered=tmp_path / "tiered.json").ok
+
+
+def test_a_broker_reads_a_redacted_tiered_topic(tmp_path: Path, reference: Reference) -> None:
+    """Its consumer gets every other record as before, and those redacted without their values."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    from kafkalog.redact import redact
+
+    data, storage = tmp_path / "data", tmp_path / "tiered"
+    data.mkdir()
+    store = f"file://{storage}/kafka-tiered-storage"
+    settings = tiering(storage) | {"rlmm.config.remote.log.metadata.topic.num.partitions": "7"}
+    with Broker(reference, tmp_path / "work", data, settings) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        config = {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.ms": "1000"}
+        config |= {"internal.segment.bytes": "2500", "index.interval.bytes": "300"}
+        for future in admin.create_topics([NewTopic("orders", 1, 1, config=config)]).values():
+            future.result(TIMEOUT_S)
+        produce(broker.bootstrap, 0, 300)
+        wait_for(lambda: len(list((data / "orders-0").glob("*.log"))) <= 2, broker)
+        expected = consumed(broker.bootstrap)
+    partition = TieredPartition("orders", 0, read_partition_metadata(OS, str(data / "orders-0")) or "")
+    metadata = MetadataTopic(OS, [str(data)])
+    assert metadata.copies(partition).finished
+    place = metadata.place_of(partition)
+    assert place is not None and place.number == metadata_partition(partition, read_known_topics([data]), [data], OS)
+    metadata.close()
+    offsets = [expected[3][0], expected[60][0], expected[61][0], expected[-1][0]]
+    names = {one.name for one in storage.rglob("*.log")}
+    keys = [b"key " + expected[20][1].removeprefix(b"value ")]
+    report = redact(data, "orders", offsets={0: offsets}, keys=keys, tiered=store, apply=True)
+    assert report.ok and report.left == 0 and report.records == 5
+    in_store = [one for one in report.segments if one.path.startswith("file://")]
+    assert len(in_store) >= 2 and len(names - {one.name for one in storage.rglob("*.log")}) == len(in_store)
+    gone = {*offsets, expected[20][0]}
+    wanted = [(offset, b"" if offset in gone else value) for offset, value in expected]
+    with Broker(reference, tmp_path / "work", data, settings) as broker:
+        assert consumed(broker.bootstrap) == wanted
+        produce(broker.bootstrap, 300, 400)  # tiering goes on, with the events of the redaction before the new ones
+        wait_for(lambda: len(list((data / "orders-0").glob("*.log"))) <= 2, broker)
+        more = consumed(broker.bootstrap)
+    assert more[: len(wanted)] == wanted and len(more) > len(wanted)
+    with kafkalog.open(data / "orders-0", tiered=store) as log:
+        assert [(one.offset, one.value) for one in log.records(isolation="read_committed")] == more

@@ -1,6 +1,6 @@
 """Redactions that are killed: every record is there once, in order, as it was or redacted; the next run completes all.
 
-    python -m tests.redact.killed DIRECTORY logs|backups|store steps|moments [KILLS [SEED [STRIDE]]]
+    python -m tests.redact.killed DIRECTORY logs|backups|store|tiered steps|moments [KILLS [SEED [STRIDE]]]
 
 It prints the number of kills. `KILLS` 0 with "steps" is a kill at every step.
 """
@@ -22,9 +22,13 @@ from tests.redact.model import Batch, read_all, redacted
 KEY, PARTITIONS, RECORDS = b"k3", 2, 48
 NAMES = [f"t-{number}" for number in range(PARTITIONS)]
 STEPS = {
-    "kafkalog/backup/remote/objects.py": {"_write_locally", "_remove", "put", "replace_manifest", "delete_superseded"},
+    "kafkalog/util/object_writes.py": {"_write_locally"},
+    "kafkalog/backup/remote/objects.py": {"_remove", "put", "replace_manifest", "delete_superseded"},
     "kafkalog/backup/remote/local_copy.py": {"refresh", "fetch", "drop", "replace", "remove"},
     "kafkalog/redact/backups/": {"_write_log", "prepare", "replace", "finish"},
+    "kafkalog/tools/tiered_events.py": {"append"},
+    "kafkalog/redact/tiered": {"_stage", "_drop"},
+    "kafkalog/tiered/segment_writer.py": {"_write", "_remove"},
 }
 State = dict[str, list[Batch]]
 
@@ -140,10 +144,45 @@ class Backups:
         shutil.copytree(self.saved, self.place)
 
 
+class TieredTopic:
+    """Redaction of a tiered topic: whenever it is killed, each segment is there, old or redacted."""
+
+    def __init__(self, root: Path) -> None:
+        from tests.redact.test_redact_tiered import BATCHES, Tiered, make_id
+        from tests.tiered_store import FINISHED, Copy
+
+        (root / "all").mkdir()
+        self.tiered, self.saved = Tiered(root / "all", "packed"), root / "saved"
+        self.tiered.add(Copy(make_id(9), BATCHES[:2]), FINISHED)  # another copy of the first segment
+        shutil.copytree(root / "all", self.saved)
+        self.before = self.tiered.values()
+        self.objects = len(self.tiered.names()) - 3
+
+    def work(self, fs: FileSystem) -> None:
+        report = self.tiered.redact(keys=[b"k3", b"k12", b"k25"], apply=True, fs=fs)
+        assert report.ok and report.left == 0
+
+    def check(self) -> None:
+        wanted = [(offset, b"" if offset in (3, 12, 25) else value) for offset, value in self.before]
+        for one, old, new in zip(self.tiered.values(), self.before, wanted, strict=True):
+            assert one in (old, new)
+        self.work(OS)
+        assert self.tiered.values() == wanted and len(self.tiered.names()) == self.objects
+        assert kafkalog.verify(self.tiered.data / "orders-0", deep=True, tiered=self.tiered.description).ok
+        assert not list(self.tiered.data.glob("*.partial"))
+        place = self.tiered.data.parent
+        shutil.rmtree(place)
+        shutil.copytree(self.saved, place)
+
+
 def main(root: Path, what: str, how: str, kills: int = 20, seed: int = 1, stride: int = 1) -> Killed:
     logging.disable(logging.ERROR)
-    target: Logs | Backups = Logs(root) if what == "logs" else Backups(root, what == "store")
-    steps = STEPS if what == "store" else None
+    target: Logs | Backups | TieredTopic
+    if what == "tiered":
+        target = TieredTopic(root)
+    else:
+        target = Logs(root) if what == "logs" else Backups(root, what == "store")
+    steps = STEPS if what in ("store", "tiered") else None
     return kill(target.work, target.check, how, kills or sys.maxsize, seed, steps, stride)
 
 

@@ -1,4 +1,4 @@
-"""Redactions that are killed: of data directories, of backups, of an object store (tests/redact/killed.py: more)."""
+"""Redactions that are killed: of data directories, backups, object stores, tiered segments (tests/redact/killed.py)."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.kills import more_kills
 
 @pytest.mark.crash
 @pytest.mark.parametrize(("how", "kills", "stride"), [("steps", 4, 13), ("moments", 2, 1)])
-@pytest.mark.parametrize("what", ["logs", "backups", "store"])
+@pytest.mark.parametrize("what", ["logs", "backups", "store", "tiered"])
 def test_killed_redactions_leave_each_record_once(tmp_path: Path, what: str, how: str, kills: int, stride: int) -> None:
     kills, stride = more_kills(kills, stride)
     words = ["tests.redact.killed", tmp_path, what, how, kills, 3, stride]

@@ -6,7 +6,7 @@ import io
 import os
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,7 @@ from kafkalog.errors import (
     StorageError,
 )
 from kafkalog.storage.remote import locate, without_password
-from kafkalog.util.fileio import OS
+from kafkalog.util.object_writes import write_object
 from kafkalog.util.remote_files import as_os_error, list_objects, parse_info
 
 if TYPE_CHECKING:
@@ -401,35 +401,14 @@ class StoredObjects:
     def _write(self, name: str, fill: Callable[[Any], object]) -> None:
         """Create an object; it becomes visible only when complete."""
         path = self._path(name)
+        # another machine may write the same object now
+        partial = f"{path}.{token_hex(8)}{_PARTIAL}" if self._is_local else None
         try:
-            if self._is_local:
-                self._write_locally(path, fill)
-                return
-            target = self._fs.open(path, "wb", autocommit=False)
-            try:
-                fill(target)
-                target.close()
-            except BaseException:
-                with suppress(Exception):
-                    target.discard()
-                with suppress(Exception):
-                    target.closed = True  # else fsspec completes a buffered file when it is garbage-collected
-                raise
-            target.commit()
+            write_object(self._fs, path, fill, partial)
         except (CorruptBackup, StorageError):
             raise
         except Exception as error:
             raise self._failed(error, "write", name) from error
-
-    def _write_locally(self, path: str, fill: Callable[[Any], object]) -> None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        partial = f"{path}.{token_hex(8)}{_PARTIAL}"  # another machine may write the same object now
-        with open(partial, "xb") as target:
-            fill(target)
-            target.flush()
-            OS.fsync(target.fileno())
-        os.replace(partial, path)
-        OS.fsync_dir(os.path.dirname(path))
 
     def _remove(self, name: str) -> None:
         """Delete an object, if it is there."""

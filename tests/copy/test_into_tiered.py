@@ -1,0 +1,144 @@
+"""Copies into a data directory and a tiered store: closed segments get there once, and are read from there."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.copy import copy_topics
+from kafkalog.errors import IllegalArgument
+from kafkalog.util.fileio import OS, FileSystem
+from tests.kills import kill
+from tests.tiered_store import KeyPair
+
+pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
+KEYS = KeyPair()
+
+
+def write(data: Path, count: int = 60) -> None:
+    """Append records to both partitions of a topic with small segments, some in an aborted transaction."""
+    with kafkalog.open_dirs(data, "a") as dirs:
+        if "t" not in dirs.topics:
+            dirs.create_topic("t", 2, {"segment.bytes": 1500, "retention.ms": -1})
+        for log in dirs.logs("t"):
+            for n in range(log.end_offset, log.end_offset + count, 3):
+                log.append([(b"k%d" % m, b"value %d " % m + b"." * 20) for m in range(n, n + 3)])
+
+
+def describe(root: Path, *, is_encrypted: bool) -> Path:
+    KEYS.write(root / "key1.pem")
+    keys = {"key1": "key1.pem"} if is_encrypted else {}
+    (root / "tiered.json").write_text(json.dumps({"store": f"file://{root}/store", "prefix": "p/", "keys": keys}))
+    return root / "tiered.json"
+
+
+def read(path: Path | str, **given: Any) -> list[tuple[int, bytes | None, bytes | None]]:
+    with kafkalog.open(path, **given) as log:
+        return [(one.offset, one.key, one.value) for one in log.records()]
+
+
+def stored(root: Path) -> list[str]:
+    return sorted(one.name for one in (root / "store").rglob("*") if one.is_file())
+
+
+def place_of(root: Path, partition: int) -> Path:
+    (path,) = (root / "store" / "p").glob(f"t-*/{partition}")
+    return path
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_closed_segments_are_in_the_store(tmp_path: Path, is_encrypted: bool) -> None:
+    write(tmp_path / "data")
+    tiered = describe(tmp_path, is_encrypted=is_encrypted)
+    for _ in range(2):
+        assert copy_topics(str(tmp_path / "data"), str(tmp_path / "copied"), to_tiered=str(tiered), apply=True).ok
+        for number in range(2):
+            local = read(tmp_path / "copied" / f"t-{number}")
+            assert local == read(tmp_path / "data" / f"t-{number}")
+            last = max(int(one.stem) for one in (tmp_path / "copied" / f"t-{number}").glob("*.log"))
+            alone = read(f"file://{place_of(tmp_path, number)}", tiered=tiered)
+            assert alone == local[:last] and last >= 40
+            logs = list(place_of(tmp_path, number).glob("*.log"))
+            assert len(logs) == len(list((tmp_path / "copied" / f"t-{number}").glob("*.log"))) - 1
+        write(tmp_path / "data")
+    names = stored(tmp_path)
+    assert copy_topics(str(tmp_path / "data"), str(tmp_path / "copied"), ["t"], to_tiered=str(tiered), apply=True).ok
+    assert set(names) < set(stored(tmp_path)), "what was there stays as it was"
+
+
+def test_the_local_segments_may_go(tmp_path: Path) -> None:
+    """A broker's local retention deletes segments that are in the store: the topic is read whole from both."""
+    write(tmp_path / "data")
+    tiered = describe(tmp_path, is_encrypted=True)
+    copy_topics(str(tmp_path / "data"), str(tmp_path / "copied"), to_tiered=str(tiered), apply=True)
+    place = tmp_path / "copied" / "t-0"
+    last = max(place.glob("*.log"))
+    for one in place.glob("0*.*"):
+        if one.stem < last.stem:
+            one.unlink()
+    assert len(read(place)) < 60
+    assert read(place, tiered=tiered) == read(tmp_path / "data" / "t-0")
+    assert kafkalog.verify(place, deep=True, tiered=tiered).ok
+    assert len(list(copy_back(tmp_path, tiered))) == 60
+
+
+def copy_back(root: Path, tiered: Path) -> list[tuple[int, bytes | None, bytes | None]]:
+    copy_topics(str(root / "copied"), str(root / "back"), ["t"], tiered=str(tiered), apply=True)
+    return read(root / "back" / "t-0")
+
+
+def test_a_killed_copy_leaves_no_objects_behind(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    root, saved = tmp_path / "all", tmp_path / "saved"
+    write(root / "data", 30)
+    tiered = describe(root, is_encrypted=True)
+    copy_topics(str(root / "data"), str(root / "copied"), apply=True)
+    shutil.copytree(root, saved)
+
+    def work(fs: FileSystem) -> None:
+        assert copy_topics(str(root / "data"), str(root / "copied"), to_tiered=str(tiered), apply=True).ok
+
+    work(OS)
+    count = len(stored(root))
+    assert count >= 6
+
+    def restore() -> None:
+        shutil.rmtree(root)
+        shutil.copytree(saved, root)
+
+    restore()
+
+    def check() -> None:
+        work(OS)
+        assert len(stored(root)) == count
+        for number in range(2):
+            local = read(root / "copied" / f"t-{number}")
+            assert local == read(root / "data" / f"t-{number}") and len(local) == 30
+            alone = read(f"file://{place_of(root, number)}", tiered=tiered)
+            assert alone == local[: len(alone)] and alone
+        restore()
+
+    steps = {
+        "kafkalog/tools/tiered_events.py": {"append"}, "kafkalog/tiered/segment_writer.py": {"_write", "_remove"},
+        "kafkalog/util/object_writes.py": {"_write_locally"},
+    }  # fmt: skip
+    assert kill(work, check, "steps", 6, 1, steps, 5).kills
+
+
+def test_what_cannot_be_tiered_is_refused(tmp_path: Path) -> None:
+    tiered = describe(tmp_path, is_encrypted=False)
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("c", 1, {"cleanup.policy": "compact"})
+    given: dict[str, Any] = {"to_tiered": str(tiered)}
+    with pytest.raises(IllegalArgument, match="compacted"):
+        copy_topics(str(tmp_path / "data"), str(tmp_path / "copied"), **given)
+    with pytest.raises(IllegalArgument, match="closed segments of a data directory"):
+        copy_topics(str(tmp_path / "data"), f"backup:{tmp_path}/backups", **given)
+    description = json.loads(tiered.read_text()) | {"keys": {"a": "a.pem", "b": "b.pem"}}
+    tiered.write_text(json.dumps(description))
+    with pytest.raises(IllegalArgument, match="one key pair"):
+        copy_topics(str(tmp_path / "data"), str(tmp_path / "copied"), **given)
+    assert not (tmp_path / "copied").exists() and not (tmp_path / "store").exists()

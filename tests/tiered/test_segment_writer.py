@@ -1,0 +1,75 @@
+"""Segments that the plugin itself wrote, written again: the same objects, as far as keys and compression allow."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.tiered.description import read_description
+from kafkalog.tiered.keys import KeyRing
+from kafkalog.tiered.manifest import INDEXES, parse_custom
+from kafkalog.tiered.metadata_topic import MetadataTopic
+from kafkalog.tiered.segment_bytes import ObjectStore, PluginSegment, TieredPartition
+from kafkalog.tiered.segment_writer import Layout, SegmentWriter
+from kafkalog.util.fileio import OS
+from tests.tiered.test_plugin_objects import DATA, PREFIX, STORES, describe, unpack, write_data
+from tests.tiered_store import TOPIC_ID
+
+PARTITION = TieredPartition("orders", 0, TOPIC_ID)
+EVENT_MS = 1_700_000_000_000
+
+
+def objects_below(root: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(root)): one.read_bytes() for one in root.rglob("*") if one.is_file()}
+
+
+def without_secrets(manifest: bytes) -> Mapping[str, Any]:
+    """A manifest without the data key, and the sizes of chunks that were compressed."""
+    document: dict[str, Any] = json.loads(manifest)
+    if "encryption" in document:
+        document["encryption"] = {**document["encryption"], "dataKey": "", "aad": ""}
+    if document["chunkIndex"]["type"] == "variable":
+        document["chunkIndex"]["transformedChunks"] = ""
+    return document
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_segment_written_again_is_as_the_plugin_writes_it(tmp_path: Path, store: str) -> None:
+    objects = unpack(tmp_path / "objects")
+    write_data(objects, store, tmp_path / "data")
+    source = ObjectStore(read_description(describe(objects, store)))
+    (objects / "again").mkdir()
+    description = read_description(describe(objects, store))._replace(store=f"file://{objects}/again")
+    target = ObjectStore(description)
+    writer = SegmentWriter(target, KeyRing({"key1": str(DATA / "tiered_key.pem")}))
+    segments = MetadataTopic(OS, [str(tmp_path / "data")]).copies(PARTITION).finished
+    assert len(segments) == 4
+    for number, segment in enumerate(segments):
+        content = source.content(PARTITION, segment)
+        assert isinstance(content, PluginSegment)
+        manifest = content.manifest
+        key = None if manifest.encryption is None else manifest.encryption.key_id
+        layout = Layout(manifest.chunks.chunk_bytes, manifest.is_compressed, key)
+        plain = tmp_path / f"plain-{number}"
+        plain.write_bytes(content.read_log(0, content.log_bytes))
+        with OS.open_file(plain, "r") as data:
+            indexes = {suffix: content.index(suffix) for suffix in INDEXES}
+            segment = segment._replace(max_timestamp=EVENT_MS + segment.end)
+            custom = writer.put(PARTITION, segment, layout, data, indexes, EVENT_MS)
+        again = target.content(PARTITION, segment)
+        assert again.read_log(0, again.log_bytes) == plain.read_bytes()
+        assert {suffix: again.index(suffix) for suffix in INDEXES} == indexes
+        assert parse_custom(custom)[:2] == parse_custom(segment.custom)[:2]
+        if "zstd" not in store:
+            assert custom == segment.custom
+    old, new = objects_below(objects / store), objects_below(objects / "again")
+    assert old.keys() == new.keys() and all(one.startswith(PREFIX) for one in new) == (store == "zstd-encrypted")
+    for name, content_before in old.items():
+        if name.endswith("manifest"):
+            assert without_secrets(new[name]) == without_secrets(content_before)
+        elif "zstd" not in store and "encrypted" not in store:
+            assert new[name] == content_before
+        elif "zstd" not in store:
+            assert len(new[name]) == len(content_before)
