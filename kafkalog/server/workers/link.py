@@ -12,6 +12,7 @@ import logging
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalState, KafkalogError, from_code
@@ -68,14 +69,17 @@ class Link:
         finally:
             self._waiting.pop(number, None)
 
-    async def _send(self, header: Mapping[str, Any], body: bytes) -> None:
+    def _write(self, header: Mapping[str, Any], body: bytes) -> asyncio.StreamWriter:
         text = json.dumps(header).encode()
         writer = self._writer
         if writer is None or not self.is_open:
             raise LinkLost("the other process does not run")
         writer.write(_LENGTHS.pack(len(text), len(body)) + text + body)
+        return writer
+
+    async def _send(self, header: Mapping[str, Any], body: bytes) -> None:
         try:
-            await writer.drain()
+            await self._write(header, body).drain()
         except OSError:
             raise LinkLost("the other process has ended") from None
 
@@ -111,10 +115,14 @@ class Link:
             answer = await self._answer(header["call"], Message(header["values"], body))
             reply: dict[str, Any] = {"number": number, "values": answer.values}
             content = answer.body
+        except asyncio.CancelledError:  # what it waited for was cancelled; its caller would wait for ever
+            with suppress(LinkLost):
+                self._write(_failure(number, LinkLost("the call was cancelled")), b"")
+            raise
         except Exception as error:
             if not isinstance(error, KafkalogError | OSError):
                 _LOG.exception("a call between processes failed: %s", header["call"])
-            reply, content = {"number": number, "code": int(code_of(error)), "message": str(error)}, b""
+            reply, content = _failure(number, error), b""
         try:
             await self._send(reply, content)
         except LinkLost:
@@ -142,3 +150,7 @@ class Link:
         self._lose()
         if self._reading is not None:
             self._reading.cancel()
+
+
+def _failure(number: int, error: Exception) -> dict[str, Any]:
+    return {"number": number, "code": int(code_of(error)), "message": str(error)}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.workers import workers as module
 from kafkalog.server.workers.link import Link, LinkLost, Message
@@ -86,6 +86,18 @@ async def test_a_worker_that_stops_waits_for_no_client_and_for_its_changes() -> 
         assert await relayed is None
         slow.may_answer.set()
         assert (await stored).values["code"] == 0
+
+
+@in_loop
+async def test_a_call_whose_answer_is_cancelled_fails_and_does_not_wait_for_ever() -> None:
+    slow = Slow()
+    async with ends(slow) as (worker, main):
+        asking = asyncio.ensure_future(worker.call("share_read"))
+        await until(lambda: slow.began)
+        [answering] = main._answering
+        answering.cancel()
+        with pytest.raises(KafkalogError, match="cancelled"):
+            await asking
 
 
 @pytest.mark.parametrize("error", [None, IllegalArgument("unknown")])
