@@ -64,7 +64,9 @@ class Link:
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[number] = name, answer
         try:
-            await self._send({"number": number, "call": name, "values": values or {}}, body)
+            writer = self._write({"number": number, "call": name, "values": values or {}}, body)
+            with suppress(OSError):  # the answer is then LinkLost
+                await writer.drain()
             return await answer
         finally:
             self._waiting.pop(number, None)
@@ -76,12 +78,6 @@ class Link:
             raise LinkLost("the other process does not run")
         writer.write(_LENGTHS.pack(len(text), len(body)) + text + body)
         return writer
-
-    async def _send(self, header: Mapping[str, Any], body: bytes) -> None:
-        try:
-            await self._write(header, body).drain()
-        except OSError:
-            raise LinkLost("the other process has ended") from None
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -113,20 +109,21 @@ class Link:
         number = header["number"]
         try:
             answer = await self._answer(header["call"], Message(header["values"], body))
-            reply: dict[str, Any] = {"number": number, "values": answer.values}
-            content = answer.body
-        except asyncio.CancelledError:  # what it waited for was cancelled; its caller would wait for ever
-            with suppress(LinkLost):
-                self._write(_failure(number, LinkLost("the call was cancelled")), b"")
+            self._write({"number": number, "values": answer.values}, answer.body)
+        except asyncio.CancelledError:  # of what it waited for; without an answer the caller would wait for ever
+            self._fail(number, LinkLost("the call was cancelled"))
             raise
-        except Exception as error:
+        except Exception as error:  # also of an answer that cannot be written
             if not isinstance(error, KafkalogError | OSError):
                 _LOG.exception("a call between processes failed: %s", header["call"])
-            reply, content = _failure(number, error), b""
-        try:
-            await self._send(reply, content)
-        except LinkLost:
-            pass
+            self._fail(number, error)
+        if self._writer is not None:
+            with suppress(OSError):
+                await self._writer.drain()
+
+    def _fail(self, number: int, error: Exception) -> None:
+        with suppress(LinkLost):
+            self._write({"number": number, "code": int(code_of(error)), "message": str(error)}, b"")
 
     def abandon(self, name: str | None = None) -> None:
         """Let the calls of this name, or all, that wait for an answer raise LinkLost. The link stays open."""
@@ -150,7 +147,3 @@ class Link:
         self._lose()
         if self._reading is not None:
             self._reading.cancel()
-
-
-def _failure(number: int, error: Exception) -> dict[str, Any]:
-    return {"number": number, "code": int(code_of(error)), "message": str(error)}

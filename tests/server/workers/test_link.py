@@ -100,6 +100,18 @@ async def test_a_call_whose_answer_is_cancelled_fails_and_does_not_wait_for_ever
             await asking
 
 
+@in_loop
+async def test_an_answer_that_cannot_be_written_is_an_error_of_its_caller(caplog: pytest.LogCaptureFixture) -> None:
+    class Wrong(Slow):
+        async def answer(self, name: str, message: Message) -> Message:
+            return Message({"id": object()})
+
+    async with ends(Wrong()) as (worker, _):
+        with pytest.raises(KafkalogError):
+            await worker.call("share_letters")
+    assert "share_letters" in caplog.text
+
+
 @pytest.mark.parametrize("error", [None, IllegalArgument("unknown")])
 def test_a_worker_that_does_not_do_what_it_is_asked_is_logged(
     error: Exception | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
