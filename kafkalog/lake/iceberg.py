@@ -438,13 +438,20 @@ def _catalog(target: IcebergTarget) -> Any:
     if _NOT_IN_URLS & {*directory}:  # locations that are plain paths are taken as they are
         properties["uri"] = URL.create("sqlite", database=database, query={"timeout": timeout})
         properties["warehouse"] = directory
-    properties |= target.options
-    for _ in range(_CATALOG_TABLES):
-        try:
-            return SqlCatalog(CATALOG_NAME, **properties)
-        except OperationalError:  # another process created a table of the catalog between its check and its creation
-            continue
-    return SqlCatalog(CATALOG_NAME, **properties)
+    properties |= {**target.options, "init_catalog_tables": "false"}  # else an error leaves no catalog to be closed
+    catalog = SqlCatalog(CATALOG_NAME, **properties)
+    try:
+        for _ in range(_CATALOG_TABLES):
+            try:
+                catalog.create_tables()
+                return catalog
+            except OperationalError:  # another process created one of them between the check and the creation
+                continue
+        catalog.create_tables()
+    except BaseException:
+        catalog.close()
+        raise
+    return catalog
 
 
 def _plain_schema(schema: pyarrow.Schema) -> pyarrow.Schema:

@@ -1,15 +1,20 @@
-"""Share groups here and in a broker of 4.4: calls, clients of Java and C, the tool, and one directory for both."""
+"""Share groups here and in a broker of 4.4: calls, clients of Java and C, the tool, and one directory for both.
+
+With two workers all calls go to the one that has the partitions, and it passes on those of groups.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from confluent_kafka import AcknowledgeType, ShareConsumer
+from confluent_kafka.admin import AdminClient
 
 from kafkalog.testing import kafka_server
 from tests.interop import toolchain
@@ -112,24 +117,37 @@ def broker(tmp_path_factory: pytest.TempPathFactory, java: JavaClients) -> dict[
     return {**found, "data": path / "data"}
 
 
-def test_calls_are_answered_as_by_the_broker(broker: dict[str, Any]) -> None:
-    with kafka_server(settings=QUICK) as server:
-        found = list(conversation(Talker(server.bootstrap)))
+@contextmanager
+def bootstrap_of(workers: int, **settings: str) -> Iterator[str]:
+    """Run a server and return the address of its process that gets all further partitions."""
+    with kafka_server(workers=workers, settings=settings) as server:
+        if workers > 1:
+            Talker(server.bootstrap).make_topic("_schemas", 30)  # all are the main process's
+        metadata = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=LIMIT_S)
+        last = metadata.brokers[max(metadata.brokers)]
+        yield f"{last.host}:{last.port}"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_calls_are_answered_as_by_the_broker(broker: dict[str, Any], workers: int) -> None:
+    with bootstrap_of(workers, **QUICK) as bootstrap:
+        found = list(conversation(Talker(bootstrap)))
     assert [step for step, ours in zip(broker["conversation"], found, strict=True) if step != ours] == []
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 def test_javas_clients_and_the_tool_get_what_they_get_from_the_broker(
-    broker: dict[str, Any], java: JavaClients
+    broker: dict[str, Any], java: JavaClients, workers: int
 ) -> None:
-    with kafka_server() as server:
-        assert run_java_client(server.bootstrap) == broker["java"]
-        talker = Talker(server.bootstrap)
+    with bootstrap_of(workers) as bootstrap:
+        assert run_java_client(bootstrap) == broker["java"]
+        talker = Talker(bootstrap)
         begin(talker, "tooled")
         talker.produce(4, 17)
-        with Taker(server.bootstrap, "tooled") as taker:
+        with Taker(bootstrap, "tooled") as taker:
             taker.take(21)
         for arguments, expected in zip(TOOL_CALLS, broker["tool"], strict=True):
-            found = tool(java, server.bootstrap, *arguments)
+            found = tool(java, bootstrap, *arguments)
             assert [_without_address(line) for line in found] == [_without_address(line) for line in expected]
 
 
@@ -157,6 +175,7 @@ def test_a_share_group_goes_from_a_broker_to_us_and_back(broker: dict[str, Any],
         assert (row.start_offset, row.lag) == (25, 0)
 
 
-def test_a_queue_gets_what_it_gets_from_the_broker(broker: dict[str, Any]) -> None:
-    with kafka_server(settings=QUICK) as server:
-        assert queued(Talker(server.bootstrap)) == broker["queue"]
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_queue_gets_what_it_gets_from_the_broker(broker: dict[str, Any], workers: int) -> None:
+    with bootstrap_of(workers, **QUICK) as bootstrap:
+        assert queued(Talker(bootstrap)) == broker["queue"]

@@ -1,5 +1,6 @@
 """Syncs beside other writers of the table: rows of both stay, and no two syncs of a topic write a record twice."""
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from deltalake.exceptions import CommitFailedError
 from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy import event
+from sqlalchemy.pool import Pool
 
 import kafkalog
 from kafkalog.errors import StorageError
@@ -92,23 +94,33 @@ def test_many_syncs_at_once_write_each_record_once(tmp_path: Path, lake: Lake) -
 
 @pytest.mark.parametrize("place", ["iceberg_tables", "iceberg_namespace_properties"])
 def test_a_catalog_that_two_create_at_once_is_one(tmp_path: Path, place: str) -> None:
-    """Another sync creates the catalog between this one's look at it and its own creation."""
+    """Another sync creates the catalog between this one's look at it and its own creation; no connection stays open."""
     data, lake = tmp_path / "data", Lake(tmp_path / "lake", "iceberg")
     write(data, {0: 10})
     table = SqlCatalogBaseTable.metadata.tables[place]
-    others = []
+    others, connections = [], []
 
     def meanwhile(*_: object, **__: object) -> None:
         if not others:
             others.append(True)
             sync_topic(data, "orders", lake.target)
 
-    event.listen(table, "before_create", meanwhile)
+    def opened(connection: object, *_: object) -> None:
+        connections.append(connection)
+
+    def closed(connection: object, *_: object) -> None:
+        connections.remove(connection)
+
+    listeners = ((table, "before_create", meanwhile), (Pool, "connect", opened), (Pool, "close", closed))
+    for one in listeners:
+        event.listen(*one)
     try:
         sync_topic(data, "orders", lake.target)
+        gc.collect()  # a table closes its catalog with its own end
     finally:
-        event.remove(table, "before_create", meanwhile)
-    assert others
+        for one in listeners:
+            event.remove(*one)
+    assert others and connections == []
     assert lake.places() == [(0, n) for n in range(10)]
 
 

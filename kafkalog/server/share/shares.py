@@ -207,10 +207,11 @@ class Shares:
                 found[place] = one.acknowledge(member, ranges)
                 if not found[place][0]:
                     changed[place] = one
-        # wait until what was written is stored and replicated; an error replaces success
-        error = await self.log.settled(one.key for one in changed.values())
-        failed = {place: (code, None) for place, one in changed.items() if (code := error or one.failure)}
-        return found | failed
+        for place, one in changed.items():  # wait until it is stored and replicated; an error replaces success
+            await turns.row()
+            if code := await self.log.settled([one.key]) or one.failure:
+                found[place] = code, None
+        return found
 
     async def close_session(self, session: ShareSession) -> None:
         """End a session and release its member's records, unless the member has another session by now."""

@@ -12,6 +12,7 @@ import logging
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalState, KafkalogError, from_code
@@ -42,21 +43,17 @@ class Link:
         self._answer = answer
         self._on_lost = on_lost
         self._writer: asyncio.StreamWriter | None = None
-        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._waiting: dict[int, tuple[str, asyncio.Future[Message]]] = {}
         self._number = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._reading: asyncio.Task[None] | None = None
+        self._answering: set[asyncio.Task[None]] = set()
         self.is_open = False
 
     async def open(self, sock: socket.socket) -> None:
         """Use this socket until it is closed or lost."""
         reader, self._writer = await asyncio.open_unix_connection(sock=sock)
         self.is_open = True
-        self._start(self._read(reader))
-
-    def _start(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._reading = asyncio.get_running_loop().create_task(self._read(reader))
 
     async def call(self, name: str, values: Mapping[str, Any] | None = None, body: bytes = b"") -> Message:
         """Make a call and return the answer. LinkLost; the error of the other end, by its code in the protocol."""
@@ -65,23 +62,22 @@ class Link:
         self._number += 1
         number = self._number
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
+        self._waiting[number] = name, answer
         try:
-            await self._send({"number": number, "call": name, "values": values or {}}, body)
+            writer = self._write({"number": number, "call": name, "values": values or {}}, body)
+            with suppress(OSError):  # the answer is then LinkLost
+                await writer.drain()
             return await answer
         finally:
             self._waiting.pop(number, None)
 
-    async def _send(self, header: Mapping[str, Any], body: bytes) -> None:
+    def _write(self, header: Mapping[str, Any], body: bytes) -> asyncio.StreamWriter:
         text = json.dumps(header).encode()
         writer = self._writer
         if writer is None or not self.is_open:
             raise LinkLost("the other process does not run")
         writer.write(_LENGTHS.pack(len(text), len(body)) + text + body)
-        try:
-            await writer.drain()
-        except OSError:
-            raise LinkLost("the other process has ended") from None
+        return writer
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -90,7 +86,9 @@ class Link:
                 header = json.loads(await reader.readexactly(head))
                 body = await reader.readexactly(size) if size else b""
                 if "call" in header:
-                    self._start(self._reply(header, body))
+                    task = asyncio.get_running_loop().create_task(self._reply(header, body))
+                    self._answering.add(task)
+                    task.add_done_callback(self._answering.discard)
                 else:
                     self._take(header, body)
         except (asyncio.IncompleteReadError, OSError):
@@ -99,7 +97,7 @@ class Link:
             self._lose()
 
     def _take(self, header: Mapping[str, Any], body: bytes) -> None:
-        waiting = self._waiting.get(header["number"])
+        _, waiting = self._waiting.get(header["number"], ("", None))
         if waiting is None or waiting.done():
             return
         if "code" in header:
@@ -111,21 +109,26 @@ class Link:
         number = header["number"]
         try:
             answer = await self._answer(header["call"], Message(header["values"], body))
-            reply: dict[str, Any] = {"number": number, "values": answer.values}
-            content = answer.body
-        except Exception as error:
+            self._write({"number": number, "values": answer.values}, answer.body)
+        except asyncio.CancelledError:  # of what it waited for; without an answer the caller would wait for ever
+            self._fail(number, LinkLost("the call was cancelled"))
+            raise
+        except Exception as error:  # also of an answer that cannot be written
             if not isinstance(error, KafkalogError | OSError):
                 _LOG.exception("a call between processes failed: %s", header["call"])
-            reply, content = {"number": number, "code": int(code_of(error)), "message": str(error)}, b""
-        try:
-            await self._send(reply, content)
-        except LinkLost:
-            pass
+            self._fail(number, error)
+        if self._writer is not None:
+            with suppress(OSError):
+                await self._writer.drain()
 
-    def abandon(self) -> None:
-        """Let all calls that wait for an answer raise LinkLost. The link stays open."""
-        for one in self._waiting.values():
-            if not one.done():
+    def _fail(self, number: int, error: Exception) -> None:
+        with suppress(LinkLost):
+            self._write({"number": number, "code": int(code_of(error)), "message": str(error)}, b"")
+
+    def abandon(self, name: str | None = None) -> None:
+        """Let the calls of this name, or all, that wait for an answer raise LinkLost. The link stays open."""
+        for call, one in self._waiting.values():
+            if name in (None, call) and not one.done():
                 one.set_exception(LinkLost("a process of the server has ended or is stopping"))
 
     def _lose(self) -> None:
@@ -137,7 +140,10 @@ class Link:
             self._on_lost()
 
     def close(self) -> None:
-        """Close the socket; calls that wait raise LinkLost, and `on_lost` is called."""
+        """Close the socket; calls that wait raise LinkLost, and `on_lost` is called.
+
+        Calls of the other end are answered to the end, for nothing: half of a change would be worse.
+        """
         self._lose()
-        for task in tuple(self._tasks):
-            task.cancel()
+        if self._reading is not None:
+            self._reading.cancel()

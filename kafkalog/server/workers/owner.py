@@ -118,8 +118,8 @@ class Owner:
         return [answer.body]
 
     def stop(self) -> None:
-        """Let clients whose requests wait in the main process ask another time."""
-        self._link.abandon()
+        """Let clients whose requests wait in the main process ask another time. Changes of states are still stored."""
+        self._link.abandon("relay")
 
     async def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition],
@@ -136,7 +136,6 @@ class Owner:
             _LOG.warning("cannot verify a transaction: %s", error)
             return dict.fromkeys(partitions, int(ErrorCode.NOT_ENOUGH_REPLICAS))
         return dict(zip(partitions, answer.values["codes"], strict=True))
-
 
     def share_states(self, node: Node) -> WorkerStates:
         """Return the states of the node's share partitions, of which the main process has the log."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError, NotLeaderOrFollower
@@ -89,13 +88,7 @@ class WorkerShares:
     async def _ask(self, number: int, name: str, values: Mapping[str, Any], seconds: float) -> Message | None:
         """Return the answer of a worker; None without one. A paused worker does it before it answers its clients."""
         # a task, since a request may run outside of one, where `asyncio.timeout` does not work
-        return await asyncio.get_running_loop().create_task(self._answer(number, name, values, seconds))
-
-    async def _answer(self, number: int, name: str, values: Mapping[str, Any], seconds: float) -> Message | None:
-        with suppress(KafkalogError, TimeoutError):
-            async with asyncio.timeout(seconds):
-                return await self._workers.call(number, name, values)
-        return None
+        return await asyncio.get_running_loop().create_task(self._workers.ask(number, name, values, seconds))
 
     def _start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

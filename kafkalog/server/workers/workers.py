@@ -309,6 +309,18 @@ class Workers:
         """Make a call to a worker. LinkLost while it does not run; its error."""
         return await self._processes[worker].link.call(name, values, body)
 
+    async def ask(self, worker: int, name: str, values: Mapping[str, Any] | None, seconds: float) -> Message | None:
+        """Return the answer of a worker; None, which is logged if it runs, for an error or none in so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.call(worker, name, values)
+        except LinkLost:  # its end is logged
+            return None
+        except (KafkalogError, TimeoutError) as error:
+            text = str(error) or f"no answer within {seconds:.0f} s"
+            _LOG.warning("worker %d does not do what it is asked (%s): %s", worker, name, text)
+            return None
+
     def addresses(self, listener: str) -> list[tuple[int, str, int]]:
         """Return the node id, host and port of each worker that serves clients of a listener."""
         return [
@@ -329,9 +341,13 @@ class Workers:
         self._pushed, self._pushes = {}, self._pushes + 1  # what they have is unknown until they answer
         this = self._pushes
         for number in self.numbers:
-            with suppress(LinkLost, TimeoutError):  # one that starts again gets all of it
+            try:
                 async with asyncio.timeout(PUSH_SECONDS):
                     await self.call(number, "state", values)
+            except LinkLost:  # it gets all of it when it starts again
+                pass
+            except TimeoutError:
+                _LOG.warning("worker %d does not answer; until it does it has the users and settings of before", number)
         if this == self._pushes:
             self._pushed = values
 
@@ -344,18 +360,13 @@ class Workers:
         return frozenset().union(*failed)
 
     async def _mark(self, worker: int, keys: list[TopicPartition], marker: Marker) -> Collection[TopicPartition]:
-        try:
-            async with asyncio.timeout(PUSH_SECONDS):  # written late, it comes before that of the next try
-                answer = await self.call(worker, "mark", {"partitions": keys, "marker": marker})
-        except (KafkalogError, TimeoutError):
+        values = {"partitions": keys, "marker": marker}  # written late, it comes before that of the next try
+        answer = await self.ask(worker, "mark", values, PUSH_SECONDS)
+        if answer is None:
             return keys
         return [TopicPartition(*one) for one in answer.values["failed"]]
 
     async def collected(self, name: str) -> list[Message]:
         """Return the answers of all workers that run to a question about their state."""
-        found = []
-        for number in self.numbers:
-            with suppress(KafkalogError, TimeoutError):
-                async with asyncio.timeout(PUSH_SECONDS):
-                    found.append(await self.call(number, name))
-        return found
+        found = [await self.ask(number, name, None, PUSH_SECONDS) for number in self.numbers]
+        return [one for one in found if one is not None]

@@ -89,6 +89,21 @@ async def test_a_change_of_a_state_that_was_replaced_is_refused_and_the_new_one_
 
 
 @in_loop
+async def test_a_change_that_is_refused_fails_no_other_of_its_request(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        member = await joined(node)
+        for partition in range(2):
+            await produce(node, 10, partition=partition)
+        link = LinkToLog(node.shares.log)
+        node.shares.log = WorkerStates(node, link)  # type: ignore[arg-type]
+        await member.fetch(places=(0, 1))
+        link.log.initialize(key_of(member), 7, 3)
+        rows = await member.complete_many((0, 9, ACCEPT), places=(0, 1))
+        codes = {index: row.error_code for index, row in rows.items()}
+        assert codes == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER, 1: 0}
+
+
+@in_loop
 async def test_nothing_is_lost_when_the_main_process_cannot_store_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
