@@ -16,7 +16,7 @@ from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_picker import own_record
 from kafkalog._core.keys.key_reader import Undecided
 from kafkalog._core.keys.key_records import KeyRecords
-from kafkalog._core.keys.key_walk import are_bytes, hash_key
+from kafkalog._core.keys.key_walk import hash_key
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange, StorageError
 from kafkalog.keys.build import take_keys
 from kafkalog.keys.part import Part
@@ -72,8 +72,11 @@ def checked_key(key: object) -> bytes:
 
 def checked_keys(keys: object) -> GivenKeys:
     """Return keys of an iterable of bytes, or of Arrow data that is one column of binary or strings."""
-    if type(keys) is list and are_bytes(keys):
-        return GivenKeys(keys)
+    if type(keys) is list:
+        try:
+            return GivenKeys(keys)
+        except TypeError:  # not all are bytes objects, but they may be like bytes
+            pass
     if hasattr(keys, "__arrow_c_array__") or hasattr(keys, "__arrow_c_stream__"):
         try:
             found = arrow_keys(keys)

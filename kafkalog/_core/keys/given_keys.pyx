@@ -1,6 +1,6 @@
 """The keys of one look-up of many: bytes objects of a list, or the cells of Arrow data where they lie."""
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 
@@ -12,25 +12,31 @@ from kafkalog._core.bytes.siphash cimport SipKey
 from kafkalog._core.keys.key_walk cimport HASHED_TOGETHER, hash_together, take_secret
 
 from kafkalog._core.arrow.input import BadArrow
-from kafkalog._core.keys.key_walk import are_bytes
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(object one)
 
 
 @cython.final
 cdef class GivenKeys:
-    """The bytes objects of a list, in their order, which is copied; TypeError for anything else in it."""
+    """The bytes objects of a list, in their order, which is copied; TypeError for anything else in it.
+
+    The copy is in no cycle: the collector, which would look at a million keys, is not to.
+    """
 
     def __cinit__(self, list keys=None):
         cdef Py_ssize_t i
         if keys is None:
             return
         self.objects = keys[:]          # no one else changes this one
-        if not are_bytes(self.objects):
-            raise TypeError("a key is no bytes object")
         self.make_room(len(self.objects))
         for i in range(len(self.objects)):
             key = self.objects[i]
+            if not PyBytes_CheckExact(key):
+                raise TypeError("a key is no bytes object")
             self.slices[i] = Slice(<const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
         self.count = len(self.objects)
+        PyObject_GC_UnTrack(self.objects)
 
     def __dealloc__(self):
         free(self.slices)

@@ -46,8 +46,9 @@ cdef class KeyIndex(KeyPages):
     cdef bint find_all_of(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef bint find_in_order(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil
     cdef bint find_asked(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil
-    cdef int64_t find_group(
-        self, const Block* block, const Asked* asked, int64_t* found, int64_t count, int64_t below
+    cdef bint find_group(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil
+    cdef void find_buckets(
+        self, const Asked* asked, const int64_t* found, int64_t count, uint64_t* places, uint32_t* sizes
     ) noexcept nogil
     cdef int64_t guess(self, int64_t offset) noexcept nogil
     cdef int64_t mark_of(self, int64_t offset, MarkedRange* found) noexcept nogil

@@ -269,46 +269,65 @@ cdef class KeyIndex(KeyPages):
             n = min(count - done, <int64_t>GROUP)
             for i in range(n):
                 asked[i].hashed, asked[i].number = hashes[done + i], done + i
-            if not self.find_asked(asked, found, n, below):
+            if not self.find_group(asked, found, n, below):
                 return False
             done += n
         return True
 
     cdef bint find_asked(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil:
-        """As find_all_of, a group after the other where there is one block; what a group cannot decide, one by one."""
+        """As find_all_of, one group after the other."""
         cdef int64_t done = 0
-        cdef int64_t offset
-        cdef bint is_alone = self.block_count == 1 and below > self.base_offset
-        while True:
-            if is_alone and load_area(&self.area) != NULL and done % GROUP == 0:
-                done += self.find_group(&self.blocks[0], asked + done, found, min(count - done, <int64_t>GROUP), below)
-            if done == count:
-                return True
-            if found[asked[done].number] == NO_OFFSET:
-                offset = self.last_below(asked[done].hashed, below)
-                if offset == DAMAGED_INDEX:
-                    return False
-                found[asked[done].number] = offset
-            done += 1
+        cdef int64_t n
+        while done < count:
+            n = min(count - done, <int64_t>GROUP)
+            if not self.find_group(asked + done, found, n, below):
+                return False
+            done += n
+        return True
 
-    cdef int64_t find_group(
-        self, const Block* block, const Asked* asked, int64_t* found, int64_t count, int64_t below
-    ) noexcept nogil:
-        """As find_asked, of up to GROUP hashes, whose lines are on their way together; the number of those decided."""
+    cdef bint find_group(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil:
+        """As find_asked, of up to GROUP hashes, whose lines are on their way together where there is one block."""
         cdef uint64_t places[GROUP]
         cdef uint32_t sizes[GROUP]
+        cdef int64_t i, offset
+        cdef int64_t limit = min(below - self.base_offset, self.span)
+        self.find_buckets(asked, found, count, places, sizes)
+        for i in range(count):
+            if found[asked[i].number] != NO_OFFSET:
+                continue
+            if sizes[i] == NOT_SMALL:
+                offset = self.last_below(asked[i].hashed, below)
+            else:
+                offset = self.last_of(self.area + places[i], sizes[i], tag_of(asked[i].hashed), limit)
+                if offset >= 0:
+                    offset += self.base_offset
+            if offset == DAMAGED_INDEX:
+                return False
+            found[asked[i].number] = offset
+        return True
+
+    cdef void find_buckets(
+        self, const Asked* asked, const int64_t* found, int64_t count, uint64_t* places, uint32_t* sizes
+    ) noexcept nogil:
+        """Set where the bucket of each hash lies and its entries, which are on their way then; NOT_SMALL for others.
+
+        Others have no page yet, or more than one, or too many entries, or there are several blocks.
+        """
+        cdef const Block* block = &self.blocks[0]
+        cdef const uint8_t* area = load_area(&self.area)
         cdef uint32_t[2] ends
         cdef int64_t i
-        cdef int64_t relative
         cdef uint64_t place
-        cdef const uint8_t* area = load_area(&self.area)
         for i in range(count):
-            places[i] = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
-            kl_prefetch(area + places[i])
+            sizes[i] = NOT_SMALL
+            if self.block_count == 1 and area != NULL:
+                places[i] = block.start + 4 * bucket_of(asked[i].hashed, block.bits)
+                kl_prefetch(area + places[i])
             kl_prefetch(&found[asked[i].number])
+        if self.block_count != 1 or area == NULL:
+            return
         for i in range(count):
             place = places[i]
-            sizes[i] = NOT_SMALL
             if not has_page(self, place // PAGE_BYTES) or place % PAGE_BYTES > PAGE_BYTES - 8:
                 continue
             memcpy(ends, area + place, 8)
@@ -320,18 +339,6 @@ cdef class KeyIndex(KeyPages):
                 kl_prefetch(area + place)
                 if place % LINE_BYTES + 8 * sizes[i] > LINE_BYTES:
                     kl_prefetch(area + place + LINE_BYTES)
-        below = min(below - self.base_offset, self.span)
-        for i in range(count):
-            if found[asked[i].number] != NO_OFFSET:
-                continue
-            if sizes[i] == NOT_SMALL:
-                return i
-            relative = self.last_of(area + places[i], sizes[i], tag_of(asked[i].hashed), below)
-            if relative == DAMAGED_INDEX:
-                return i
-            if relative >= 0:
-                found[asked[i].number] = self.base_offset + relative
-        return count
 
     def place(self, int64_t offset) -> tuple[int, int]:
         """(position, size) of the batches among which the one with this offset is; (-1, 0) where that is not known."""

@@ -30,8 +30,9 @@ from kafkalog._core.keys.given_keys cimport GivenKeys
 from kafkalog._core.batch.decode import STATUS_TEXT, decode
 
 cdef enum:
-    DIGIT_BITS = 11
-    DIGITS = 1 << DIGIT_BITS
+    MOST_DIGIT_BITS = 12            # two passes for the offsets of a segment of ten million records
+    MOST_DIGITS = 1 << MOST_DIGIT_BITS
+    FEW_DIGIT_BITS = 8              # for few offsets, for which the counts of the digits would take longer
     FIRST_ROOM = 64 << 10
     LEAST_TO_EXPECT = 256           # keys that were looked at
     MOST_EXPECTED = 256 << 20
@@ -42,27 +43,36 @@ cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64
     """Sort by offset, of which `least` and `most` are the limits; what has one offset stays in order. False: no memory."""
     cdef Wanted* from_ = wanted[0]
     cdef Wanted* into = <Wanted*>malloc(<size_t>max(count, 1) * sizeof(Wanted))
-    cdef Py_ssize_t starts[DIGITS]
+    cdef Py_ssize_t starts[MOST_DIGITS]
     cdef Py_ssize_t i, before, own
     cdef int shift = 0
+    cdef int bits = 0
+    cdef int width = 0
+    cdef int most_bits = MOST_DIGIT_BITS if count >= MOST_DIGITS else FEW_DIGIT_BITS
+    cdef int passes
     if into == NULL:
         return False
     kl_want_huge(into, <size_t>count * sizeof(Wanted))
-    while shift < 64 and most > least and (most - least) >> shift > 0:
-        memset(starts, 0, sizeof(starts))
+    while bits < 63 and most > least and (most - least) >> bits > 0:
+        bits += 1
+    passes = (bits + most_bits - 1) // most_bits
+    if passes > 0:
+        width = (bits + passes - 1) // passes
+    while shift < bits:
+        memset(starts, 0, sizeof(Py_ssize_t) << width)
         for i in range(count):
-            starts[((from_[i].offset - least) >> shift) & (DIGITS - 1)] += 1
+            starts[((from_[i].offset - least) >> shift) & ((1 << width) - 1)] += 1
         before = 0
-        for i in range(DIGITS):
+        for i in range(1 << width):
             own = starts[i]
             starts[i] = before
             before += own
         for i in range(count):
-            own = ((from_[i].offset - least) >> shift) & (DIGITS - 1)
+            own = ((from_[i].offset - least) >> shift) & ((1 << width) - 1)
             into[starts[own]] = from_[i]
             starts[own] += 1
         from_, into = into, from_
-        shift += DIGIT_BITS
+        shift += width
     free(into)
     wanted[0] = from_
     return True

@@ -5,7 +5,7 @@ SipHash and a secret, so that no one can choose keys of one hash; the caller com
 """
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
@@ -203,14 +203,6 @@ def hash_key(secret, key) -> int:
     cdef uint64_t hashed = hash_of_key(&own, <const uint8_t*>view.buf, view.len)
     PyBuffer_Release(&view)
     return hashed
-
-
-def are_bytes(list keys not None) -> bool:
-    """True if each item of the list is a bytes object, of no derived class."""
-    for key in keys:
-        if not PyBytes_CheckExact(key):
-            return False
-    return True
 
 
 @cython.final
