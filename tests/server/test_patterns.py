@@ -88,7 +88,8 @@ async def test_a_client_whose_own_pattern_matches_no_topic_yet_joins(tmp_path: P
         async def send_heartbeat(**fields: Any) -> tuple[int, int, list[tuple[int, ...]]]:
             tree = {"group_id": "g", "member_id": "m", "rebalance_timeout": 1000, "topic_partitions": [], **fields}
             answer = await call(node, "consumer_group_heartbeat", 1, tree)
-            return answer.error_code, answer.member_epoch, [row.partitions for row in answer.assignment.topic_partitions]
+            assigned = [row.partitions for row in answer.assignment.topic_partitions]
+            return answer.error_code, answer.member_epoch, assigned
 
         assert await send_heartbeat(member_epoch=0, subscribed_topic_names=[]) == (0, 1, [])
         await node.topics.create("t", 1)
