@@ -71,6 +71,7 @@ def conversation(bootstrap: str) -> Iterator[Step]:
         yield from _rows(link, bootstrap)
         yield from _policies(link)
         yield from _a_topic_that_is_made(link)
+        yield from _members_without_topics(link)
         yield from _upgrades(link)
         yield from _static_upgrades(link)
         yield from _decompressed(link)
@@ -207,17 +208,32 @@ def _beat(link: Link, group: str, member: str, *, instance: str | None = None) -
     return int(link.ask("heartbeat", 4, tree).error_code)
 
 
-def _consumer_beat(link: Link, group: str, epoch: int, *, member: str = "new", instance: str | None = None) -> Any:
+def _consumer_beat(
+    link: Link, group: str, epoch: int, *, member: str = "new", instance: str | None = None,
+    topics: Sequence[str] | None = ("t",), regex: str | None = None,
+) -> Any:  # fmt: skip
     return link.ask("consumer_group_heartbeat", 1, {
         "group_id": group, "member_id": member, "member_epoch": epoch, "instance_id": instance, "rack_id": None,
-        "rebalance_timeout": 60_000 if epoch == 0 else -1, "subscribed_topic_names": None if epoch else ["t"],
-        "subscribed_topic_regex": None, "server_assignor": None, "topic_partitions": None if epoch else [],
+        "rebalance_timeout": 60_000 if epoch == 0 else -1, "subscribed_topic_names": None if epoch else topics,
+        "subscribed_topic_regex": regex, "server_assignor": None, "topic_partitions": None if epoch else [],
     })  # fmt: skip
 
 
 def _kind(link: Link, group: str) -> list[str]:
     listed = link.ask("list_groups", 5, {"states_filter": [], "types_filter": []}).groups
     return [one.group_type for one in listed if one.group_id == group]
+
+
+def _members_without_topics(link: Link) -> Iterator[Step]:
+    """A consumer whose own pattern matches nothing sends an empty list of names."""
+    group = "quiet"
+    for what, member, epoch, topics, regex in (
+        ("no names", "a", 0, (), None), ("the same again", "a", 0, (), None), ("an empty pattern", "b", 0, None, ""),
+        ("neither", "c", 0, None, None), ("a beat", "a", 1, None, None), ("a topic", "c", 0, ("none",), None),
+        ("no names beside it", "d", 0, (), None),
+    ):  # fmt: skip
+        found = _consumer_beat(link, group, epoch, member=member, topics=topics, regex=regex)
+        yield f"without topics: {what}", (int(found.error_code), found.error_message, found.member_epoch)
 
 
 def _upgrades(link: Link) -> Iterator[Step]:

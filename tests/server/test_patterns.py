@@ -78,3 +78,21 @@ async def test_members_and_lists_with_patterns_are_told_what_is_wrong(tmp_path: 
             answer = await call(node, "consumer_group_heartbeat", 1, tree)
             assert answer.error_code == code, pattern
         assert len(answer.assignment.topic_partitions) == 3
+
+
+@in_loop
+async def test_a_client_whose_own_pattern_matches_no_topic_yet_joins(tmp_path: Path) -> None:
+    """Java's consumer sends an empty list of names for a `Pattern` that matches nothing."""
+    async with node_for(tmp_path) as node:
+
+        async def send_heartbeat(**fields: Any) -> tuple[int, int, list[tuple[int, ...]]]:
+            tree = {"group_id": "g", "member_id": "m", "rebalance_timeout": 1000, "topic_partitions": [], **fields}
+            answer = await call(node, "consumer_group_heartbeat", 1, tree)
+            assigned = [row.partitions for row in answer.assignment.topic_partitions]
+            return answer.error_code, answer.member_epoch, assigned
+
+        assert await send_heartbeat(member_epoch=0, subscribed_topic_names=[]) == (0, 1, [])
+        await node.topics.create("t", 1)
+        assert await send_heartbeat(member_epoch=1, subscribed_topic_names=["t"]) == (0, 2, [(0,)])
+        found = await send_heartbeat(member_id="n", member_epoch=0, subscribed_topic_regex="")
+        assert found == (0, 2, []), "nothing to assign to it"

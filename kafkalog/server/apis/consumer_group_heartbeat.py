@@ -96,7 +96,8 @@ def _join_problem(request: _Request) -> str | None:
         return "RebalanceTimeoutMs must be provided in first request."
     if request.topic_partitions is None or request.topic_partitions:
         return "TopicPartitions must be empty when (re-)joining."
-    if not request.subscribed_topic_names and not getattr(request, "subscribed_topic_regex", None):
+    # an empty list is valid: nothing matches the pattern of a client that looks for topics by itself
+    if request.subscribed_topic_names is None and getattr(request, "subscribed_topic_regex", None) is None:
         return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
     return None
 

@@ -279,9 +279,10 @@ def subscribe(
         assert new.regex is not None
         _put_pattern(draft, new.regex, found, now_ms)
     draft.remove_unused_patterns()
+    before = old or ConsumerMember(new.id)  # a new member without topics leaves the assignment as it is
     return (
-        old is None or new.topics != old.topics or new.regex != old.regex or new.assignor != old.assignor
-        or new.rack_id != old.rack_id
+        new.topics != before.topics or new.regex != before.regex or new.assignor != before.assignor
+        or new.rack_id != before.rack_id
     )  # fmt: skip
 
 

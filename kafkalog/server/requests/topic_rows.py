@@ -66,12 +66,14 @@ def _row_elsewhere(number: int, worker: int, epoch: int, is_available: bool) -> 
 
 
 def _row(number: int, role: Role, offline: tuple[int, ...]) -> Tree:
+    # the leader first: clients take the first replica for the preferred leader, and any node may be one here
+    replicas = sorted(role.replicas, key=lambda node_id: node_id != role.leader)
     return {
         "error_code": ErrorCode.NONE if role.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": number,
         "leader_id": role.leader,
         "leader_epoch": role.leader_epoch,
-        "replica_nodes": role.replicas,
+        "replica_nodes": replicas,
         "isr_nodes": role.isr,
         "eligible_leader_replicas": (),
         "last_known_elr": (),

@@ -114,6 +114,14 @@ def test_the_first_member_gets_all_at_once() -> None:
     assert (done.epoch, done.sends_assignment, done.records) == (2, False, ())
 
 
+def test_a_new_member_without_topics_begins_no_epoch() -> None:
+    driver = Driver()
+    assert driver.send_heartbeat("a", topics=()).epoch == 1
+    assert driver.send_heartbeat("b").epoch == 2
+    assert (driver.send_heartbeat("c", topics=()).epoch, driver.group.epoch) == (2, 2)
+    assert driver.assigned("b") == {0, 1, 2, 3}
+
+
 def test_partitions_go_over_only_when_they_were_given_back() -> None:
     """The steps that a broker was seen to take in the transcripts of two members."""
     driver = Driver(t=2)

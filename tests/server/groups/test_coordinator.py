@@ -250,7 +250,7 @@ async def test_a_consumer_group_lives_through_a_restart(tmp_path: Path) -> None:
         ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"rebalance_timeout": -1}, ErrorCode.INVALID_REQUEST),
         ({"topic_partitions": None}, ErrorCode.INVALID_REQUEST),
-        ({"subscribed_topic_names": []}, ErrorCode.INVALID_REQUEST),
+        ({"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
         ({"member_epoch": -2}, ErrorCode.INVALID_REQUEST),
         ({"member_epoch": -3}, ErrorCode.INVALID_REQUEST),
         ({"server_assignor": "other"}, ErrorCode.UNSUPPORTED_ASSIGNOR),

@@ -244,7 +244,7 @@ async def test_clients_of_every_node_are_told_of_all_nodes_and_of_the_leader(tmp
         ]  # fmt: skip
         [row] = answer.topics[0].partitions
         assert (answer.controller_id, row.leader_id, row.error_code) == (2, 2, 0)
-        assert row.leader_epoch == nodes.quorum(2).state.term and tuple(row.replica_nodes) == (1, 2, 3)
+        assert row.leader_epoch == nodes.quorum(2).state.term and tuple(row.replica_nodes) == (2, 1, 3)
         answer = await call(nodes[2], "metadata", 13, METADATA)
         assert tuple(answer.topics[0].partitions[0].isr_nodes) == (1, 2, 3)
         cluster = await call(nodes[3], "describe_cluster", 2, {**CLUSTER})
