@@ -57,7 +57,7 @@ class IcebergChanges:
         while str(one.snapshot_id) != since:
             found.append(str(one.snapshot_id))
             parent = one.parent_snapshot_id
-            one = None if parent is None else metadata.snapshot_by_id(parent)
+            one = None if parent is None or str(parent) in found else metadata.snapshot_by_id(parent)
             if one is None:
                 raise IllegalState(
                     f"the topic has the rows of snapshot {since}, which is not among those before the newest, "
