@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.dirs.scan import with_decoders
 from kafkalog.errors import IllegalArgument
 from kafkalog.exchange.intervals import OffsetSet
+from kafkalog.log.json_conditions import conditioned
 from kafkalog.log.scan import SCHEMA_OPTIONS, check_keywords
 from kafkalog.log.selection import OF_ONE_TYPE, selection_of
 from kafkalog.log.settled import LogsInTurn, Settled, decoders_of, settled_of
@@ -15,6 +16,7 @@ from kafkalog.records.column_reader import COLUMNS
 from kafkalog.tools.directories import PartitionPath
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
+from kafkalog.where import parse
 
 if TYPE_CHECKING:
     import pyarrow
@@ -105,6 +107,9 @@ def _of_topic(
     bounds: Callable[[Log], dict[str, Any]],
 ) -> tuple[dict[str, Any], Settled]:  # fmt: skip
     made: dict[str, Any] = {} if known is None else dict(decoders_of(known, given))
+    if given.get("where") is not None and not {"schema", "subject"} & given.keys():
+        expression = parse(given["where"])
+        made |= {root: conditioned(root, made[root], {()}, expression) for root in made if given[root] == "json"}
     if any(root in given and root not in made for root in ("key", "value")):
         rest = {name: one for name, one in given.items() if name not in OF_ONE_TYPE or "value" not in made}
         options = with_decoders(topic, logs, columns, {**rest, **made}, bounds)

@@ -7,6 +7,7 @@ A log only appends, so a snapshot that removed or changed rows is an error. One 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote
 
@@ -14,7 +15,7 @@ from kafkalog.errors import FormatError, IllegalState
 from kafkalog.lake.failures import store_errors
 from kafkalog.lake.table import LiveFile
 
-__all__ = ["DeltaChanges", "IcebergChanges", "TableChanges", "TableFile"]
+__all__ = ["DeltaChanges", "IcebergChanges", "TableChanges", "TableFile", "ancestors"]
 
 _ANOTHER: Final = "load the table into another topic, which gets the rows of its newest snapshot"
 
@@ -49,22 +50,20 @@ class IcebergChanges:
 
     def steps(self, since: str | None) -> list[str]:
         """Return the snapshots after `since`; raise IllegalState if it is not among the ancestors of the newest."""
-        metadata = self._table.metadata
-        one = metadata.current_snapshot()
-        if since is None or one is None:
-            return [] if one is None else [str(one.snapshot_id)]
         found: list[str] = []
-        while str(one.snapshot_id) != since:
+        for one in ancestors(self._table.metadata):
+            if str(one.snapshot_id) == since:
+                return found[::-1]
             found.append(str(one.snapshot_id))
-            parent = one.parent_snapshot_id
-            one = None if parent is None else metadata.snapshot_by_id(parent)
-            if one is None:
-                raise IllegalState(
-                    f"the topic has the rows of snapshot {since}, which is not among those before the newest, "
-                    f"{found[0]}: it was expired, or the table was rolled back",
-                    path=self._name, hint=_ANOTHER,
-                )  # fmt: skip
-        return found[::-1]
+            if since is None:
+                break
+        if found and since is not None:
+            raise IllegalState(
+                f"the topic has the rows of snapshot {since}, which is not among those before the newest, "
+                f"{found[0]}: it was expired, or the table was rolled back",
+                path=self._name, hint=_ANOTHER,
+            )  # fmt: skip
+        return found
 
     def files(self, snapshot: str, *, whole: bool) -> list[TableFile]:
         """Return the files of a snapshot; raise IllegalState for one that is gone, or that removed rows."""
@@ -165,6 +164,15 @@ class DeltaChanges:
             actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         files = [TableFile(LiveFile(unquote(one["path"]), one), one["size_bytes"]) for one in actions]
         return {one.file.path: one for one in files}
+
+
+def ancestors(metadata: Any) -> Iterator[Any]:
+    """Yield the newest snapshot of an Iceberg table and those before it, as far as they are known, each once."""
+    one, seen = metadata.current_snapshot(), set[int]()
+    while one is not None and one.snapshot_id not in seen:
+        yield one
+        seen.add(one.snapshot_id)
+        one = None if one.parent_snapshot_id is None else metadata.snapshot_by_id(one.parent_snapshot_id)
 
 
 def _not_appended(table: str, snapshot: str, operation: str) -> IllegalState:

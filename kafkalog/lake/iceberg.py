@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, IllegalState
-from kafkalog.lake.changes import IcebergChanges, TableChanges
+from kafkalog.lake.changes import IcebergChanges, TableChanges, ancestors
 from kafkalog.lake.failures import missing_package, store_errors
 from kafkalog.lake.partitioning import PartitionField
 from kafkalog.lake.positions import Positions
@@ -150,13 +150,10 @@ class IcebergTable:
 
     def _newest_with_positions(self) -> tuple[Any, Any]:
         """Return the snapshot's newest ancestor with positions, or None, and the oldest ancestor examined."""
-        metadata = self._table.metadata
-        one = oldest = metadata.current_snapshot()
-        while one is not None:
-            if one.summary is not None and self._key in one.summary.additional_properties:
-                return one, one
-            oldest = one
-            one = None if one.parent_snapshot_id is None else metadata.snapshot_by_id(one.parent_snapshot_id)
+        oldest = None
+        for oldest in ancestors(self._table.metadata):
+            if oldest.summary is not None and self._key in oldest.summary.additional_properties:
+                return oldest, oldest
         return None, oldest
 
     def _copy(self) -> tuple[int, str] | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import IllegalState
 from kafkalog.lake.failures import TableMismatch
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["numbers_of", "plan_renames", "with_names"]
+__all__ = ["kept_numbers", "numbers_of", "plan_renames", "with_names"]
 
 
 def numbers_of(decoders: Mapping[str, object]) -> dict[str, int]:
@@ -20,6 +22,18 @@ def numbers_of(decoders: Mapping[str, object]) -> dict[str, int]:
         for root, decoder in decoders.items()
         for path, number in getattr(decoder, "field_numbers", {}).items()
     }
+
+
+def kept_numbers(table: str, text: str) -> dict[str, int]:
+    """Return the numbers by path in a property of the table; raise IllegalState if it is malformed."""
+    try:
+        found = json.loads(text)
+        if not all(type(number) is int for number in found.values()):
+            raise ValueError("a number is none")
+    except (ValueError, AttributeError, RecursionError) as error:
+        hint = "sync the topic into another table: this one keeps what it has"
+        raise IllegalState(f"the table's field numbers are malformed: {error}", path=table, hint=hint) from None
+    return dict(found)
 
 
 def plan_renames(table: str, kept: Mapping[str, int], now: Mapping[str, int]) -> dict[str, str]:

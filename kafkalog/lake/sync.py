@@ -17,7 +17,7 @@ from kafkalog.lake.failures import TableChanged
 from kafkalog.lake.files import FILE_BYTES, LEAST_FILE_BYTES, TableFiles, piece_bytes
 from kafkalog.lake.partitioning import PartitionField, check_partitioning, parse_partitioning
 from kafkalog.lake.positions import PartitionState, Positions, plan_ranges
-from kafkalog.lake.renames import plan_renames
+from kafkalog.lake.renames import kept_numbers, plan_renames
 from kafkalog.lake.rows import TopicRows, check_projection, fitted
 from kafkalog.lake.table import CommitConflict, LakeTable, LiveFile
 from kafkalog.lake.targets import DeltaTarget, open_table, parse_target
@@ -288,12 +288,12 @@ class _Sync:
     def _fit_table(self, rows: TopicRows, exists: bool) -> None:
         """Create the table or change its columns to fit the rows; this comes before any write."""
         table = self._table
-        kept = json.loads(table.properties.get(NUMBERS, "{}")) if exists else {}
+        kept = kept_numbers(table.name, table.properties.get(NUMBERS, "{}")) if exists else {}
         renames = plan_renames(table.name, kept, rows.numbers)
         rows.names = renames  # until the table has the new names
         schema = lake_schema(rows.schema, has_time_of_day=table.has_time_of_day)
         if self._settings.upsert:
-            check_identity(schema)
+            check_identity(schema, self._settings.typed.get("project"))
         if not exists:
             check_partitioning(self._settings.fields, schema)
             table.create(schema, self._settings.fields, {OWN: json.dumps(self._topic)})

@@ -91,9 +91,18 @@ def _last_of_each(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.filter(pa.array(is_last))
 
 
-def check_identity(schema: pyarrow.Schema) -> None:
-    """Raise IllegalArgument for columns that cannot identify rows: without key and partition, or with a nested key."""
+def check_identity(schema: pyarrow.Schema, project: object = None) -> None:
+    """Raise IllegalArgument for columns that cannot identify rows: without key and partition, or with a nested key.
+
+    A projection may compute the key, but not the partition.
+    """
     import pyarrow as pa
+
+    if isinstance(project, Mapping) and project.get(PARTITION, PARTITION) != PARTITION:
+        raise IllegalArgument(
+            f"an upsert needs the partition in its column, which has {project[PARTITION]}",
+            hint="a row is replaced by partition and key: give the field another name",
+        )
 
     missing = [name for name in (KEY, PARTITION) if name not in schema.names]
     if missing:

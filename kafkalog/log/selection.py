@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError, MissingPackage
+from kafkalog.log.json_conditions import Conditioned, conditioned, json_options
 from kafkalog.log.scan import SCHEMA_OPTIONS
 from kafkalog.log.typeless import NoJsonDecoder, NothingDecoder
 from kafkalog.records.column_reader import COLUMNS, kinds_of
@@ -13,7 +14,6 @@ from kafkalog.where import Bounds, Expression, Field, parse, parse_field
 from kafkalog.where.bounds import EVERY
 from kafkalog.where.fields import COLUMN_OF, UnknownField
 from kafkalog.where.keys import keys_of
-from kafkalog.where.nodes import Step
 
 if TYPE_CHECKING:
     import pyarrow
@@ -51,8 +51,8 @@ class Selection:
     """
 
     __slots__ = (
-        "_decoders", "_given", "_is_lenient", "_needs_keys", "_outputs", "_rest", "_schema", "_untyped", "columns",
-        "expression", "undecodable",
+        "_decoders", "_given", "_is_lenient", "_needs_keys", "_outputs", "_rest", "_schema", "_tests", "_untyped",
+        "columns", "expression", "undecodable",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +62,8 @@ class Selection:
         decoders: dict[str, ColumnDecoder],
         is_lenient: bool,
     ) -> None:
-        types = {root: one.arrow_type for root, one in decoders.items()}
+        tests = {root: one.test for root, one in decoders.items() if isinstance(one, Conditioned)}
+        types = {root: tests.get(root, one).arrow_type for root, one in decoders.items()}
         if expression is not None:
             expression.check(types.get("key"), types.get("value"))
         self.expression = expression
@@ -70,6 +71,8 @@ class Selection:
         self._outputs = outputs
         self._given = decoders
         self._decoders = {root: _needed(root, one, outputs, expression) for root, one in decoders.items()}
+        self._tests = {**self._decoders, **tests} if tests else self._decoders
+        """Decoders of the columns that the expression looks into."""
         self._is_lenient = is_lenient
         self._needs_keys = getattr(decoders.get("value"), "needs_keys", False)
         """The decoder of values takes the keys, too, as they are."""
@@ -123,9 +126,9 @@ class Selection:
         if self._rest is None:
             return mask
         if mask is None:
-            return self._rest.mask(self._decoded(batch, self._roots_of(self._rest))[0])
+            return self._rest.mask(self._tested(batch)[0])
         chosen = pc.fill_null(mask, False)
-        some = self._rest.mask(self._decoded(batch.filter(chosen), self._roots_of(self._rest))[0])
+        some = self._rest.mask(self._tested(batch.filter(chosen))[0])
         return pc.replace_with_mask(chosen, chosen, some)
 
     def batch(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
@@ -137,15 +140,27 @@ class Selection:
         if self._untyped is not None:
             batch = _filtered(batch, self._untyped)
         errors: dict[str, Any] = {}
-        if self._rest is not None:
-            batch, errors = self._decoded(batch, self._roots_of(self._rest))
+        wanted = frozenset(one.field.root if one.field is not None else one.column for one in self._outputs)
+        if self._rest is not None and self._tests is not self._decoders:
+            tested, errors = self._tested(batch)
+            mask = self._rest.mask(tested)
+            batch, errors = batch.filter(mask), {root: one.filter(mask) for root, one in errors.items()}
+            # what passes is decoded again, and counted then
+            self.undecodable -= sum(len(one) - one.null_count for root, one in errors.items() if root in wanted)
+        elif self._rest is not None:
+            batch, errors = self._tested(batch)
             if errors:
                 batch, errors = _with_errors(batch, errors, self._rest)
             else:
                 batch = _filtered(batch, self._rest)
-        wanted = frozenset(one.field.root if one.field is not None else one.column for one in self._outputs)
-        batch, more = self._decoded(batch, wanted - (frozenset() if self._rest is None else self._roots_of(self._rest)))
+            wanted -= self._roots_of(self._rest)
+        batch, more = self._decoded(batch, wanted, self._decoders)
         return self._selected(batch, errors | more)
+
+    def _tested(self, batch: pyarrow.RecordBatch) -> tuple[pyarrow.RecordBatch, dict[str, pyarrow.Array]]:
+        """Return the batch with the columns decoded that the typed part of the expression looks into."""
+        assert self._rest is not None
+        return self._decoded(batch, self._roots_of(self._rest), self._tests)
 
     def _roots_of(self, expression: Expression) -> frozenset[str]:
         """Return the columns to decode for an expression: values before the keys that they need are replaced."""
@@ -153,12 +168,12 @@ class Selection:
         return roots | {"value"} if self._needs_keys and "key" in roots else roots
 
     def _decoded(
-        self, batch: pyarrow.RecordBatch, roots: frozenset[str]
+        self, batch: pyarrow.RecordBatch, roots: frozenset[str], decoders: Mapping[str, ColumnDecoder]
     ) -> tuple[pyarrow.RecordBatch, dict[str, pyarrow.Array]]:
         """Return the batch with these of its columns decoded, and the texts of errors, if there are any, by column."""
         errors = {}
         keys = (batch.column(batch.schema.get_field_index("key")),) if self._needs_keys and "value" in roots else ()
-        for root, decoder in self._decoders.items():
+        for root, decoder in decoders.items():
             if root not in roots:
                 continue
             import pyarrow.compute as pc
@@ -208,10 +223,7 @@ def _needed(
 ) -> ColumnDecoder:
     """Return a decoder of only the fields that an expression and the outputs look into."""
     only = getattr(decoder, "only", None)
-    paths = set() if expression is None else {*getattr(expression.names, root)}
-    for one in outputs:
-        if one.column == root and (one.field is None or one.field.root == root):
-            paths.add(() if one.field is None else one.field.path[1:])
+    paths = _paths(root, outputs) | (set() if expression is None else {*getattr(expression.names, root)})
     if only is None or not paths:
         return decoder
     from kafkalog.where.columns import record_path
@@ -219,6 +231,15 @@ def _needed(
     found = {record_path(path, decoder.arrow_type) for path in paths}
     narrowed: ColumnDecoder = decoder if () in found else only(found)
     return narrowed
+
+
+def _paths(root: str, outputs: list[_Output]) -> set[tuple[str, ...]]:
+    """Return the paths into a column that the outputs have."""
+    return {
+        () if one.field is None else one.field.path[1:]
+        for one in outputs
+        if one.column == root and (one.field is None or one.field.root == root)
+    }
 
 
 class _Capsule:
@@ -384,8 +405,10 @@ def _decoders(
         if {"schemas", "registry"} & own.keys() and not {"schema", "subject"} & own.keys():
             found[root] = _registered(asked, own, None if topic is None else f"{topic}-{root}", root, sample)
             continue
-        if asked == "json" and not {"schema", "subject"} & own.keys():
-            own |= _json_options(root, outputs, expression, sample)
+        is_sampled = asked == "json" and not {"schema", "subject"} & own.keys()
+        paths = _paths(root, outputs)
+        if is_sampled:
+            own |= json_options(root, paths, expression, sample)
         if own.get("sample") == []:
             found[root] = NothingDecoder()
             continue
@@ -398,6 +421,9 @@ def _decoders(
             if not is_lenient:
                 raise
             found[root] = NoJsonDecoder()
+            continue
+        if is_sampled:
+            found[root] = conditioned(root, found[root], paths, expression)
     return found
 
 
@@ -436,44 +462,3 @@ def _registered(
     decoder = values.decoder(name, **own)
     decoder.decode(pyarrow.array(first, pyarrow.binary()))
     return decoder
-
-
-_WORDS: Final = {"TEXT": "string", "BOOLEAN": "bool", "INTEGER": "double", "FLOAT": "double"}
-"""The type of a JSON field beside a constant of each kind: a number may have a fraction wherever it has none."""
-
-
-def _json_options(
-    root: str,
-    outputs: list[_Output],
-    expression: Expression | None,
-    sample: Callable[[str], list[bytes]] | None,
-) -> dict[str, Any]:
-    """Return the options of a JSON decoder without a schema: the wanted fields, with the types that constants imply.
-
-    A field of another kind than its constant compares as null, unless values are returned whole: then it is an error
-    of its row. Types that no constant tells are those of a sample.
-    """
-    wanted: set[tuple[str, ...]] = set()
-    for one in outputs:
-        if one.field is None and one.column == root:
-            wanted.add(())
-        elif one.field is not None and one.field.root == root:
-            wanted.add(one.field.path[1:])
-    is_whole = () in wanted
-    compared = {} if expression is None else expression.hints[root]
-    if expression is not None and () in getattr(expression.names, root):
-        wanted.add(())
-    options: dict[str, Any] = {} if is_whole else {"strict": False}
-    names = [name for path in (*wanted, *compared) for name in path]
-    if () not in wanted and not any("." in name or isinstance(name, Step) for name in names):
-        words = {
-            path: None if path in wanted or kind is None else _WORDS.get(kind.name) for path, kind in compared.items()
-        }
-        if expression is not None:
-            exact = {field.path[1:] for field in expression.beyond_doubles if field.root == root}
-            words = {path: "int64" if word == "double" and path in exact else word for path, word in words.items()}
-        options["fields"] = {".".join(path): word for path, word in {**dict.fromkeys(wanted), **words}.items()}
-        if options["fields"] and None not in options["fields"].values():
-            return options
-    options["sample"] = [] if sample is None else sample(root)
-    return options if options.get("fields") or "fields" not in options else {"sample": options["sample"]}

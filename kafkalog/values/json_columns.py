@@ -126,6 +126,18 @@ class JsonDecoder(ValueDecoder):
             raise _unsettled()
         return {"schema": json.dumps(schema_of(self._type)), "strict": self._strict}
 
+    def of_fields(self, fields: Mapping[str, str | None]) -> JsonDecoder:
+        """Return a decoder of some fields, with these types, or the ones they have here; another kind is null.
+
+        >>> JsonDecoder(sample=['{"a": 1, "b": "x"}']).of_fields({"a": "double", "b": None}).arrow_type
+        StructType(struct<a: double, b: string>)
+        """
+        if self._type is None:
+            raise _unsettled()
+        made = JsonDecoder(framing=self._framing, strict=False, most_bytes=self._most_bytes)
+        made._settle_as(select(self._type, wanted_fields(fields, typed=True), strict=False))
+        return made
+
     def decode(self, column: pyarrow.Array) -> Decoded:
         """Decode a binary or string column. A value that is not JSON, or does not fit, is an error of its row."""
         given = value_column(column)

@@ -111,6 +111,8 @@ def test_what_cannot_be_an_identity(tmp_path: Path, lake: Lake) -> None:
     assert failure.value.offset == 1
     with pytest.raises(IllegalArgument, match="an upsert needs the column key"):
         sync_topic(data, "orders", lake.target, upsert=True, project=["partition", "offset"])
+    with pytest.raises(IllegalArgument, match="an upsert needs the partition in its column, which has offset"):
+        sync_topic(data, "orders", lake.target, upsert=True, project={"key": "key", "partition": "offset"})
     append(data, [(b"\xff", b"3")])
     with kafkalog.open_dirs(data, "a") as dirs:
         dirs["orders", 0].delete_before(2)

@@ -70,12 +70,10 @@ def test_a_path_that_needs_the_type_asks_for_a_schema(tmp_path: Path) -> None:
     folder = log_of(tmp_path, b'{"x": null, "n": null}', {"x": [{"a": 1}], "n": 7})
     with kafkalog.open(folder / "events-0") as log:
         for where in ("value.x[0].a == 1", "value.x[*].a == 1"):
-            with pytest.raises(IllegalArgument, match="value.x is text.*"):
-                log.scan(["offset"], where=where, value="json")
-        for wrong in ({"where": "value.x.a == 1"}, {"where": "value.n == 7"}):
-            with pytest.raises(IllegalArgument, match="is text.*") as error:
-                log.scan(["value"], value="json", **wrong)
-            assert "schema" in (error.value.hint or "")
+            for column in ("offset", "value"):
+                with pytest.raises(IllegalArgument, match="value.x is text.*") as error:
+                    log.scan([column], where=where, value="json")
+                assert "schema" in (error.value.hint or "")
         schema = {"properties": {"x": {"type": "array", "items": {"properties": {"a": {"type": "integer"}}}}}}
         scan = log.scan(["offset"], where="value.x[0].a == 1", value="json", schema=schema)
         assert scan.table()["offset"].to_pylist() == [NULLS]

@@ -1,0 +1,71 @@
+"""A condition on JSON without a schema selects the same records, whatever columns are returned beside it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.exchange.export import export_records
+from tests.commands import ok
+
+ROWS: list[Any] = [
+    {"s": "b", "n": 1, "in": {"x": 1}}, {"s": 1, "n": 2.5, "in": "x"}, {"s": "a", "n": "1"}, {"n": 3}, {"s": None},
+    {"s": '"b"', "n": 2**53 + 1, "in": {"x": "1"}},
+]  # fmt: skip
+CONDITIONS = {
+    "value.s == 'b'": [0], "value.s >= 'a'": [0, 2], "value.n > 1": [1, 3, 5], "value.n == 9007199254740992": [],
+    "value.in.x == 1": [0], "value.s is not null and value.n == 1": [0], "not value.n > 1 or value.s == 'a'": [0, 2],
+    "offset < 3 and value.s like '%b%'": [0],
+}  # fmt: skip
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("events", 1)
+        dirs["events", 0].append([json.dumps(row).encode() for row in ROWS])
+    return tmp_path / "data"
+
+
+def exported(data: Path, where: str, runs: int) -> list[int]:
+    out = data.parent / f"out{len([*data.parent.iterdir()])}"
+    for run in range(runs):
+        export_records(data, out, "jsonl", where=where, value="json", resume=run > 0, topics=["events"])
+        if run + 1 < runs:
+            with kafkalog.open_dirs(data, "a") as dirs:
+                dirs["events", 0].append([json.dumps(row).encode() for row in ROWS])
+    lines = [line for path in out.rglob("events-*.jsonl") for line in path.read_text().splitlines()]
+    return sorted(json.loads(line)["offset"] for line in lines)
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+def test_the_columns_do_not_change_the_rows(data: Path, where: str) -> None:
+    expected = CONDITIONS[where]
+    with kafkalog.open_dirs(data) as dirs:
+        scans = [
+            *(dirs["events", 0].scan(columns, where=where, value="json") for columns in (["offset"], None)),
+            *(dirs.scan("events", order=order, where=where, value="json") for order in ("partition", "time")),
+            *(dirs.scan("events", project=["offset", field], where=where, value="json")
+              for field in ("value", "value.s", "value.n", 'value."in"')),
+        ]  # fmt: skip
+        found = [scan.table()["offset"].to_pylist() for scan in scans]
+        found.append([one.offset for one in dirs["events", 0].records(where=where, value="json")])
+    options = ("-s", "value=json", "--where", where, "--project", "offset,value.s")
+    lines = ok("consume", "-d", data, "-t", "events", *options)
+    found += [[json.loads(line)["offset"] for line in lines.splitlines()], exported(data, where, 1)]
+    assert found == [expected] * len(found)
+
+
+def test_a_resumed_export_goes_on_with_the_same_condition(data: Path) -> None:
+    assert exported(data, "value.s >= 'a'", 2) == [0, 2, 6, 8]
+
+
+def test_what_does_not_decode_is_counted_once(data: Path) -> None:
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs["events", 0].append([b"{", b"}"])
+    with kafkalog.open_dirs(data) as dirs:
+        scan = dirs["events", 0].scan(where="value.s == 'b' or offset == 6", value="json", on_undecodable="null")
+        assert scan.table()["offset"].to_pylist() == [0, 6]
+        assert scan.undecodable == 2
