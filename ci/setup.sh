@@ -225,8 +225,9 @@ install_and_compile() {
     "$PYTHON" $pip "setuptools>=77" "setuptools-scm>=8" "Cython>=3.3,<4" </dev/null >&2 || return 1
     # shellcheck disable=SC2046
     requirements $([ "$SETUP_FOR" = run ] || echo "$SETUP_FOR") >"$list"
+    # without the byte code of thousands of modules that nothing imports; the first import writes it of the others
     # shellcheck disable=SC2086
-    "$PYTHON" $pip -r "$list" </dev/null >&2 &
+    "$PYTHON" $pip --no-compile -r "$list" </dev/null >&2 &
     fetching=$!
     trap 'kill $fetching; trap - INT; kill -INT $$' INT
     # shellcheck disable=SC2086

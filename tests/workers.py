@@ -32,7 +32,7 @@ FIRST = (
     "tests/test_threads_doc.py", "tests/test_model", "tests/test_writer_interrupts.py",
     "tests/test_open_dirs_interrupts.py", "tests/test_interrupts.py", "tests/tools/test_hint",
     "tests/test_fuzz_faces.py", "tests/lake/", "tests/server/killed/", "tests/copy/test_kills.py", "tests/time_ranges/",
-    "tests/server/test_serve_cmd.py",
+    "tests/server/test_serve_cmd.py", "tests/keys/test_key_scans.py",
 )  # fmt: skip
 
 
