@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from kafkalog._core.batch.decode import RecordTable
 from kafkalog.errors import KafkalogError
 from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
-from kafkalog.records.column_reader import ColumnReader, kinds_of
+from kafkalog.records.column_reader import BATCH_ROWS, ColumnReader, kinds_of
 from kafkalog.records.table import RecordBatchColumns
 from kafkalog.records.tables import record_tables
 from kafkalog.storage.readonly.view import LogView
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 SEARCH_BYTES: Final = 256 << 20
 """Bytes of batches after which a search stops and reports that; repeated, it continues."""
 _ESCAPE: Final = re.compile(rb"\\(\\|x[0-9a-fA-F]{2})")
-
-
 _SAMPLE_ROWS: Final = 1000
 _SAMPLE_BYTES: Final = 16 << 20
 """Limits of the values from which types without a schema are inferred; the last piece read may exceed them."""
@@ -96,20 +94,13 @@ def predicate_for(expression: Expression, select: Select | None, view: LogView) 
 
 def _first_values(view: LogView, root: str) -> list[bytes]:
     """Return the first keys or values of a log that are not null; the search itself meets damage."""
-    import pyarrow
-
     start, end = view.log_start_offset, view.log_end_offset
     found: list[bytes] = []
     size = 0
-    reader = ColumnReader(kinds_of([root]), start, end, topic="", partition=0, batch_rows=_SAMPLE_ROWS)
     try:
         for chunk in visible_chunks(view, batch_chunks(view, start, end, sequential=True, skipped=[]), False, end, []):
-            pieces = reader.read(
-                chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
-            )
-            for piece in chain(pieces, reader.rest()):
-                column = pyarrow.record_batch(RecordBatchColumns(piece)).column(0)
-                some = column.drop_null().to_pylist()
+            for piece in _batches(view, [root], chunk, start, end, _SAMPLE_ROWS):
+                some = [one for one in piece[root] if one is not None]
                 found += some
                 size += sum(map(len, some))
                 if len(found) >= _SAMPLE_ROWS or size >= _SAMPLE_BYTES:
@@ -117,6 +108,20 @@ def _first_values(view: LogView, root: str) -> list[bytes]:
     except KafkalogError:
         pass
     return found
+
+
+def _batches(
+    view: LogView, columns: Iterable[str], chunk: Chunk, start: int, stop: int, rows: int = BATCH_ROWS
+) -> Iterator[RecordBatchColumns]:
+    """Yield the columns of a chunk's records with offsets in [start, stop)."""
+    where = view.topic_partition
+    reader = ColumnReader(
+        kinds_of(columns), start, stop, topic=where.topic, partition=where.partition, batch_rows=rows
+    )
+    pieces = reader.read(
+        chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
+    )
+    return map(RecordBatchColumns, chain(pieces, reader.rest()))
 
 
 def find_match(
@@ -146,14 +151,8 @@ def matching_offsets(view: LogView, predicate: Predicate, chunk: Chunk, start: i
     """Yield the offsets in [start, stop) of a chunk's records for which the condition is true."""
     import pyarrow
 
-    where = view.topic_partition
-    columns = dict.fromkeys(("offset", *predicate.columns))
-    reader = ColumnReader(kinds_of(columns), start, stop, topic=where.topic, partition=where.partition)
-    pieces = reader.read(
-        chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
-    )
-    for piece in chain(pieces, reader.rest()):
-        batch = pyarrow.record_batch(RecordBatchColumns(piece))
+    for piece in _batches(view, dict.fromkeys(("offset", *predicate.columns)), chunk, start, stop):
+        batch = pyarrow.record_batch(piece)
         yield from batch.column("offset").filter(predicate.mask(batch)).to_pylist()
 
 

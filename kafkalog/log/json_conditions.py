@@ -30,7 +30,7 @@ class Conditioned(NamedTuple):
 
     @property
     def settled(self) -> dict[str, Any]:
-        """What settles the column that is returned."""
+        """Options that settle the column that is returned."""
         return self.decoder.settled
 
     def decode(self, column: Any) -> Any:

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from kafkalog._core.clean.redact_rows import EMPTY, TOMBSTONE
 from kafkalog.errors import IllegalArgument
-from kafkalog.where.expression import parse
+from kafkalog.where.expression import Expression, parse
+from kafkalog.where.nodes import And
 
 MODES: Final[Mapping[str, int]] = {"tombstone": TOMBSTONE, "empty": EMPTY}
 _OFFSET: Final = re.compile(r"\s*(\d{1,10}):(\d{1,19})\s*")
@@ -45,14 +46,19 @@ class Wanted:
         return cls(own, rising, where, dict(typed))
 
     @property
-    def condition(self) -> str | None:
+    def condition(self) -> Expression | None:
         """The condition without the records that have nothing left to decode, so that it can be evaluated again."""
         if self.where is None:
             return None
-        roots = parse(self.where).typed_roots
+        given = parse(self.where)
         sizes = {"value": "size", "key": "key_size"}
-        held = [f"({name} != 0 or {name} is null)" for root, name in sizes.items() if root in roots & self.typed.keys()]
-        return " and ".join([*held, f"({self.where})"])
+        held = [
+            parse(f"{name} != 0 or {name} is null").node
+            for root, name in sizes.items()
+            if root in given.typed_roots & self.typed.keys()
+        ]
+        own = given.node.parts if isinstance(given.node, And) else (given.node,)
+        return Expression(And((*held, *own))) if held else given
 
 
 def _key(given: object) -> bytes:

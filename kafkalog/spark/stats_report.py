@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kafkalog.inspect.values import moment
@@ -125,12 +124,6 @@ def _count_fields(counts: Counts) -> dict[str, object]:
     times["last"] = None if counts.last_ms < 0 else counts.last_ms
     fields = {name: value for name, value in vars(counts).items() if not name.endswith("_ms")}
     return {**fields, **times, "ratio": counts.ratio}
-
-
-def _utc(ms: int) -> datetime | None:
-    return None if ms < 0 else datetime.fromtimestamp(ms / 1000, UTC)
-
-
 
 
 def _rate(value: float | None) -> str:

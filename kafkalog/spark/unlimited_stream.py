@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
@@ -11,10 +10,6 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.spark.offsets import offsets_to_dict
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.stream_base import BaseStreamReader
-from kafkalog.util.clock import SYSTEM_CLOCK, Clock
-
-if TYPE_CHECKING:
-    from kafkalog.spark.typed_columns import TypedColumns
 
 __all__ = ["UnlimitedStreamReader"]
 
@@ -25,16 +20,8 @@ class UnlimitedStreamReader(BaseStreamReader):
     Trigger.AvailableNow needs nothing of it: Spark 4.1 asks once for the end, and reads up to it in one micro-batch.
     """
 
-    def __init__(
-        self,
-        options: SourceOptions,
-        columns: tuple[str, ...],
-        typed: TypedColumns | None = None,
-        *,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        super().__init__(options, columns, typed, clock=clock)
-        self._start: Mapping[str, object] | None = None  # not known after a restart, until a micro-batch is planned
+    _start: Mapping[str, object] | None = None
+    """Not known after a restart, until a micro-batch is planned."""
 
     def initialOffset(self) -> Mapping[str, object]:
         """Return the start of a query without a checkpoint. Raises the errors of `plan_batch`."""

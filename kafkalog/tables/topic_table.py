@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.dirs.scan import schema_of_scan, with_decoders
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, MissingPackage
+from kafkalog.log.json_conditions import Conditioned
 from kafkalog.log.pruning import possible_ranges, time_ranges_of
 from kafkalog.tables.conditions import both
 from kafkalog.tables.duckdb_filters import condition_of
@@ -124,8 +125,10 @@ class TopicTable:
             raise
         needed = [*columns_to_read(names, filter, self.schema.names)] or ["offset"]
         found = condition_of(filter, self.schema) if condition is None else condition
-        timeless = None if found is None else found.split(frozenset({"time"}))[0]  # times have given the ranges
-        return schema, self._read(ranges, needed, names, filter, both(self._own_condition(), timeless))
+        # times have given the ranges; a column with other types in the option `where` is left to the engine
+        left = frozenset({"time", *(name for name, one in self._decoded.items() if isinstance(one, Conditioned))})
+        found = None if found is None else found.split(left)[0]
+        return schema, self._read(ranges, needed, names, filter, both(self._own_condition(), found))
 
     def _own_condition(self) -> Expression | None:
         """Return the condition among the options."""

@@ -219,15 +219,6 @@ def fields_of(node: Node) -> Iterator[Field]:
             yield one.field
 
 
-def literals_of(node: Node) -> Iterator[Literal]:
-    """Yield the constants of comparisons and lists."""
-    for one in conditions_of(node):
-        if isinstance(one, Compare) and isinstance(one.right, Literal):
-            yield one.right
-        elif isinstance(one, In):
-            yield from one.values
-
-
 def _name(text: str) -> str:
     return text if _PLAIN_NAME.fullmatch(text) else '"' + text.replace('"', '""') + '"'
 

@@ -286,6 +286,8 @@ def test_bad_calls(tmp_path: Path) -> None:
         redact(tmp_path, "t", keys=[b"a"], change="nulls")
     with pytest.raises(IllegalArgument):
         redact(tmp_path, "t", where="key ==")
+    with pytest.raises(IllegalArgument, match="value is text and 5 is a whole number, at character 13"):
+        redact(tmp_path, "t", where="size > 0 or value == 5", typed={"value": "string"})
     assert redact(tmp_path, "t", offsets={0: [3, 400]}).missing == ("offset 400 of partition 0",)
     for text in ("", "0", "0:x", "a:1", "0:99999999999999999999", "0:1;0:2"):
         with pytest.raises(IllegalArgument, match="PARTITION:OFFSET"):

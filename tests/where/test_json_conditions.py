@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars
 import pytest
 
 import kafkalog
@@ -52,6 +53,10 @@ def test_the_columns_do_not_change_the_rows(data: Path, where: str) -> None:
         ]  # fmt: skip
         found = [scan.table()["offset"].to_pylist() for scan in scans]
         found.append([one.offset for one in dirs["events", 0].records(where=where, value="json")])
+        frame = kafkalog.polars.scan(dirs, "events", value="json", where=where)
+        found.append(frame.collect()["offset"].to_list())
+        text = polars.col("value").struct.field("s").str.len_bytes() > 0
+        found.append(frame.filter(text.is_not_null() | (polars.col("offset") >= 0)).collect()["offset"].to_list())
     options = ("-s", "value=json", "--where", where, "--project", "offset,value.s")
     lines = ok("consume", "-d", data, "-t", "events", *options)
     found += [[json.loads(line)["offset"] for line in lines.splitlines()], exported(data, where, 1)]
