@@ -178,6 +178,17 @@ def test_longer_copies_stay_those_that_are_read(tmp_path: Path, how: str) -> Non
     assert tiered.values() == [(offset, b"" if offset in (3, 6, 12) else value) for offset, value in before]
 
 
+def test_a_copy_that_cannot_be_read_replaces_none(tmp_path: Path) -> None:
+    tiered = Tiered(tmp_path, "plugin")
+    other = Copy(make_id(22), BATCHES[:2])
+    tiered.add(other, FINISHED)
+    tiered.store.path(other, ".rsm-manifest").unlink()
+    report = tiered.redact(keys=[b"k3"], apply=True)
+    assert len(report.segments) == 1 and not any(one.removed for one in report.copies)
+    manifests = [name for name in tiered.names() if name.startswith("0" * 20) and name.endswith("manifest")]
+    assert len(manifests) == 1 and tiered.copies[0].segment_id not in manifests[0]
+
+
 def test_a_copy_under_a_name_of_the_plugins_own_is_replaced(tmp_path: Path) -> None:
     tiered = Tiered(tmp_path, "plugin")
     copy = Copy(make_id(20), BATCHES[:3])
