@@ -157,7 +157,7 @@ def test_copies_that_do_not_count_are_deleted(tmp_path: Path, how: str) -> None:
     clean = Copy(make_id(14), BATCHES[2:3])
     tiered.add(clean)
     before = tiered.values()
-    assert str(tiered.redact(keys=[b"k3"])).count("--apply` deletes") == 3
+    assert str(tiered.redact(keys=[b"k3"])).count("--apply deletes it") == 3
     report = tiered.redact(keys=[b"k3"], apply=True)
     assert report.ok and report.left == 0 and len(report.segments) == 1
     assert sum(one.removed for one in report.copies) == 4
