@@ -62,7 +62,8 @@ class DirectoryTarget:
         config = LogConfig.from_stored(plan.settings)
         if self._tiered is not None and config.compact:
             raise IllegalArgument(
-                f"{plan.topic.name} is compacted, and Kafka tiers no compacted topic", hint="omit --to-tiered"
+                f"{plan.topic.name} is compacted, and Kafka tiers no compacted topic",
+                hint="copy it without the tiered store",
             )
 
     async def create(self, plan: TopicPlan) -> None:

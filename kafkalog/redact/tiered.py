@@ -26,7 +26,7 @@ from kafkalog.tools.directories import PartitionPath
 from kafkalog.util.fileio import FileSystem
 
 _NO_MANIFEST = "an object without a manifest, which is being copied or was left"
-_TO_DELETE = "a tiered copy that does not count, which `kafkalog redact --apply` deletes"
+_TO_DELETE = "a tiered copy that does not count; --apply deletes it"
 
 
 class Held(NamedTuple):

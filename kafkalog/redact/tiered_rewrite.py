@@ -82,7 +82,11 @@ class _Rewriter:
         self._clock = clock
         self._writer = SegmentWriter(search.store, search.store.keys)
         found_ids = {one.held.segment.segment_id for one in searched.found if one.held.segment is not None}
-        self._clean = {_range_of(one) for one in searched.copies.finished if one.segment_id not in found_ids}
+        self._clean = {
+            _range_of(one.segment)
+            for one in searched.searched
+            if one.segment is not None and self._counts(one) and one.segment.segment_id not in found_ids
+        }
 
     @property
     def _partition(self) -> TieredPartition:
@@ -165,14 +169,17 @@ class _Rewriter:
             events.append([copy_started(self._partition, new, self._clock.milliseconds())])
             now_ms = self._clock.milliseconds()
             custom = self._writer.put(self._partition, new, _layout_of(content), file, indexes, now_ms)
+            left = self._count_left(found, new)  # reads the new segment, while the old one is there
             finished = state_changed(self._partition, new, COPY_FINISHED, self._clock.milliseconds(), custom)
             events.append([finished])
         self._drop(held, events, _REPLACED)
         self._clean.add(_range_of(new))
+        return self._search.report(found, self._partition, new.size_bytes), left
+
+    def _count_left(self, found: Found, new: RemoteSegment) -> int:
         store = self._search.store
         after = Held(store.stem_of(self._partition, new), store.content(self._partition, new), new.start, new.end, new)
-        left = self._search.count_again(self._partition, after, self._wanted, self._change, found)
-        return self._search.report(found, self._partition, new.size_bytes), left
+        return self._search.count_again(self._partition, after, self._wanted, self._change, found)
 
     def _kept_indexes(self, held: Held, content: SegmentContent) -> dict[str, bytes | None]:
         """Return the indexes that do not depend on positions. StorageError."""

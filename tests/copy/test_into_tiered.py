@@ -10,7 +10,9 @@ import pytest
 import kafkalog
 from kafkalog.copy import copy_topics
 from kafkalog.errors import IllegalArgument
+from kafkalog.redact import redact
 from kafkalog.util.fileio import OS, FileSystem
+from tests import commands
 from tests.kills import kill
 from tests.tiered_store import KeyPair
 
@@ -142,3 +144,34 @@ def test_what_cannot_be_tiered_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IllegalArgument, match="one key pair"):
         copy_topics(str(tmp_path / "data"), str(tmp_path / "copied"), **given)
     assert not (tmp_path / "copied").exists() and not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_by_the_commands_and_redacted_there(tmp_path: Path, is_encrypted: bool) -> None:
+    write(tmp_path / "data")
+    tiered = describe(tmp_path, is_encrypted=is_encrypted)
+    given = ("copy", "--from", tmp_path / "data", "--to", tmp_path / "copied", "--to-tiered", tiered)
+    commands.ok(*given)
+    assert not (tmp_path / "store").exists()
+    commands.ok(*given, "--apply")
+    alone = f"file://{place_of(tmp_path, 0)}"
+    assert read(alone, tiered=tiered)[3][2] == b"value 3 " + b"." * 20
+    redact = ("redact", "-d", tmp_path / "copied", "-t", "t", "--key", "k3", "--key", "k50", "--tiered", tiered)
+    assert "file://" in commands.ok(*redact).decode()
+    assert "none of the records is left" in commands.ok(*redact, "--apply").decode()
+    assert [offset for offset, _, value in read(alone, tiered=tiered) if not value][:1] == [3]
+    assert [offset for offset, _, value in read(tmp_path / "copied" / "t-0") if not value] == [3, 50]
+
+
+def test_a_store_that_is_no_directory(tmp_path: Path) -> None:
+    """Objects of a store in memory: copied there, redacted there, and read back."""
+    write(tmp_path / "data")
+    url = f"memory://{tmp_path.name}"
+    copy_topics(str(tmp_path / "data"), str(tmp_path / "copied"), to_tiered=url, apply=True)
+    with kafkalog.open_dirs(tmp_path / "copied") as dirs:
+        place = f"{url}/t-{dirs.topics['t'].topic_id}/1"
+    before = read(place)
+    assert len(before) >= 40 and before == read(tmp_path / "data" / "t-1")[: len(before)]
+    report = redact(tmp_path / "copied", "t", keys=[b"k3"], tiered=url, apply=True)
+    assert report.ok and report.left == 0 and report.records == 4  # of two partitions, there and here
+    assert read(place) == [(offset, key, b"" if offset == 3 else value) for offset, key, value in before]

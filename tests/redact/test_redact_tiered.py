@@ -157,7 +157,7 @@ def test_copies_that_do_not_count_are_deleted(tmp_path: Path, how: str) -> None:
     clean = Copy(make_id(14), BATCHES[2:3])
     tiered.add(clean)
     before = tiered.values()
-    assert str(tiered.redact(keys=[b"k3"])).count("--apply` deletes") == 3
+    assert str(tiered.redact(keys=[b"k3"])).count("--apply deletes it") == 3
     report = tiered.redact(keys=[b"k3"], apply=True)
     assert report.ok and report.left == 0 and len(report.segments) == 1
     assert sum(one.removed for one in report.copies) == 4
@@ -176,6 +176,17 @@ def test_longer_copies_stay_those_that_are_read(tmp_path: Path, how: str) -> Non
     report = tiered.redact(keys=[b"k3", b"k6", b"k12"], apply=True)
     assert report.ok and report.left == 0 and len(report.segments) == 4
     assert tiered.values() == [(offset, b"" if offset in (3, 6, 12) else value) for offset, value in before]
+
+
+def test_a_copy_that_cannot_be_read_replaces_none(tmp_path: Path) -> None:
+    tiered = Tiered(tmp_path, "plugin")
+    other = Copy(make_id(22), BATCHES[:2])
+    tiered.add(other, FINISHED)
+    tiered.store.path(other, ".rsm-manifest").unlink()
+    report = tiered.redact(keys=[b"k3"], apply=True)
+    assert len(report.segments) == 1 and not any(one.removed for one in report.copies)
+    manifests = [name for name in tiered.names() if name.startswith("0" * 20) and name.endswith("manifest")]
+    assert len(manifests) == 1 and tiered.copies[0].segment_id not in manifests[0]
 
 
 def test_a_copy_under_a_name_of_the_plugins_own_is_replaced(tmp_path: Path) -> None:
