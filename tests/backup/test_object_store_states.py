@@ -4,6 +4,7 @@ import errno
 import gc
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.backup.logs import append, files, fill
 from tests.backup.test_create import Later
 from tests.backup.test_object_store import Keys
 from tests.manager.metadata_files import topic_values, write_metadata
+from tests.remote.gcs import gcs_server
 from tests.remote.s3 import s3_server
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
@@ -192,6 +194,61 @@ def test_a_backup_is_deleted_once_and_with_what_kills_left(data: Path, tmp_path:
     left.write_bytes(b"half")
     delete_backups(target, [*target.ids(), *target.ids()])
     assert target.ids() == [] and os.listdir(left.parent) == []
+
+
+def test_each_content_is_downloaded_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots of producers, for instance, are the same in many segments; their progress counts all the same."""
+    store = fsspec.filesystem("memory")
+    report = create_backup(data, target := RemoteBackups("memory://shop/backups"))
+    read, open_object = Counter[str](), store._open
+
+    def opened(path: str, *given: Any, **more: Any) -> Any:
+        read[path] += 1
+        return open_object(path, *given, **more)
+
+    monkeypatch.setattr(store, "_open", opened)
+    told: list[int] = []
+    restore_backup(target, tmp_path / "restored", tell=told.append)
+    contents = {file.sha256 for file in report.manifest.files}
+    assert len(contents) < len(report.manifest.files)
+    found = {path.rpartition("/")[2]: count for path, count in read.items() if "/files/" in path}
+    assert found == dict.fromkeys(contents, 1)
+    assert files(tmp_path / "restored") == files(data)
+    assert sum(told) >= sum(file.size for file in report.manifest.files)
+    store.rm("/", recursive=True)
+
+
+def check_backups(url: str, data: Path, tmp_path: Path, keys: Keys, options: dict[str, Any]) -> RemoteBackups:
+    """Create two encrypted backups and delete the first; the second one is whole."""
+    target = RemoteBackups(url, recipients=[keys.recipient], identities=[keys.file], options=options)
+    clock = Later()
+    create_backup(data, target, clock=clock)
+    clock.hours += 1
+    with kafkalog.open_dirs(data, "a") as dirs:
+        append(dirs["orders", 0], 50)
+    create_backup(data, target, clock=clock)
+    delete_backups(target, [target.ids()[0]])
+    assert verify_backup(target).ok
+    restore_backup(target, tmp_path / "restored")
+    assert files(tmp_path / "restored") == files(data)
+    return target
+
+
+def test_backups_in_google_cloud_storage(
+    data: Path, tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gcs_server(monkeypatch) as options:
+        check_backups("gs://bucket/kafka", data, tmp_path, keys, options)
+
+
+def test_backups_in_s3(data: Path, tmp_path: Path, keys: Keys) -> None:
+    with s3_server() as (server, options):
+        fsspec.filesystem("s3", **options).mkdir("bucket")
+        target = check_backups("s3://bucket/kafka", data, tmp_path, keys, options)
+        server.kill()
+        server.wait()
+        with pytest.raises(StorageError, match="the store failed"):
+            verify_backup(target)
 
 
 def test_what_another_process_stored_is_found(data: Path, tmp_path: Path) -> None:
