@@ -106,6 +106,15 @@ MANY = 12_000
 """Entries that take more than the 64 KiB from which on a place is guessed, in front of the warm section."""
 
 
+TOGETHER = 16
+"""Look-ups of an array that are made at once."""
+
+
+def together(entries: OffsetEntries | TimeEntries, targets: list[int]) -> list[tuple[int, int]]:
+    """The results of looking up the targets TOGETHER times, in one array."""
+    return list(zip(*entries.lookup_many(targets * TOGETHER), strict=True))
+
+
 def climbing(steps: Sequence[int], lowest: int, highest: int) -> list[int]:
     """MANY rising keys that go up by `steps`, again and again, from `lowest` on; cut off above `highest`."""
     every = np.resize(np.array(steps, np.object_), MANY)
@@ -128,10 +137,12 @@ def test_a_place_that_is_guessed_is_the_one_a_plain_search_finds(
     relative = climbing(steps, first, 2**31 - 1)
     entries = offset_entries([(key, i) for i, key in enumerate(relative)])
     places = data.draw(st.lists(st.integers(0, len(relative) - 1), max_size=30)) if relative else []
-    for target in [t + near for t in (relative[i] for i in places) for near in (-1, 0, 1)]:
+    targets, expected = [t + near for t in (relative[i] for i in places) for near in (-1, 0, 1)], []
+    for target in targets:
         found = plain_lookup(relative, target)
-        expected = (BASE + relative[found], found) if found >= 0 else (BASE, 0)
-        assert tuple(entries.lookup(BASE + target)) == expected
+        expected.append((BASE + relative[found], found) if found >= 0 else (BASE, 0))
+        assert tuple(entries.lookup(BASE + target)) == expected[-1]
+    assert together(entries, [BASE + target for target in targets]) == expected * TOGETHER
 
 
 @settings(max_examples=60, deadline=None)
@@ -146,11 +157,14 @@ def test_a_time_that_is_guessed_is_the_one_a_plain_search_finds(
     """Times at both ends of their range, and so far apart that their difference is none of 64 bits with a sign."""
     times = climbing(steps, first, HIGHEST)
     entries = time_entries([(time, i) for i, time in enumerate(times)])
+    targets, expected = [], []
     for i in (place % len(times) for place in places if times):
         for target in {max(times[i] - 1, LOWEST), times[i], min(times[i] + 1, HIGHEST)}:
             found = plain_lookup(times, target)
-            expected = (times[found], BASE + found) if found >= 0 else (-1, BASE)
-            assert tuple(entries.lookup(target)) == expected
+            targets.append(target)
+            expected.append((times[found], BASE + found) if found >= 0 else (-1, BASE))
+            assert tuple(entries.lookup(target)) == expected[-1]
+    assert together(entries, targets) == expected * TOGETHER
 
 
 @settings(max_examples=40, deadline=None)
@@ -159,10 +173,12 @@ def test_a_guess_in_entries_of_any_bytes_stays_among_them(seed: int, targets: li
     content = random.Random(seed).randbytes(12 * MANY)
     offsets, times = OffsetEntries(content, BASE, MANY * 12 // 8), TimeEntries(content, BASE, MANY)
     known = {offsets.entry(i) for i in range(MANY * 12 // 8)} | {OffsetPosition(BASE, 0)}
+    assert {OffsetPosition(*one) for one in together(offsets, [target % 2**32 for target in targets])} <= known
+    known_times = {times.entry(i) for i in range(MANY)} | {TimestampOffset(-1, BASE)}
+    assert {TimestampOffset(*one) for one in together(times, targets)} <= known_times
     for target in targets:
         assert offsets.lookup(target % 2**32) in known
-        found = times.lookup(target)
-        assert found == TimestampOffset(-1, BASE) or found in map(times.entry, range(MANY))
+        assert times.lookup(target) in known_times
 
 
 def test_upper_bound_is_the_first_entry_at_or_after_a_position() -> None:

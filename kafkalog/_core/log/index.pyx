@@ -329,10 +329,11 @@ cdef class OffsetEntries(Entries):
                     int64_t* second) noexcept nogil:
         cdef Py_ssize_t found[LANES]
         cdef Py_ssize_t at = 0, lane, lanes
+        cdef bint is_even = True
         while at < many:
             lanes = min(many - at, <Py_ssize_t>LANES)
             if lanes == LANES:
-                count_at_most_lanes(data, n, targets + at, self.base_offset, BY_OFFSET, found)
+                count_at_most_lanes(data, n, targets + at, self.base_offset, BY_OFFSET, found, &is_even)
             else:
                 for lane in range(lanes):
                     found[lane] = count_at_most_warm(data, n, minus(targets[at + lane], self.base_offset), BY_OFFSET)
@@ -399,10 +400,11 @@ cdef class TimeEntries(Entries):
                     int64_t* second) noexcept nogil:
         cdef Py_ssize_t found[LANES]
         cdef Py_ssize_t at = 0, lane, lanes
+        cdef bint is_even = True
         while at < many:
             lanes = min(many - at, <Py_ssize_t>LANES)
             if lanes == LANES:
-                count_at_most_lanes(data, n, targets + at, 0, BY_TIME, found)
+                count_at_most_lanes(data, n, targets + at, 0, BY_TIME, found, &is_even)
             else:
                 for lane in range(lanes):
                     found[lane] = count_at_most_warm(data, n, targets[at + lane], BY_TIME)

@@ -26,6 +26,7 @@ cdef enum:
     FAR = 65536                     # from so many bytes on, the next two places to look at are fetched ahead
     LOOKS = 3                       # guesses before a search by halves: even keys need one, uneven ones two or three
     BESIDE = 4                      # entries on each side of a guess that are looked at with it
+    MOST_WRONG = 4                  # guesses of LANES: with more of them, keys do not grow evenly
 
 cdef enum Key:
     BY_OFFSET = 0                   # offset entry: relative offset
@@ -120,16 +121,61 @@ cdef inline Py_ssize_t count_at_most_warm(
     return count_at_most_far(entries, cold, target, key)
 
 
-cdef inline void count_at_most_lanes(
-    const uint8_t* entries, Py_ssize_t n, const int64_t* targets, int64_t base, Key key, Py_ssize_t* found
+cdef inline bint guess_lanes(
+    const uint8_t* entries, Py_ssize_t n, const int64_t* targets, Key key, Py_ssize_t* found
 ) noexcept nogil:
-    """Find the same as `count_at_most` for LANES targets (minus base) at once: their waits for memory overlap."""
+    """Find the same as `count_at_most` for LANES targets in many entries, if keys grow evenly; False if they do not.
+
+    A guess counts if the keys at both ends of the entries around it confirm it; a target without one is searched alone.
+    """
+    cdef Py_ssize_t at
+    cdef int64_t least = key_at(entries, 0, key)
+    cdef int64_t most = key_at(entries, n - 1, key)
+    cdef int lane
+    cdef int wrong = 0
+    if most <= least:
+        return False
+    cdef double rate = <double>(n - 1) / <double>(<uint64_t>most - <uint64_t>least)
+    for lane in range(LANES):
+        at = n
+        if targets[lane] < most:
+            at = 0 if targets[lane] < least else <Py_ssize_t>entries_apart(least, targets[lane], rate)
+        at = max(min(at, n - BESIDE) - BESIDE, <Py_ssize_t>0)
+        found[lane] = at
+        kl_prefetch(entries + entry_size(key) * at)
+        kl_prefetch(entries + entry_size(key) * (at + 2 * BESIDE) - 1)
+    for lane in range(LANES):
+        at = found[lane]
+        if (at == 0 or key_at(entries, at, key) <= targets[lane]) and (
+            at + 2 * BESIDE >= n or key_at(entries, at + 2 * BESIDE - 1, key) > targets[lane]
+        ):
+            found[lane] = at + count_at_most(entries + entry_size(key) * at, 2 * BESIDE, targets[lane], key)
+            continue
+        wrong += 1
+        if wrong > MOST_WRONG:
+            return False
+        found[lane] = count_at_most_far(entries, n, targets[lane], key)
+    return True
+
+
+cdef inline void count_at_most_lanes(
+    const uint8_t* entries, Py_ssize_t n, const int64_t* targets, int64_t base, Key key, Py_ssize_t* found, bint* is_even
+) noexcept nogil:
+    """Find the same as `count_at_most` for LANES targets (minus base) at once: their waits for memory overlap.
+
+    is_even: True before the first ones; False once the keys turn out not to grow evenly, and guesses do not pay.
+    """
     cdef int64_t relative[LANES]
     cdef Py_ssize_t half
     cdef int lane
     for lane in range(LANES):
-        found[lane] = 0
         relative[lane] = minus(targets[lane], base)
+    if n * entry_size(key) > FAR and is_even[0]:
+        is_even[0] = guess_lanes(entries, n, relative, key, found)
+        if is_even[0]:
+            return
+    for lane in range(LANES):
+        found[lane] = 0
     while n > 1:
         half = n >> 1
         for lane in range(LANES):
