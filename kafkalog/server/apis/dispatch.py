@@ -132,7 +132,9 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     except MalformedRequest as error:
         return _refuse(node, connection, name, "malformed", f"{name} version {version}: {error}", client_id)
     context = RequestContext(api_key, version, correlation_id, client_id or "", connection, len(frame))
-    if node.leaders_calls and name in node.forwards and (sent := await node.forwards[name](context, frame)) is not None:
+    is_own = bool(node.is_own) and name in node.is_own and node.is_own[name](request)
+    is_led = bool(node.leaders_calls) and not is_own
+    if is_led and name in node.forwards and (sent := await node.forwards[name](context, frame)) is not None:
         return sent
     del frame  # a waiting handler may release the frame's memory
     connection.may_cancel = api_key == FETCH  # other calls change state and must run to completion
@@ -140,7 +142,7 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     try:
         if node.is_read_only and name in WRITING:
             raise PolicyViolation("this server is read-only")
-        if node.leaders_calls and name in node.leaders_calls:
+        if is_led and name in node.leaders_calls:
             raise node.leaders_calls[name]("this node is not the leader of its replica set")
         work = call.handle(node, context, request)
         try:
@@ -153,7 +155,7 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
             answer = done.value
         except Refused as refusal:
             answer = call.refused(node, context, request, refusal)
-        if node.before_answers and name in node.before_answers:
+        if node.before_answers and not is_own and name in node.before_answers:
             await node.before_answers[name](request)
         if busy[0] > LARGE_SECONDS:
             async with node.large:

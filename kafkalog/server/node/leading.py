@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import KafkalogError, NotLeaderOrFollower
 from kafkalog.server.node.parts import OF_THE_LEADER, make_part
 from kafkalog.server.quorum.errors import NotController, NotCoordinator
+from kafkalog.server.settings.kinds import is_of_one_node
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -34,6 +35,7 @@ CONTROLLERS: Final = (
     "create_topics", "delete_acls", "delete_topics", "incremental_alter_configs",
     "update_features",
 )  # fmt: skip
+_SETTINGS: Final = ("alter_configs", "incremental_alter_configs")
 REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
     **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(CONTROLLERS, NotController),
     **dict.fromkeys(_LEADERS, NotLeaderOrFollower),
@@ -62,6 +64,7 @@ class Leading:
             if len(self._node.quorum.replica_set) > 1:
                 self._node.before_answers = dict.fromkeys(CONTROLLERS, self._replicated)
                 self._node.forwards = dict.fromkeys(CONTROLLERS, self._forward)
+                self._node.is_own = dict.fromkeys(_SETTINGS, is_of_one_node)
             self._node.quorum.handover.on_change = self._on_handover
             self._on_quorum_change()
 

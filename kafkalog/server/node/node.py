@@ -135,6 +135,8 @@ class Node:
         self.forwards: Mapping[str, Callable[[RequestContext, bytearray], Awaitable[Pieces | Close | None]]] = {}
         """Callbacks by call, awaited with the request while another node leads. They return the leader's response, or
         None if it has not answered."""
+        self.is_own: Mapping[str, Callable[[object], bool]] = {}
+        """Functions by call that return True if the request is this node's own, though another one leads."""
         self.producer_ids: asyncio.Future[ProducerIds] | None = None
         """Source of producer ids on a node of a replica set; set on first use."""
         self._started: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -13,6 +13,12 @@ GROUP: Final = 32
 KEPT: Final = {GROUP: "groups", CLIENT_METRICS: "client_metrics"}
 """Types whose settings are only kept, for those who look them up, with their names in files."""
 KINDS: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
+
+
+def is_of_one_node(request: Any) -> bool:
+    """Return True if a change of settings is only of those that each node has for itself: its own and its loggers'."""
+    kinds = [(one.resource_type, bool(one.resource_name)) for one in request.resources]
+    return bool(kinds) and all(kind == BROKER_LOGGER or (kind == BROKER and is_named) for kind, is_named in kinds)
 
 
 class Change(IntEnum):
