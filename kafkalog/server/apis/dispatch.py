@@ -119,16 +119,14 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     name = api.name
     if not (connection.is_authenticated or api_key in BEFORE_AUTHENTICATION):
         return _refuse(node, connection, name, "before login", f"{name} before authentication", client_id)
-    if call is None:
-        call = _new_call(api, version)
+    call = call or _new_call(api, version)
     request = None
     try:
-        if call.read is not None:
-            if len(frame) > LARGE_BYTES and api_key != PRODUCE:
-                async with node.large:
-                    request = await node.run(call.read, frame, position)
-            else:
-                request = call.read(frame, position)
+        if call.read is not None and len(frame) > LARGE_BYTES and api_key != PRODUCE:
+            async with node.large:
+                request = await node.run(call.read, frame, position)
+        elif call.read is not None:
+            request = call.read(frame, position)
     except MalformedRequest as error:
         return _refuse(node, connection, name, "malformed", f"{name} version {version}: {error}", client_id)
     context = RequestContext(api_key, version, correlation_id, client_id or "", connection, len(frame))
