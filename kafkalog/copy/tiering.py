@@ -163,13 +163,13 @@ class _Tiering:
             ".txnindex": self._content(segment.path.removesuffix(".log") + ".txnindex") or None,
             EPOCHS: "".join(f"{line}\n" for line in _epoch_lines(before)).encode(),
         }
-        new = RemoteSegment(
-            new_segment_id(), base, end, segment.size, ViewedSegment(segment).largest_timestamp,
-            _epochs_in(before, base), None, indexes[".txnindex"] is None, 0,
-        )  # fmt: skip
         now_ms = self._clock.milliseconds()
-        self._events.append([copy_started(self._partition, new, now_ms)])
         with os_errors("read a segment", segment.path), self._fs.open_file(segment.path, "r") as data:
+            new = RemoteSegment(
+                new_segment_id(), base, end, data.size(), ViewedSegment(segment).largest_timestamp,
+                _epochs_in(before, base), None, indexes[".txnindex"] is None, 0,
+            )  # fmt: skip
+            self._events.append([copy_started(self._partition, new, now_ms)])
             custom = self._writer.put(self._partition, new, self._layout, data, indexes, now_ms)
         self._events.append([self._changed(new, COPY_FINISHED, custom)])
 

@@ -39,7 +39,7 @@ class Conditioned(NamedTuple):
 
 
 def conditioned(root: str, decoder: Any, outputs: Collection[Path], expression: Expression | None) -> Any:
-    """Return a decoder of values without a schema, with one of its own for a condition on fields of `outputs`."""
+    """Return a decoder of values without a schema, and a second one for a condition on fields of `outputs`."""
     words = _words(root, expression)
     if expression is None or not _overlap(outputs, words) or _has_whole(root, expression, words):
         return decoder
@@ -52,7 +52,7 @@ def json_options(
     """Return the options of a JSON decoder without a schema: the wanted fields, with the types that constants imply.
 
     `outputs` are the paths to return, `()` for whole values. A field of another kind than its constant compares as
-    null. Types that no constant tells are those of a sample.
+    null. Types that no constant implies are those of a sample.
     """
     words = _words(root, expression)
     options: dict[str, Any] = {} if () in outputs else {"strict": False}
@@ -66,7 +66,7 @@ def json_options(
 
 
 def _words(root: str, expression: Expression | None) -> dict[Path, str | None]:
-    """Return the type of each path that a condition looks into; None if no constant tells it."""
+    """Return the type of each path that a condition looks into; None if no constant implies it."""
     if expression is None:
         return {}
     words = {path: None if kind is None else _WORDS.get(kind.name) for path, kind in expression.hints[root].items()}

@@ -27,9 +27,11 @@ from kafkalog.tiered.segment_bytes import (
 from kafkalog.tiered.segment_metadata import RemoteSegment
 from kafkalog.util.fileio import File
 from kafkalog.util.object_writes import write_object
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.remote_files import as_os_error
 
 _PARTIAL: Final = ".partial"
+_PIECE_BYTES: Final = 1 << 20
 _PLUGIN_SUFFIXES: Final = (LOG, ".indexes", MANIFEST)
 _OWN_SUFFIXES: Final = (LOG, *(OWN_NAMES.get(suffix, suffix) for suffix in INDEXES))
 
@@ -59,18 +61,19 @@ class SegmentWriter:
     ) -> bytes | None:  # fmt: skip
         """Write the objects of a segment and return its custom metadata, with the fields that `segment.custom` has.
 
-        `indexes` are by the suffix of their files. A `layout` of None is that of Kafka's own file store. StorageError;
-        errors of a key pair as for `KeyRing.decryption`.
+        `data` has the `size_bytes` of the segment; StorageError if it has fewer. `indexes` are by the suffix of their
+        files. A `layout` of None is that of Kafka's own file store. StorageError; errors of a key pair as for
+        `KeyRing.decryption`.
         """
         stem = self._store.stem_of(partition, segment)
         if layout is None:
             for suffix, content in indexes.items():
                 if content is not None:
                     self._write(stem + OWN_NAMES.get(suffix, suffix), [content])
-            self._write(stem + LOG, _Pieces(data, 1 << 20))
+            self._write(stem + LOG, _Pieces(data, segment.size_bytes, _PIECE_BYTES))
             return segment.custom
         encrypt, encryption = (None, None) if layout.key_id is None else self._keys.encryption(layout.key_id)
-        chunks = _StoredChunks(data, layout, encrypt)
+        chunks = _StoredChunks(_Pieces(data, segment.size_bytes, layout.chunk_bytes), layout, encrypt)
         self._write(stem + LOG, chunks)
         places, stored = _stored_indexes(indexes, encrypt)
         self._write(stem + ".indexes", [stored])
@@ -137,26 +140,34 @@ class SegmentWriter:
 
 
 class _Pieces:
-    """The bytes of a file, in pieces."""
+    """The first `total` bytes of a file, in pieces of `size`; StorageError if the file has fewer."""
 
-    def __init__(self, data: File, size: int) -> None:
+    def __init__(self, data: File, total: int, size: int) -> None:
         self._data = data
         self._size = size
-        self.total = data.size()
+        self.total = total
 
     def __iter__(self) -> Any:
         for at in range(0, self.total, self._size):
-            yield self._data.pread(min(self._size, self.total - at), at)
+            size = min(self._size, self.total - at)
+            with os_errors("read a segment", self._data.path, at):
+                piece = self._data.pread(size, at)
+            if len(piece) < size:
+                raise StorageError(
+                    f"the segment has {at + len(piece)} bytes in place of {self.total}: it was cut off meanwhile",
+                    path=self._data.path, position=at + len(piece), hint="run the command again",
+                )  # fmt: skip
+            yield piece
 
 
 class _StoredChunks:
     """The chunks of a segment as they are stored; `sizes` are those of the chunks that were written."""
 
-    def __init__(self, data: File, layout: Layout, encrypt: Encrypt | None) -> None:
+    def __init__(self, plain: _Pieces, layout: Layout, encrypt: Encrypt | None) -> None:
         self.sizes: list[int] = []
         self._layout = layout
         self._encrypt = encrypt
-        self._plain = _Pieces(data, layout.chunk_bytes)
+        self._plain = plain
 
     def __iter__(self) -> Any:
         for plain in self._plain:

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from kafkalog.errors import StorageError
+from kafkalog.storage.leader_epoch import EpochEntry
 from kafkalog.tiered.description import read_description
 from kafkalog.tiered.keys import KeyRing
 from kafkalog.tiered.manifest import INDEXES, parse_custom
 from kafkalog.tiered.metadata_topic import MetadataTopic
 from kafkalog.tiered.segment_bytes import ObjectStore, PluginSegment, TieredPartition
+from kafkalog.tiered.segment_metadata import RemoteSegment
 from kafkalog.tiered.segment_writer import Layout, SegmentWriter
 from kafkalog.util.fileio import OS
 from tests.tiered.test_plugin_objects import DATA, PREFIX, STORES, describe, unpack, write_data
@@ -73,3 +76,16 @@ def test_a_segment_written_again_is_as_the_plugin_writes_it(tmp_path: Path, stor
             assert new[name] == content_before
         elif "zstd" not in store:
             assert len(new[name]) == len(content_before)
+
+
+@pytest.mark.parametrize("layout", [None, Layout(100, False, None)])
+def test_a_segment_that_is_cut_off_meanwhile_is_an_error(tmp_path: Path, layout: Layout | None) -> None:
+    """Its object is never visible: it would be read as one with fewer records."""
+    (tmp_path / "store").mkdir()
+    store = ObjectStore(read_description(f"file://{tmp_path}/store"))
+    segment = RemoteSegment("A" * 22, 0, 9, 1000, 0, (EpochEntry(0, 0),), None, True, 0)
+    (tmp_path / "segment.log").write_bytes(bytes(700))
+    with OS.open_file(tmp_path / "segment.log", "r") as data, pytest.raises(StorageError) as caught:
+        SegmentWriter(store, KeyRing({})).put(PARTITION, segment, layout, data, {}, EVENT_MS)
+    assert "700 bytes in place of 1000" in caught.value.message and caught.value.position == 700
+    assert not [name for name in objects_below(tmp_path / "store") if not name.endswith(".partial")]
