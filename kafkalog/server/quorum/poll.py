@@ -12,7 +12,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.quorum import messages
 from kafkalog.server.quorum.cluster_id import OtherCluster
 from kafkalog.server.quorum.decisions import Ballot
-from kafkalog.server.quorum.file import QuorumState
+from kafkalog.server.quorum.file import NO_NODE, QuorumState
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -69,6 +69,23 @@ class Poll:
         answers = await self._ask_all(messages.DESCRIBE_QUORUM, lambda _: messages.describe_request())
         seen = {other: _read(messages.read_described, answer) for other, answer in answers.items()}
         return {other: found for other, found in seen.items() if found is not None}
+
+    async def leaders_with(self, known: tuple[int, int]) -> dict[int, tuple[int, int]]:
+        """Return the reports of `leaders`, after asking a leader that did not answer a second time.
+
+        `known` is the (term, leader) that this node knows. Without the leader's report it would not be asked to hand
+        over, and a leader that only answers late would lose records with acks=1.
+        """
+        found = await self.leaders()
+        leader = max((one for one in (known, *found.values()) if one[1] != NO_NODE), default=known)[1]
+        if leader in self._quorum.others(self._node.node_id) and leader not in found:
+            try:
+                report = _read(messages.read_described, await self.describe(leader))
+            except (KafkalogError, OSError, TimeoutError) as error:
+                _LOG.warning("node %d led and does not answer: %s", leader, error or type(error).__name__)
+            else:
+                found |= {} if report is None else {leader: report}
+        return found
 
     async def is_agreed_by(self, mine: tuple[int, int], needed: int) -> bool:
         """Return True if at least `needed` nodes, including this one, report the (term, leader) in `mine`.

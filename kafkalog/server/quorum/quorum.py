@@ -246,7 +246,8 @@ class Quorum:
 
     async def _elect(self, is_forced: bool) -> None:
         me = self._node.node_id
-        reports = await self.poll.leaders()
+        known = (self.state.term, self.state.leader)
+        reports = await (self.poll.leaders() if is_forced else self.poll.leaders_with(known))
         term = next_term(max([self.state.term, *(one[0] for one in reports.values())]), me, self.own_set)
         needed: tuple[int, ...] = ()  # a leader that handed over steps down by its vote, or not at all
         if not is_forced:

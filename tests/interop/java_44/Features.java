@@ -104,11 +104,22 @@ public class Features {
                     admin.updateFeatures(change, new UpdateFeaturesOptions()).all().get());
             }
         }
+        reaches(admin, 1);
         say("features", () -> levels(admin));
         FeatureUpdate back = new FeatureUpdate((short) 2, FeatureUpdate.UpgradeType.UPGRADE);
         say("back", () ->
             admin.updateFeatures(Map.of("transaction.version", back), new UpdateFeaturesOptions()).all().get());
+        reaches(admin, 2);
         say("features", () -> levels(admin));
+    }
+
+    /** A broker answers an update before it has applied the new level itself. */
+    private static void reaches(Admin admin, int level) throws Exception {
+        long end = System.nanoTime() + 60_000_000_000L;
+        while (admin.describeFeatures().featureMetadata().get().finalizedFeatures().get("transaction.version").maxVersionLevel()
+                != level && System.nanoTime() < end) {
+            Thread.sleep(20);
+        }
     }
 
     private static Object levels(Admin admin) throws Exception {

@@ -15,6 +15,7 @@ from kafkalog.server.quorum import handover
 from kafkalog.server.quorum.errors import ElectionFailed, NotController
 from kafkalog.server.quorum.handover import NotCaughtUp
 from kafkalog.server.quorum.messages import VOTE, end_request
+from kafkalog.server.quorum.poll import Poll
 from kafkalog.server.settings.kinds import GROUP
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
@@ -149,6 +150,27 @@ async def test_a_leader_that_cannot_be_reached_is_not_waited_for(tmp_path: Path)
         nodes.cut.clear()
         await wait_until(lambda: nodes.quorum(1).leader == 2)
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class WithLateLeader(Poll):
+    """Questions to all nodes, which node 1 answers too late."""
+
+    async def leaders(self) -> dict[int, tuple[int, int]]:
+        found = await super().leaders()
+        del found[1]
+        return found
+
+
+@in_loop
+async def test_a_leader_that_answers_late_hands_over_as_well(tmp_path: Path) -> None:
+    """FLOW-4: it has a record with acks=1, which nodes 2 and 3 would be a majority without."""
+    async with set_of(tmp_path, kafkalog_handover_timeout_ms=100) as nodes:
+        term = await with_leader(nodes)
+        nodes.quorum(2).poll = WithLateLeader(nodes[2], nodes.quorum(2))
+        with pytest.raises(ElectionFailed, match="node 1 stays the leader"):
+            await nodes.quorum(2).promote()
+        assert nodes.quorum(1).state.term == term
+        await nodes.quorum(2).promote(is_forced=True)
 
 
 async def append_as_follower(nodes: Set, number: int) -> None:
