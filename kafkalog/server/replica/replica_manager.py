@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -347,23 +348,22 @@ class ReplicaManager:
         guard: VerificationGuard | None,
     ) -> LogAppendInfo:  # fmt: skip
         append = partial(partition.append, data, params.required_acks, origin=params.origin, table=table, guard=guard)
-        log = partition.log
+        log, epoch = partition.log, partition.leader_epoch
         most_bytes = most_at_once(log.config.flush_messages, log.config.compression_type, table.codec)
-        if table.valid_bytes <= most_bytes and not log.append_waits(partition.leader_epoch):
+        if table.valid_bytes <= most_bytes and not log.append_waits(epoch):
             info = append()
             self.appended_to(partition)
             return info
 
         async def in_pool() -> LogAppendInfo:
             try:
-                if table.codec:
-                    async with self._unpacking:
-                        info = await self._run(append)
-                else:
+                async with self._unpacking if table.codec else nullcontext():
                     info = await self._run(append)
                 self.appended_to(partition)
             finally:
                 self._appending -= 1
+            if not partition.is_leader or partition.leader_epoch != epoch:  # its vote may have left this batch out
+                raise NotLeaderOrFollower(f"this node stopped leading {partition.topic_partition} during the append")
             return info
 
         self._appending += 1

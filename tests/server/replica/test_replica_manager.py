@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.results import AppendParams
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
+from tests.builder import R, batch
 from tests.faults import FaultFS
 from tests.server.replica.partitions import (
     GONE,
@@ -367,8 +369,6 @@ def test_what_failed_first_has_to_come_first(tmp_path: Path) -> None:
 def test_a_large_append_runs_in_the_pool_and_is_told_though_its_client_went(tmp_path: Path) -> None:
     async def body(replicas: Replicas) -> None:
         value = bytearray(1_200_000)
-        from tests.builder import R, batch
-
         data = bytearray(batch([R(bytes(value), timestamp=1)]))
         reader = asyncio.create_task(replicas.fetch(consumer_params(10_000), [request_at(T0, 0)]))
         writer = asyncio.create_task(replicas.append({T0: data}, AppendParams(1, 0)))
@@ -383,6 +383,23 @@ def test_a_large_append_runs_in_the_pool_and_is_told_though_its_client_went(tmp_
     run(tmp_path, body, message_max_bytes=2_000_000)
 
 
+def test_an_append_during_which_the_node_stopped_leading_is_not_acknowledged(tmp_path: Path) -> None:
+    """FLOW-4: the next leader need not have it, since this node may have voted before the batch was in the log."""
+    async def body(replicas: Replicas) -> None:
+        data = bytearray(batch([R(bytes(1_200_000), timestamp=1)]))
+        partition, run_in_pool = replicas.find(T0), replicas._run
+
+        async def step_down_after(work: Callable[[], Any]) -> Any:
+            info = await run_in_pool(work)
+            role = partition.role
+            partition.become_follower(role._replace(leader=2, leader_epoch=role.leader_epoch + 1))
+            return info
+
+        replicas._run = step_down_after
+        [result] = (await replicas.append({T0: data}, AppendParams(1, 0))).values()
+        assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(tmp_path, body, message_max_bytes=2_000_000)
 
 
 def test_a_client_that_goes_away_leaves_nothing(tmp_path: Path) -> None:
