@@ -117,7 +117,7 @@ def _fetched(pom: Path, what: str) -> Path:
     target = cache_dir() / f"jars-{_digest([pom])}"
     if not target.is_dir():
         mvn = require("mvn")
-        make_once(target, lambda to: _run(f"fetch {what} with Maven", _fetch_command(mvn, pom, to)))
+        make_once(target, lambda to: _run(f"fetch {what} with Maven", _fetch_command(mvn, pom, to)), "lock")
     return target
 
 
@@ -218,14 +218,15 @@ def _digest(files: list[Path]) -> str:
     return sha.hexdigest()[:16]
 
 
-def make_once(target: Path, fill: Callable[[Path], None]) -> None:
+def make_once(target: Path, fill: Callable[[Path], None], lock: str = "") -> None:
     """Fills a directory beside target, then renames it: a broken run leaves nothing half done, a second one waits.
 
-    Two Mavens at once would write into one repository.
+    `lock` is the file of what has to wait for one another: two Mavens at once would write into one repository. Whatever
+    else there is to make waits only for itself.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (target.parent / (lock or f"{target.name}.lock")).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
         if target.is_dir():  # another run was first
             return
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
