@@ -68,10 +68,6 @@ CASES = {
 }
 
 
-EVERY_CALL = CASES.keys() if "KAFKALOG_KILLS" in os.environ else {"one"}
-"""Cases that are killed at each of their calls; the others, which repeat calls for each partition, at half of them."""
-
-
 def prepare(directory: Path, case: Case) -> Path:
     directory.mkdir()
     for topic, settings in case.settings.items():
@@ -140,8 +136,6 @@ def test_killed_at_any_call(tmp_path: Path, name: str) -> None:
     case, rng = CASES[name], Random(name)
     kills = 0
     for nth in kill_points(1):
-        if name not in EVERY_CALL and rng.random() < 0.5:
-            continue
         directory = prepare(tmp_path / str(nth), case)
         killed = kill_at(directory, case, nth)
         kills += killed
