@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Everything a change has to pass, on a fresh clone too: style, types, and the whole test suite, with the golden
-# data and, where Java is, the real Kafka beside us; and whether a hot path became slower (ci/bench.sh). Arguments go
-# to pytest, and leave the hot paths out; `-n 0` runs the tests in one process. KAFKALOG_WORKERS is how many there are,
-# each of which needs 1 to 2 GB: by default three to eight, three for each processor where 2.5 GB are free for each,
-# because many tests wait (tests/workers.py).
+# Everything a change has to pass, on a fresh clone too: style, and the whole test suite, with the types
+# (tests/test_sourcecode.py), the golden data and, where Java is, the real Kafka beside us; and whether a hot path
+# became slower (ci/bench.sh). Arguments go to pytest, and leave the hot paths out; `-n 0` runs the tests in one
+# process. KAFKALOG_WORKERS is how many there are, each of which needs 1 to 2 GB: by default three to eight, three for
+# each processor where 2.5 GB are free for each, because many tests wait (tests/workers.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -12,8 +12,6 @@ source ci/setup.sh test
 unset PYTHONDONTWRITEBYTECODE # the tests start thousands of short processes, each of which would compile the package
 status=0
 python -m ruff check .
-python -m mypy --strict kafkalog & # one process, which would leave the other processors idle
-types=$!
 workers="$(awk -v most="$(($(nproc) * 3))" '
     /^MemAvailable:/ { fit = int($2 / 2500000) }
     END { if (fit > most) fit = most; if (fit > 8) fit = 8; print (fit < 3 ? 3 : fit) }' /proc/meminfo || echo 3)"
@@ -26,10 +24,9 @@ if [ $# -eq 0 ]; then # instructions are counted with what the tests leave of th
     set +m
     trap 'kill -- "-$counting" 2>/dev/null || true' EXIT
 fi
-# on a fresh clone pytest compiles the tests once, beside mypy: each of its processes would compile all of them
+# on a fresh clone pytest compiles the tests once: each of its processes would compile all of them
 [ -d tests/__pycache__ ] || python -m pytest --collect-only -q "$@" >/dev/null 2>&1 || true
 python -m pytest -n "${KAFKALOG_WORKERS:-$workers}" --dist loadfile --durations=40 --durations-min=5 "$@" || status=$?
-wait "$types" || status=1
 [ "$status" = 0 ] || exit "$status"
 if [ -n "$counting" ]; then
     wait "$counting" || status=$?

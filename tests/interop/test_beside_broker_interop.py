@@ -24,7 +24,7 @@ from tests.interop.reference import Reference
 ck = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
 
 TIMEOUT_S = 60
-RECORDS = 1000
+RECORDS = 500
 KEYS = 7
 # cleaning, retention and the delete of files a few times a second
 HASTY = {
@@ -37,7 +37,7 @@ HASTY = {
 SMALL = {"internal.segment.bytes": "5000", "index.interval.bytes": "300", "segment.ms": "100"}
 TOPICS = {
     "compacted": SMALL | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
-    "expiring": SMALL | {"retention.bytes": "60000", "file.delete.delay.ms": "100"},
+    "expiring": SMALL | {"retention.bytes": "25000", "file.delete.delay.ms": "100"},
     "deleted": SMALL | {"retention.ms": "-1", "file.delete.delay.ms": "0"},
 }
 
@@ -71,7 +71,7 @@ class Readers:
                 while not self.stopped.is_set():
                     for count in work():
                         self.seen[name] = self.seen.get(name, 0) + count
-                    time.sleep(0.005)  # let the sender go on too
+                    time.sleep(0.05)  # let the sender go on too: it decides how long this takes
             except BaseException as failure:
                 self._failures.append(failure)
                 self.stopped.set()

@@ -31,6 +31,8 @@ LAKEHOUSE_PYTHON = HERE / "lakehouse-requirements.txt"
 CLIENTS = HERE / "java_clients"
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """Without these, a JVM says on stdout that an archive is of other files."""
+_SHORT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Half the processor time of a JVM that ends within seconds."""
 SKIP_VARIABLE = "KAFKALOG_NO_INTEROP"
 
 
@@ -117,7 +119,7 @@ def _fetched(pom: Path, what: str) -> Path:
     target = cache_dir() / f"jars-{_digest([pom])}"
     if not target.is_dir():
         mvn = require("mvn")
-        make_once(target, lambda to: _run(f"fetch {what} with Maven", _fetch_command(mvn, pom, to)))
+        make_once(target, lambda to: _run(f"fetch {what} with Maven", _fetch_command(mvn, pom, to)), "lock")
     return target
 
 
@@ -132,7 +134,7 @@ def classes(source: Path = HERE / "java", against: Path | None = None) -> Path:
     target = cache_dir() / f"program-{source.name}-{_digest([KAFKA_39_POM if against else POM, *files])}"
     if not target.is_dir():
         javac, path = require("javac"), f"{against or jars()}/*"
-        command = [javac, "-nowarn", "-proc:none", "-cp", path]
+        command = [javac, *(f"-J{option}" for option in _SHORT), "-nowarn", "-proc:none", "-cp", path]
         make_once(target, lambda to: _compile(command, files, to))
     return target / "classes.jar"
 
@@ -208,7 +210,7 @@ def java_command(*main_and_arguments: str, source: Path | None = None, options: 
 
 def quick_start(heap: str = "512m") -> tuple[str, ...]:
     """Options for a short-lived JVM on a small machine."""
-    return (f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+    return (f"-Xmx{heap}", *_SHORT, "-Xshare:auto")
 
 
 def _digest(files: list[Path]) -> str:
@@ -218,14 +220,15 @@ def _digest(files: list[Path]) -> str:
     return sha.hexdigest()[:16]
 
 
-def make_once(target: Path, fill: Callable[[Path], None]) -> None:
+def make_once(target: Path, fill: Callable[[Path], None], lock: str = "") -> None:
     """Fills a directory beside target, then renames it: a broken run leaves nothing half done, a second one waits.
 
-    Two Mavens at once would write into one repository.
+    `lock` is the file of what has to wait for one another: two Mavens at once would write into one repository. Whatever
+    else there is to make waits only for itself.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (target.parent / (lock or f"{target.name}.lock")).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
         if target.is_dir():  # another run was first
             return
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
@@ -236,7 +239,8 @@ def make_once(target: Path, fill: Callable[[Path], None]) -> None:
 
 
 def _run(what: str, command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    environ = {**os.environ, "MAVEN_OPTS": " ".join((*_SHORT, os.environ.get("MAVEN_OPTS", "")))}
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, env=environ)
     if done.returncode:
         said = (done.stdout + done.stderr).splitlines()
         errors = [line for line in said if "ERROR" in line or "error:" in line] or said or ["no message"]

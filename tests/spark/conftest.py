@@ -75,6 +75,7 @@ def settings(scratch: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
         "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts a Python process slowly
+        **dict(one.split("=") for one in os.environ.get("XSPARK", "").split()),
     }
 
 
