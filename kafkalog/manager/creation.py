@@ -63,8 +63,7 @@ class Creation(NamedTuple):
         ) from failures[0]
 
     def _candidates(self, manager: LogManager) -> list[DataDirectory]:
-        preferred = manager.preferred.get(self.topic_partition, self.directory)
-        chosen = None if preferred is None else find_directory(manager.directories, preferred)
+        chosen = None if self.directory is None else find_directory(manager.directories, self.directory)
         if self.is_future:
             return [self._future_directory(manager, chosen)]
         if chosen is not None:

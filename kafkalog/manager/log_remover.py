@@ -55,7 +55,6 @@ class LogRemover(DirectorySet):
         super().__init__(directories, scheduler)
         self.config = config
         self.clock = clock
-        self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
         self._topics = topics  # guarded by self._lock
         self._removals = DeletionQueue()
         self.ages = AgeClock(clock)
@@ -130,7 +129,6 @@ class LogRemover(DirectorySet):
                 raise
             self._publish()
             self.cleaner.manager.moved(topic_partition, source.path, target.path)
-            self.preferred.pop(topic_partition, None)
             self._finish_delete(source, current)
             for directory, failure in failures:
                 _LOG.warning("%s: %s", directory.path, failure)
