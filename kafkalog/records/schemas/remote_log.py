@@ -5,41 +5,36 @@ from typing import Final
 from kafkalog.records.schema import Schema, schemas
 
 TABLE: Final = """\
+struct TopicIdPartition
+    name string
+    id uuid
+    partition i32
+struct SegmentId
+    topicIdPartition TopicIdPartition
+    id uuid
+struct Epoch
+    leaderEpoch i32
+    offset i64
 RemoteLogSegmentMetadataRecord 0 0 flexible 0+
-    remoteLogSegmentId {}
-        topicIdPartition {}
-            name string
-            id uuid
-            partition i32
-        id uuid
+    remoteLogSegmentId SegmentId
     startOffset i64
     endOffset i64
     brokerId i32
     maxTimestampMs i64
     eventTimestampMs i64
-    segmentLeaderEpochs [{}]
-        leaderEpoch i32
-        offset i64
+    segmentLeaderEpochs [Epoch]
     segmentSizeInBytes i32
     customMetadata bytes?
     remoteLogSegmentState i8
     txnIndexEmpty bool tag 0
 RemoteLogSegmentMetadataUpdateRecord 1 0 flexible 0+
-    remoteLogSegmentId {}
-        topicIdPartition {}
-            name string
-            id uuid
-            partition i32
-        id uuid
+    remoteLogSegmentId SegmentId
     brokerId i32
     eventTimestampMs i64
     customMetadata bytes?
     remoteLogSegmentState i8
 RemotePartitionDeleteMetadataRecord 2 0 flexible 0+
-    topicIdPartition {}
-        name string
-        id uuid
-        partition i32
+    topicIdPartition TopicIdPartition
     brokerId i32
     eventTimestampMs i64
     remotePartitionDeleteState i8
@@ -50,9 +45,7 @@ RemoteLogSegmentMetadataSnapshotRecord 3 0 flexible 0+
     brokerId i32
     maxTimestampMs i64
     eventTimestampMs i64
-    segmentLeaderEpochs [{}]
-        leaderEpoch i32
-        offset i64
+    segmentLeaderEpochs [Epoch]
     segmentSizeInBytes i32
     customMetadata bytes?
     remoteLogSegmentState i8
