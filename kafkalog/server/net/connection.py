@@ -39,30 +39,10 @@ class Channel:
     """A client's socket. `connection` is the part that handlers see."""
 
     __slots__ = (
-        "_counted_bytes",
-        "_fd",
-        "_frames",
-        "_is_handshaking",
-        "_is_writing",
-        "_loop",
-        "_network",
-        "_on_secured",
-        "_out",
-        "_sock",
-        "_task",
-        "_unread",
-        "active_ms",
-        "connection",
-        "held_bytes",
-        "is_active",
-        "is_busy",
-        "is_closed",
-        "is_ending",
-        "is_reading",
-        "is_unfinished",
-        "kind",
-        "largest_bytes",
-        "reserved_bytes",
+        "_counted_bytes", "_fd", "_frames", "_is_handshaking", "_is_writing", "_loop", "_network",
+        "_on_secured", "_out", "_sock", "_task", "_unread", "active_ms", "connection", "held_bytes",
+        "is_active", "is_busy", "is_closed", "is_ending", "is_reading", "is_unfinished", "kind",
+        "largest_bytes", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(

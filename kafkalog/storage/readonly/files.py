@@ -40,23 +40,9 @@ class ViewFiles:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_descriptors",
-        "_directory",
-        "_fs",
-        "_indexed_size",
-        "_offset_index",
-        "_records",
-        "_time_index",
-        "_timed_size",
-        "base_offset",
-        "file_name",
-        "inode",
-        "is_elsewhere",
-        "is_last",
-        "measured",
-        "size",
-        "used",
+        "__weakref__", "_descriptors", "_directory", "_fs", "_indexed_size", "_offset_index", "_records",
+        "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_elsewhere", "is_last",
+        "measured", "size", "used",
     )  # fmt: skip
 
     def __init__(
