@@ -190,6 +190,7 @@ class _Pass:
         try:
             self._rewrite(group, cleaned)
             self.writer.finish()
+            self.stats.write_calls = self.writer.writes
             cleaned.on_become_inactive()
             cleaned.set_last_modified(group[-1].records.last_modified_ns(), self.log.fs)
             cleaned.flush()

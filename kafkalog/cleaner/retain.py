@@ -12,6 +12,7 @@ from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog._core.log.producer_state import ProducerState
 from kafkalog.cleaner.scanned_ranges import ScannedRange
 from kafkalog.cleaner.transactions import CleanedTransactions
+from kafkalog.records.compression import DECODED_LIMIT_BYTES
 from kafkalog.records.filter import FilterResult, filter_to
 
 if TYPE_CHECKING:
@@ -71,7 +72,14 @@ class Retainer:
 
     def filter(self, chunk: Buffer, position: int = 0, *, is_checked: bool = False) -> FilterResult:
         """Return what is kept of a chunk's complete batches; the chunk begins at byte `position`. See `filter_to`."""
-        return filter_to(chunk, self._retention, path=self._path, position=position, is_checked=is_checked)
+        return filter_to(
+            chunk,
+            self._retention,
+            path=self._path,
+            position=position,
+            limit_bytes=DECODED_LIMIT_BYTES,
+            is_checked=is_checked,
+        )
 
     def drops(self, scanned_range: ScannedRange) -> bool:
         """Return True if nothing of a range is kept, so that it need not be read again."""

@@ -31,6 +31,7 @@ class SegmentWriter:
 
     def __init__(self, buffer_bytes: int) -> None:
         self.buffer_bytes = max(buffer_bytes, _SMALLEST_BUFFER)
+        self.writes = 0
         """Number of data writes so far."""
         self._buffer = page_buffer(self.buffer_bytes)
         self._have = 0
@@ -54,9 +55,9 @@ class SegmentWriter:
             end = at + self.buffer_bytes - self._have
             if self._have:
                 self._buffer[self._have :] = data[at:end]
-                self._segment.records.append(self._buffer)
+                self._write(self._buffer)
             else:
-                self._segment.records.append(data[at:end])
+                self._write(data[at:end])
             at, self._have = end, 0
         end = self._have + size - at
         self._buffer[self._have : end] = data[at:]
@@ -65,9 +66,13 @@ class SegmentWriter:
     def finish(self) -> None:
         """Write the remaining data and index entries; the segment is then complete. StorageError."""
         if self._have:
-            self._segment.records.append(self._buffer[: self._have])
+            self._write(self._buffer[: self._have])
             self._have = 0
         self._index()
+
+    def _write(self, piece: memoryview) -> None:
+        self._segment.records.append(piece)
+        self.writes += 1
 
     def _index(self) -> None:
         self._segment.add_entries(self._entries)

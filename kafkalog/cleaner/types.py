@@ -90,7 +90,8 @@ class CleanerStats:
 
     `map_*` count the first reading, the others the second: `messages_read` are records of batches that were examined,
     `invalid_messages_read` those among them without a key, `bytes_read` and `bytes_written` sizes of batches (CLN-40).
-    Threads: one writes; others may read.
+    `write_calls` is the number of writes for `bytes_written`: each byte is written once. Threads: one writes; others
+    may read.
     """
 
     start_s: float
@@ -103,6 +104,7 @@ class CleanerStats:
     messages_read: int = 0
     messages_written: int = 0
     invalid_messages_read: int = 0
+    write_calls: int = 0
     buffer_utilization: float = 0.0
 
     @property

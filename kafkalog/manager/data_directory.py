@@ -23,15 +23,16 @@ NO_LOGS: Final[Logs] = MappingProxyType({})
 class DataDirectory:
     """A data directory that a LogManager holds, or could not lock.
 
-    `log_dir` is its lock, `directory_id` the id in its meta.properties (None: none). `offline_error` is the reason why
-    the directory is not in use (None: it is). A failure sets it at once; `take_offline` closes the logs and releases
-    the lock later. `problems` has the reasons why partitions are offline while the directory is in use. All maps are
-    replaced, never changed, so that readers may iterate over them. `removed` are deleted partitions that checkpoints
-    may still list. Threads: changed under the manager's lock, read from any.
+    `log_dir` is its lock, `directory_id` the id in its meta.properties (None: none). `broker_epoch` is the epoch in the
+    marker of its last clean stop (-1: no epoch, None: no marker). `offline_error` is the reason why the directory is
+    not in use (None: it is). A failure sets it at once; `take_offline` closes the logs and releases the lock later.
+    `problems` has the reasons why partitions are offline while the directory is in use. All maps are replaced, never
+    changed, so that readers may iterate over them. `removed` are deleted partitions that checkpoints may still list.
+    Threads: changed under the manager's lock, read from any.
     """
 
     __slots__ = (
-        "directory_id", "fs", "future_logs", "log_dir", "logs", "offline_error", "path",
+        "broker_epoch", "directory_id", "fs", "future_logs", "log_dir", "logs", "offline_error", "path",
         "problems", "removed",
     )
 
@@ -40,6 +41,7 @@ class DataDirectory:
         self.fs = fs
         self.log_dir: LogDir | None = None
         self.directory_id: str | None = None
+        self.broker_epoch: int | None = None
         self.offline_error: Exception | None = None
         self.logs: Logs = NO_LOGS
         self.future_logs: Logs = NO_LOGS

@@ -19,6 +19,7 @@ from kafkalog.errors import (
     KafkalogError,
     StorageError,
 )
+from kafkalog.manager.clean_shutdown import agreed_epoch
 from kafkalog.manager.cleaning import CleanerJobs
 from kafkalog.manager.creation import Creation
 from kafkalog.manager.data_directory import NO_LOGS, DataDirectory
@@ -64,6 +65,8 @@ class LogManager(LogRemover):
         self.fs = fs
         self._jobs = jobs_of(self, self.ages)
         self._cleaning = CleanerJobs(self.cleaner, self, config, clock)
+        self.previous_broker_epoch = agreed_epoch(directory.broker_epoch for directory in directories)
+        """Epoch of the broker that last stopped cleanly here, if all directories agree; else -1 (MGR-28)."""
 
     @classmethod
     def open(

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafkalog.errors import ConfigError, DirectoryLocked, StorageError
+from kafkalog.manager.clean_shutdown import read_broker_epoch
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.inventory import (
     Inventory,
@@ -73,6 +74,7 @@ def _read_identities(directories: Iterable[DataDirectory]) -> None:
         if directory.is_online:
             try:
                 meta = read_meta_properties(directory.path, directory.fs)
+                directory.broker_epoch = read_broker_epoch(directory.path, directory.fs)
             except DIRECTORY_ERRORS as error:
                 take_offline(directory, error)
                 continue

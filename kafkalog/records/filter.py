@@ -36,7 +36,7 @@ _TEXT: Final = {
 
 
 class FilterResult:
-    """Result of filtering a chunk, with counters of the reference's FilterResult.
+    """Result of filtering a chunk, with the counters of the reference's FilterResult; -1 if no record was kept.
 
     `scanned` is the batch table of the chunk. `data` may be a part of the chunk; `table` is its batch table, with
     positions from 0. `bytes_read` counts the whole batches at the chunk's start. If there is none, `needed_bytes` is
@@ -45,9 +45,19 @@ class FilterResult:
     """
 
     __slots__ = (
-        "bytes_read", "bytes_retained", "data", "invalid_messages", "messages_read", "messages_retained",
-        "needed_bytes", "scanned", "table",
-    )  # fmt: skip
+        "bytes_read",
+        "bytes_retained",
+        "data",
+        "invalid_messages",
+        "max_offset",
+        "max_timestamp",
+        "messages_read",
+        "messages_retained",
+        "needed_bytes",
+        "scanned",
+        "shallow_offset_of_max_timestamp",
+        "table",
+    )
 
     def __init__(self, chunk: memoryview, scanned: BatchTable, done: RecordFilter) -> None:
         self.scanned = scanned
@@ -59,6 +69,9 @@ class FilterResult:
         self.bytes_retained = done.bytes_retained
         self.messages_retained = done.messages_retained
         self.invalid_messages = done.invalid_messages
+        self.max_offset = done.max_offset
+        self.max_timestamp = done.max_timestamp
+        self.shallow_offset_of_max_timestamp = done.shallow_offset_of_max_timestamp
         self.needed_bytes = 0 if scanned.valid_bytes else MemoryRecords(chunk).first_batch_size() or 0
 
     def __repr__(self) -> str:
@@ -74,15 +87,17 @@ def filter_to(
     *,
     path: str | None = None,
     position: int = 0,
+    limit_bytes: int = DECODED_LIMIT_BYTES,
     is_checked: bool,
 ) -> FilterResult:
     """Filter the whole batches of `chunk`, which begins at byte `position` of the file `path`, by `retention`.
 
     Batches that are kept entirely are copied unchanged. The others keep codec, times, producer and, if v2, their offset
-    range; a delete horizon is set where one begins (CLN-8, CLN-10, CLN-44). Raises CorruptRecord and InvalidRecord,
-    with file, position and offset, for an impossible size or format, a wrong checksum (a rebuilt batch would get a
-    right one) and unreadable records. With `is_checked` the caller has already compared these batches' checksums; they
-    are compared again only for batches that are dropped or rebuilt, since the others keep their checksums.
+    range; a delete horizon is set where one begins (CLN-8, CLN-10, CLN-44). `limit_bytes` limits the decompressed size
+    of one batch. Raises CorruptRecord and InvalidRecord, with file, position and offset, for an impossible size or
+    format, a wrong checksum (a rebuilt batch would get a right one) and unreadable records. With `is_checked` the
+    caller has already compared these batches' checksums; they are compared again only for batches that are dropped or
+    rebuilt, since the others keep their checksums.
     """
     view = memoryview(chunk).cast("B")
     table = scan(view, check_crc=not is_checked)
@@ -93,7 +108,7 @@ def filter_to(
             done.begin_run(view, table, 0, 0, len(table))
             _write_run(done, table)
             return FilterResult(view, table, done)
-        for run in plain_runs(view, table, limit_bytes=DECODED_LIMIT_BYTES):
+        for run in plain_runs(view, table, limit_bytes=limit_bytes):
             if run.failed:
                 run.raise_failure(path)
             done.begin_run(run.data, run.table, run.row_before, run.first, run.last)

@@ -173,6 +173,9 @@ def test_codec_and_times_stay(codec: CompressionType, stamped: bool) -> None:
     assert first.header.compression == codec and first.header.timestamp_type == stamped
     assert first.header.max_timestamp == times[1]
     assert bytes(second) == build_batch(9, (b"c", b"5"), compression=codec, **more)
+    assert cleaned.result.max_timestamp == (NOW + 99 if stamped else NOW + 2)
+    assert cleaned.result.max_offset == 9
+    assert cleaned.result.shallow_offset_of_max_timestamp == 8
 
 
 def test_the_last_batch_of_an_active_producer_stays_as_an_empty_one() -> None:
@@ -209,7 +212,7 @@ def test_the_last_batch_of_the_range_stays_as_an_empty_one() -> None:
     cleaned = Cleaner().clean(data)
     assert last_offsets_of(cleaned.data) == [0, 2]
     assert list_offsets(cleaned.data) == [0]
-    assert cleaned.result.messages_retained == 1
+    assert cleaned.result.messages_retained == 1 and cleaned.result.max_offset == 2
     assert last_offsets_of(Cleaner().clean(cleaned.data + build_batch(3, (b"b", b"1"))).data) == [0, 3]
 
 

@@ -51,6 +51,7 @@ def test_files_are_those_of_plain_appends(seed: int, buffer: int, tmp_path_facto
     writer.finish()
     writes = [(call.args[1], len(call.args[0])) for call in fs.named("pwrite") if call.path.endswith(".log")]
     assert [at for at, _ in writes] == list(range(0, total, buffer)) and sum(size for _, size in writes) == total
+    assert writer.writes == len(writes)
     assert one.tail == other.tail
     assert files(one) == files(other)
 

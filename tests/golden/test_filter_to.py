@@ -12,6 +12,8 @@ from tests.golden_cases import vector
 
 pytestmark = pytest.mark.golden
 COUNTERS = {
+    "maxOffset": "max_offset",
+    "maxTimestamp": "max_timestamp",
     "messagesRead": "messages_read",
     "bytesRead": "bytes_read",
     "messagesRetained": "messages_retained",

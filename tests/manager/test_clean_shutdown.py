@@ -1,4 +1,4 @@
-"""The clean-shutdown marker: its life with all partitions of a directory."""
+"""Content of the clean-shutdown marker, and its life with all partitions of a directory."""
 
 import os
 from pathlib import Path
@@ -7,18 +7,43 @@ import pytest
 
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import DirectoryLocked
+from kafkalog.manager.clean_shutdown import agreed_epoch, parse_broker_epoch, read_broker_epoch
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import NEW, Found, open_partition
 from tests.manager.managers import MARKER, T0, T1, OpenManager, list_names
 
 
-@pytest.mark.parametrize("content", [b'{"version":0,"brokerEpoch":426}', b"", b"not json", b"[" * 100_000])
-def test_any_marker_means_a_clean_stop(tmp_path: Path, content: bytes) -> None:
-    """CKPT-7: whatever is in it."""
+@pytest.mark.parametrize(
+    ("content", "epoch"),
+    [
+        (b'{"version":0,"brokerEpoch":426}', 426), (b'{"version":7,"brokerEpoch":"426"}', 426),
+        (b'{"version":0,"brokerEpoch":-1}', -1), (b'{"version":0}', -1), (b"", -1), (b"not json", -1),
+        (b"[1]", -1), (b'{"brokerEpoch":null}', -1), (b"\xff\xfe", -1), (b"[" * 100_000, -1),
+        (b'{"brokerEpoch":true}', -1), (b'{"brokerEpoch":1e400}', -1), (b'{"brokerEpoch":99999999999999999999}', -1),
+    ],
+)  # fmt: skip
+def test_the_epoch_that_a_marker_tells(tmp_path: Path, content: bytes, epoch: int) -> None:
+    """CKPT-7: whatever is in it, the marker means clean."""
+    assert parse_broker_epoch(content) == epoch
+    assert read_broker_epoch(str(tmp_path)) is None
     (tmp_path / MARKER).write_bytes(content)
+    assert read_broker_epoch(str(tmp_path)) == epoch
     with OpenManager(tmp_path) as held:
+        assert held.manager.previous_broker_epoch == epoch
         log_dir = held.manager.directories[0].log_dir
         assert log_dir is not None and log_dir.marker_found and MARKER not in list_names(tmp_path)
+
+
+def test_an_epoch_counts_where_all_directories_tell_it(tmp_path: Path) -> None:
+    """MGR-28."""
+    assert [agreed_epoch(epochs) for epochs in ([4, 4], [4, 5], [4, -1], [4, None], [None], [], [4])] == [
+        4, -1, -1, -1, -1, -1, 4,
+    ]  # fmt: skip
+    for name, epoch in (("a", 4), ("b", 5)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / MARKER).write_text(f'{{"version":0,"brokerEpoch":{epoch}}}')
+    with OpenManager(tmp_path / "a", tmp_path / "b") as held:
+        assert held.manager.previous_broker_epoch == -1
 
 
 def test_the_marker_is_gone_while_a_partition_is_open_for_writing(tmp_path: Path) -> None:

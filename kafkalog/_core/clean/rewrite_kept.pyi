@@ -24,6 +24,9 @@ class RecordFilter:
     bytes_retained: int
     messages_retained: int
     invalid_messages: int
+    max_offset: int
+    max_timestamp: int
+    shallow_offset_of_max_timestamp: int
     def __init__(self, retention: Retention, chunk: Buffer, batches: BatchTable) -> None: ...
     def begin_run(self, data: Buffer, table: BatchTable, row_before: int, first: int, last: int) -> None: ...
     def step(self) -> int: ...

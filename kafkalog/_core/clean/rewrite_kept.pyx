@@ -6,9 +6,10 @@ from libc.string cimport memcpy
 
 from kafkalog._core.batch.check cimport BatchRow, place_of, read_row
 from kafkalog._core.batch.emit cimport HeaderFields, put_header
-from kafkalog._core.batch.layout cimport CODEC_MASK, DELETE_HORIZON_BIT, ERR_MEMORY, OK, V2_RECORDS_AT
+from kafkalog._core.batch.layout cimport CODEC_MASK, DELETE_HORIZON_BIT, ERR_MEMORY, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.store cimport Store
+from kafkalog._core.bytes.wrap cimport added
 from kafkalog._core.clean.clean_rules cimport RETAIN_EMPTY, Choice, Retention
 from kafkalog._core.clean.kept_batch cimport (
     OFFSETS_FALL, TOO_LONG, Kept, header_of_kept, header_without_records, put_kept, room_for_kept,
@@ -74,6 +75,9 @@ cdef class RecordFilter:
     cdef readonly int64_t bytes_retained
     cdef readonly int64_t messages_retained
     cdef readonly int64_t invalid_messages
+    cdef readonly int64_t max_offset
+    cdef readonly int64_t max_timestamp
+    cdef readonly int64_t shallow_offset_of_max_timestamp
 
     def __cinit__(self, Retention retention not None, chunk, BatchTable batches not None):
         self.retention = retention
@@ -81,6 +85,7 @@ cdef class RecordFilter:
         self.batches = batches
         self.store = Store()
         self.start = -1
+        self.max_offset = self.max_timestamp = self.shallow_offset_of_max_timestamp = -1
 
     cdef int expect_end(self) except -1:
         if self.busy or self.start >= 0 or self.row != self.last:
@@ -167,7 +172,7 @@ cdef class RecordFilter:
         if choice.kept > 0 and choice.kept == choice.total and row.magic == 2 and not sets_horizon:
             status = self.copy(source)
             if status == OK:
-                self.count_kept(choice.kept, source.size)
+                self.count_kept(row.max_timestamp, row.last_offset, row.last_offset, choice.kept, source.size)
         elif not self.is_sound(source):     # nothing goes, or gets another checksum, by what may be damage
             return BAD_CHECKSUM
         elif choice.kept > 0:
@@ -257,17 +262,28 @@ cdef class RecordFilter:
             header_without_records(&self.header, row)
             put_header(p, V2_RECORDS_AT, &self.header)
             self.store.size += V2_RECORDS_AT
-        self.count_kept(0, V2_RECORDS_AT)
+        self.count_kept(row.max_timestamp, row.last_offset, row.last_offset, 0, V2_RECORDS_AT)
         return OK
 
     cdef void close_batch(self, uint8_t* p, int64_t size, int codec) noexcept nogil:
         """Write the header of a batch whose records were rewritten, and update the counters."""
+        cdef int64_t last_offset
         header_of_kept(&self.header, &self.kept, codec)
         put_header(p, size, &self.header)
-        self.count_kept(self.kept.count, size)
+        last_offset = added(self.header.base_offset, self.header.last_delta)
+        if self.header.max_timestamp == -1 and not self.header.attributes & TIMESTAMP_TYPE_BIT:
+            last_offset = -1
+        self.count_kept(self.header.max_timestamp, last_offset, self.kept.last_offset, self.kept.count, size)
 
-    cdef void count_kept(self, int64_t messages, int64_t size) noexcept nogil:
+    cdef void count_kept(
+        self, int64_t max_timestamp, int64_t shallow_offset, int64_t max_offset, int64_t messages, int64_t size
+    ) noexcept nogil:
         """Takes a written batch into the counters."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.shallow_offset_of_max_timestamp = shallow_offset
+        if max_offset > self.max_offset:
+            self.max_offset = max_offset
         self.messages_retained += messages
         self.bytes_retained += size
 

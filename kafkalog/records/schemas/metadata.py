@@ -5,22 +5,20 @@ from typing import Final
 from kafkalog.records.schema import Schema, schemas
 
 TABLE: Final = """\
-struct EndPoint
-    name string
-    host string
-    port u16
-    securityProtocol i16
-struct Feature
-    name string
-    minSupportedVersion i16
-    maxSupportedVersion i16
 RegisterBrokerRecord 0 0-4 flexible 0+
     brokerId i32
     isMigratingZkBroker bool 2+
     incarnationId uuid
     brokerEpoch i64
-    endPoints [EndPoint]
-    features [Feature]
+    endPoints [{}]
+        name string
+        host string
+        port u16
+        securityProtocol i16
+    features [{}]
+        name string
+        minSupportedVersion i16
+        maxSupportedVersion i16
     rack string?
     fenced bool
     inControlledShutdown bool 1+
@@ -135,8 +133,15 @@ RegisterControllerRecord 27 0 flexible 0+
     controllerId i32
     incarnationId uuid
     zkMigrationReady bool
-    endPoints [EndPoint]
-    features [Feature]
+    endPoints [{}]
+        name string
+        host string
+        port u16
+        securityProtocol i16
+    features [{}]
+        name string
+        minSupportedVersion i16
+        maxSupportedVersion i16
 ClearElrRecord 28 0 flexible 0+
     topicName string
 UnregisterControllerRecord 29 0 flexible 0+

@@ -5,36 +5,41 @@ from typing import Final
 from kafkalog.records.schema import Schema, schemas
 
 TABLE: Final = """\
-struct TopicIdPartition
-    name string
-    id uuid
-    partition i32
-struct SegmentId
-    topicIdPartition TopicIdPartition
-    id uuid
-struct Epoch
-    leaderEpoch i32
-    offset i64
 RemoteLogSegmentMetadataRecord 0 0 flexible 0+
-    remoteLogSegmentId SegmentId
+    remoteLogSegmentId {}
+        topicIdPartition {}
+            name string
+            id uuid
+            partition i32
+        id uuid
     startOffset i64
     endOffset i64
     brokerId i32
     maxTimestampMs i64
     eventTimestampMs i64
-    segmentLeaderEpochs [Epoch]
+    segmentLeaderEpochs [{}]
+        leaderEpoch i32
+        offset i64
     segmentSizeInBytes i32
     customMetadata bytes?
     remoteLogSegmentState i8
     txnIndexEmpty bool tag 0
 RemoteLogSegmentMetadataUpdateRecord 1 0 flexible 0+
-    remoteLogSegmentId SegmentId
+    remoteLogSegmentId {}
+        topicIdPartition {}
+            name string
+            id uuid
+            partition i32
+        id uuid
     brokerId i32
     eventTimestampMs i64
     customMetadata bytes?
     remoteLogSegmentState i8
 RemotePartitionDeleteMetadataRecord 2 0 flexible 0+
-    topicIdPartition TopicIdPartition
+    topicIdPartition {}
+        name string
+        id uuid
+        partition i32
     brokerId i32
     eventTimestampMs i64
     remotePartitionDeleteState i8
@@ -45,7 +50,9 @@ RemoteLogSegmentMetadataSnapshotRecord 3 0 flexible 0+
     brokerId i32
     maxTimestampMs i64
     eventTimestampMs i64
-    segmentLeaderEpochs [Epoch]
+    segmentLeaderEpochs [{}]
+        leaderEpoch i32
+        offset i64
     segmentSizeInBytes i32
     customMetadata bytes?
     remoteLogSegmentState i8
