@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 EXPIRATION_MS: Final = 86_400_000
 """`producer.id.expiration.ms`: time after which an idle producer is forgotten."""
+LATE_TRANSACTION_MS: Final = 5 * 60_000
+"""Extra time (ms) beyond the longest transaction before an open one counts as late (PSM-26)."""
 _ORIGINS: Final = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR}
 
 
@@ -206,6 +208,15 @@ class ProducerStateManager:
     def on_high_watermark(self, high_watermark: int) -> None:
         """Forget completed transactions whose markers lie below the high watermark (PSM-14)."""
         self.producers.replicated_to(high_watermark)
+
+    def has_late_transaction(self, now_ms: int, longest_ms: int) -> bool:
+        """Return True if a transaction is open for more than `longest_ms` plus five minutes (PSM-26)."""
+        oldest = now_ms - longest_ms - LATE_TRANSACTION_MS
+        for producer_id in self.producers.open_transactions.values():
+            known = self.producers.get(producer_id)
+            if known is not None and known.last_timestamp < oldest:
+                return True
+        return False
 
     def remove_expired(self, now_ms: int) -> None:
         """Forget producers and pending verifications that have been idle too long (PSM-15)."""

@@ -112,6 +112,11 @@ class Snapshots:
                 _LOG.warning("%s: removed", error)
                 self.remove(offset)
 
+    def remove_below(self, offset: int) -> None:
+        """Remove the snapshots below `offset`, but not its own (PSM-22)."""
+        for old in [o for o in self._offsets if o < offset]:
+            self.remove(old)
+
     def remove_outside(self, above: int, upto: int) -> None:
         """Keep only the snapshots in (above, upto] (PSM-20)."""
         for old in [o for o in self._offsets if not above < o <= upto]:

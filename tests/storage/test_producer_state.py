@@ -304,6 +304,15 @@ class TestTime:
         driver.manager.remove_expired(1000 + DAY)
         assert driver.known is not None
 
+    def test_late_transactions(self, driver: Driver) -> None:
+        """PSM-26."""
+        driver.data(0, time=1000, txn=True)
+        longest = 900_000
+        assert not driver.manager.has_late_transaction(1000 + longest + 300_000, longest)
+        assert driver.manager.has_late_transaction(1001 + longest + 300_000, longest)
+        driver.marker()
+        assert not driver.manager.has_late_transaction(10 * DAY, longest)
+
 
 class TestVerification:
     @pytest.fixture
@@ -445,6 +454,14 @@ class TestSnapshots:
         driver.manager.take_snapshot()
         driver.manager.truncate_fully_and_start_at(29)
         assert driver.manager.is_empty and driver.manager.map_end_offset == 29 and not list(tmp_path.iterdir())
+
+    def test_old_ones_go(self, driver: Driver) -> None:
+        """PSM-22."""
+        for number in range(4):
+            driver.data(number)
+            driver.manager.take_snapshot()
+        driver.manager.snapshots.remove_below(3)
+        assert driver.manager.snapshots.offsets == (3, 4)
 
     @pytest.mark.parametrize(
         ("bases", "kept"), [((5,), (5, 42)), ((42,), (42,)), ((1, 2, 4), (2, 42)), ((50,), ()), ((), (42,))]
