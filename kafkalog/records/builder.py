@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from kafkalog._core.batch.encode import BatchBuilder
 from kafkalog._core.batch.repack import with_payload
@@ -22,6 +23,13 @@ from kafkalog.records.format import (
 
 _MAX_INT = 2**31 - 1
 Headers = Iterable[tuple[str, bytes | None]]
+
+
+class BuilderInfo(NamedTuple):
+    """Largest timestamp (ms) of the built records and the offset reported with it; (-1, -1) without timestamps."""
+
+    max_timestamp: int
+    offset_of_max_timestamp: int
 
 
 class RecordsBuilder:
@@ -59,6 +67,7 @@ class RecordsBuilder:
             raise IllegalArgument(f"LogAppendTime needs the append time, not {log_append_time}")
         self.base_offset = base_offset
         self.is_control = is_control
+        self._append_time = log_append_time if timestamp_type == TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         self._header = {
             "base_offset": base_offset,
             "leader_epoch": leader_epoch,
@@ -67,11 +76,13 @@ class RecordsBuilder:
             "base_sequence": base_sequence,
             "transactional": is_transactional,
             "control": is_control,
-            "append_time": log_append_time if timestamp_type == TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP,
+            "append_time": self._append_time,
         }
         self._inner = BatchBuilder(_MAX_INT, delete_horizon_ms=delete_horizon_ms)
         self._last_offset: int | None = None
         self._built: bytearray | None = None
+        self._info = BuilderInfo(NO_TIMESTAMP, -1)
+        self._aborted = False
 
     @staticmethod
     def _check_flags(producer_id: int, epoch: int, sequence: int, transactional: bool, control: bool) -> None:
@@ -88,6 +99,11 @@ class RecordsBuilder:
     def count(self) -> int:
         """Number of records appended so far."""
         return self._inner.count
+
+    @property
+    def is_closed(self) -> bool:
+        """True once `build` was called."""
+        return self._built is not None
 
     @property
     def next_offset(self) -> int:
@@ -122,7 +138,7 @@ class RecordsBuilder:
     def _append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, offset: int | None
     ) -> int:
-        if self._built is not None:
+        if self._aborted or self.is_closed:
             raise IllegalState("this builder is closed: it accepts no more records")
         if timestamp < 0 and timestamp != NO_TIMESTAMP:
             raise IllegalArgument(f"timestamp {timestamp} is negative: give ms since 1970, or -1 for none")
@@ -141,8 +157,15 @@ class RecordsBuilder:
 
     def build(self) -> bytearray:
         """Return the batch; 0 bytes if no record was appended (REC-28). Later calls return the same bytes."""
+        if self._aborted:
+            raise IllegalState("this builder was aborted: there is nothing to build")
         if self._built is None:
-            self._built = self._compressed(self._inner.build(**self._header))  # type: ignore[arg-type]
+            inner = self._inner
+            if inner.count and self._append_time >= 0:
+                self._info = BuilderInfo(self._append_time, self.next_offset - 1)
+            elif inner.count and inner.max_timestamp >= 0:
+                self._info = BuilderInfo(inner.max_timestamp, self.next_offset - 1)
+            self._built = self._compressed(inner.build(**self._header))  # type: ignore[arg-type]
         return self._built
 
     def _compressed(self, plain: bytearray) -> bytearray:
@@ -150,3 +173,15 @@ class RecordsBuilder:
             return plain
         payload = compress(self._compression, memoryview(plain)[BATCH_OVERHEAD_BYTES:], level=self._level)
         return with_payload(plain, payload, self._compression)
+
+    def info(self) -> BuilderInfo:
+        """Return the largest timestamp and its offset; as in the reference for v2, that is the last offset (REC-36)."""
+        self.build()
+        return self._info
+
+    def abort(self) -> None:
+        """Discard the appended records; afterwards `append` and `build` raise IllegalState (REC-29)."""
+        if self.is_closed:
+            raise IllegalState("this builder is closed: it cannot be aborted")
+        self._aborted = True
+        self._inner = BatchBuilder(_MAX_INT)

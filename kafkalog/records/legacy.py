@@ -54,6 +54,7 @@ class LegacyBuilder:
         self._messages = MessageSet(magic)
         self._last_offset: int | None = None
         self._max_timestamp = NO_TIMESTAMP
+        self._offset_of_max_timestamp = -1
         self._built: bytearray | None = None
 
     @property
@@ -91,8 +92,9 @@ class LegacyBuilder:
         inner = at if plain or self.magic == MAGIC_V0 else at - self.base_offset
         self._messages.append(inner, written, key, value, attributes=TIMESTAMP_TYPE_BIT if by_log else 0)
         self._last_offset = at
-        if self.magic == MAGIC_V1:
-            self._max_timestamp = max(self._max_timestamp, timestamp)
+        if self.magic == MAGIC_V1 and timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+            self._offset_of_max_timestamp = at
         return at
 
     def build(self) -> bytearray:
@@ -112,3 +114,20 @@ class LegacyBuilder:
                     append_time=by_log,
                 )
         return self._built
+
+    def info(self) -> tuple[int, int]:
+        """Return the largest timestamp and the offset the reference reports with it; (-1, -1) without one (REC-36).
+
+        If the records are compressed, that is the last record's offset. Otherwise it is the offset of the first record
+        with that timestamp, or the base offset for LogAppendTime.
+        """
+        self.build()
+        if self._last_offset is None or self.magic == MAGIC_V0:
+            return NO_TIMESTAMP, -1
+        by_log = self._append_time >= 0
+        if not by_log and self._max_timestamp < 0:
+            return NO_TIMESTAMP, -1
+        largest = self._append_time if by_log else self._max_timestamp
+        if self.compression != CompressionType.NONE:
+            return largest, self._last_offset
+        return largest, self.base_offset if by_log else self._offset_of_max_timestamp

@@ -92,7 +92,7 @@ def test_old_formats_are_an_illegal_argument(magic: int, flags: dict[str, int]) 
 
 @pytest.mark.parametrize("codec", [c for c in CompressionType if c])
 def test_compressed_batches(codec: CompressionType) -> None:
-    """REC-21: every header field, and the records, are those of the plain batch."""
+    """REC-21, REC-36: every header field, and the records, are those of the plain batch."""
     plain, packed = RecordsBuilder(7), RecordsBuilder(7, compression=codec)
     for builder in (plain, packed):
         for n in range(50):
@@ -102,6 +102,7 @@ def test_compressed_batches(codec: CompressionType) -> None:
     assert batch_.size < expected.size
     assert batch_.records() == list(batch_) == expected.records()
     assert (batch_.base_offset, batch_.last_offset, batch_.header.count) == (7, 105, 50)
+    assert packed.info() == plain.info() == (T + 39, 105)
 
 
 def test_a_codec_that_is_none() -> None:
@@ -116,8 +117,17 @@ def test_empty_builder() -> None:
     builder = RecordsBuilder(42)
     assert builder.next_offset == 42
     assert builder.build() == b""
+
+
+def test_abort() -> None:
+    """REC-29."""
+    builder = RecordsBuilder()
+    builder.append(T, None, b"v")
+    builder.abort()
     with pytest.raises(IllegalState):
-        builder.append(T, None, None)
+        builder.append(T, None, b"v")
+    with pytest.raises(IllegalState):
+        builder.build()
 
 
 def test_control_records_and_control_batches() -> None:
@@ -131,6 +141,24 @@ def test_control_records_and_control_batches() -> None:
     assert build(control).header.is_control
 
 
+@pytest.mark.parametrize(
+    ("kind", "times", "wanted"),
+    [
+        (TimestampType.CREATE_TIME, [-1, -1], (-1, -1)),
+        (TimestampType.CREATE_TIME, [T + 5, T, T + 1], (T + 5, 12)),
+        (TimestampType.LOG_APPEND_TIME, [T, T + 1], (T + 99, 11)),
+    ],
+)
+def test_info(kind: TimestampType, times: list[int], wanted: tuple[int, int]) -> None:
+    """REC-36: v2 names the last offset."""
+    builder = RecordsBuilder(10, timestamp_type=kind, log_append_time=T + 99)
+    for t in times:
+        builder.append(t, None, b"v")
+    assert tuple(builder.info()) == wanted
+    with pytest.raises(IllegalState):
+        builder.append(T, None, None)
+
+
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
 def test_a_log_may_stamp_the_first_moment_of_1970(codec: CompressionType) -> None:
     """REC-41: in the header and for each record."""
@@ -139,7 +167,7 @@ def test_a_log_may_stamp_the_first_moment_of_1970(codec: CompressionType) -> Non
     builder.append(T, None, b"v")
     (batch,) = MemoryRecords(builder.build()).batches()
     assert (batch.header.timestamp_type, batch.header.max_timestamp) == (kind, 0)
-    assert [record.timestamp for record in batch] == [0]
+    assert [record.timestamp for record in batch] == [0] and tuple(builder.info()) == (0, 10)
 
 
 def test_bytes_are_those_of_the_plain_encoder() -> None:

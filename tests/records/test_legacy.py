@@ -61,6 +61,31 @@ def test_log_append_time(codec: CompressionType) -> None:
         assert {b.header.max_timestamp for b in batches} == {time}
 
 
+@pytest.mark.parametrize(
+    ("codec", "times", "options", "wanted"),
+    [
+        (0, [-1, -1], {}, (-1, -1)),
+        (0, [T + 5, T, T + 5], {}, (T + 5, 10)),
+        (1, [T + 5, T, T + 1], {}, (T + 5, 12)),
+        (0, [T, T + 1], BY_LOG, (T + 99, 10)),
+        (1, [T, T + 1], BY_LOG, (T + 99, 11)),
+        (0, [T, T + 1], {**BY_LOG, "log_append_time": 0}, (0, 10)),
+        (1, [T, T + 1], {**BY_LOG, "log_append_time": 0}, (0, 11)),
+        (0, [0, -1], {}, (0, 10)),
+        (1, [-1, 0], {}, (0, 11)),
+        (1, [], {}, (-1, -1)),
+    ],
+)
+def test_info(codec: int, times: list[int], options: dict[str, int], wanted: tuple[int, int]) -> None:
+    """REC-36: v1, plain and compressed."""
+    builder = fill_builder(1, CompressionType(codec), times, **options)
+    assert builder.info() == wanted
+    with pytest.raises(IllegalState):
+        builder.append(T, None, None)
+    if not options:
+        assert fill_builder(0, CompressionType(codec), times).info() == (-1, -1)
+
+
 def test_what_the_formats_do_not_have() -> None:
     """REC-27; what v2 alone has is no argument of this builder."""
     for magic in (0, 1):
