@@ -9,9 +9,8 @@ from contextlib import nullcontext
 from kafkalog import hooks
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import KafkalogError
-from kafkalog.records.validate import ValidationRules
+from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
 from kafkalog.storage.log import UnifiedLog
-from tests.records.validator import validate_and_assign_offsets
 
 SEALS = True
 NOW = 1_700_000_000_000
@@ -91,4 +90,4 @@ def check(a_log: UnifiedLog, raw: bytes, first_offset: int) -> None:
     assert len(written) == len(raw) and all(written[part] == raw[part] for part in PLACED)
     assert int.from_bytes(written[:8], "big") == first_offset and written[12:16] == bytes(4)
     rules = ValidationRules.of(a_log.config)
-    validate_and_assign_offsets(bytearray(b"\0" * 8 + raw[8:]), 0, rules, NOW, from_client=True)
+    validate_and_assign_offsets(bytearray(b"\0" * 8 + raw[8:]), 0, rules, NOW, from_client=True, magic=2)

@@ -4,8 +4,7 @@ from kafkalog._core.batch.scan import scan
 from kafkalog.errors import KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.tables import record_tables
-from kafkalog.records.validate import ValidationRules
-from tests.records.validator import validate_and_assign_offsets
+from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
 
 SEALS = True
 NOW = 1_700_000_000_000
@@ -19,11 +18,11 @@ FIRST = 1000
 
 
 def run(data: memoryview) -> None:
-    """Check that accepted batches are sound and begin at the given offset; its lowest bits select the rules."""
+    """Check that accepted batches are sound and begin at the given offset; its lowest bits select rules and format."""
     kind = data[7] if len(data) > 7 else 0
-    rules = RULES[kind & 3]
+    rules, magic = RULES[kind & 3], (2, 2, 1, 0)[kind >> 2 & 3]
     try:
-        result = validate_and_assign_offsets(data, FIRST, rules, NOW, from_client=kind & 16 == 0)
+        result = validate_and_assign_offsets(data, FIRST, rules, NOW, from_client=kind & 16 == 0, magic=magic)
     except (KafkalogError, ValueError) as error:
         assert isinstance(error, KafkalogError) or "cannot have offsets" in str(error), error
         return

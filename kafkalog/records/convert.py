@@ -164,11 +164,17 @@ def _convert_rows(
 
 
 class Rebuilt(NamedTuple):
-    """Rebuilt batch or message set: its bytes, and the number of records and the largest timestamp in them."""
+    """Rebuilt batch or message set: its bytes and what they hold.
+
+    `plain_size` is its uncompressed size in bytes. REC-36 defines the offset of the largest timestamp.
+    """
 
     data: bytearray
     record_count: int
+    last_offset: int
+    plain_size: int
     max_timestamp: int
+    offset_of_max_timestamp: int
 
 
 def rebuild(
@@ -183,6 +189,7 @@ def rebuild(
     first_offset: int | None = None,
     from_offset: int | None = None,
     append_time: int = NO_TIMESTAMP,
+    leader_epoch: int = -1,
     drop_headers: bool = False,
 ) -> Rebuilt:
     """Rebuild uncompressed rows as one v2 batch, or as a v0 or v1 message set, compressed with `codec`.
@@ -202,6 +209,7 @@ def rebuild(
         from_offset=from_offset,
         relative=wraps and magic == MAGIC_V1,
         append_time=append_time,
+        leader_epoch=leader_epoch,
         drop_headers=drop_headers,
     )
     if rewritten.data is None:
@@ -224,7 +232,13 @@ def rebuild(
                 )
         except OverflowError:
             raise RecordTooLarge(_TOO_LONG) from None
-    return Rebuilt(data, rewritten.count, append_time if append_time >= 0 else rewritten.max_timestamp)
+    largest, offset = rewritten.max_timestamp, rewritten.offset_of_max_timestamp
+    shallow = magic == MAGIC_V2 or codec != CompressionType.NONE
+    if append_time >= 0:
+        largest, offset = append_time, rewritten.last_offset if shallow else rewritten.base_offset
+    elif shallow and largest >= 0:
+        offset = rewritten.last_offset
+    return Rebuilt(data, rewritten.count, rewritten.last_offset, len(rewritten.data), largest, offset)
 
 
 def repack(
@@ -234,19 +248,20 @@ def repack(
     max_timestamp: int,
     codec: int = CompressionType.NONE,
     level: int | None = None,
+    first_offset: int = 0,
     append_time: int = NO_TIMESTAMP,
 ) -> Rebuilt:
-    """Return what `rebuild` with `first_offset` 0 would for the first row of `table`, an uncompressed v2 batch.
+    """Return what `rebuild` would for the first row of `table`, an uncompressed v2 batch; copy its records unchanged.
 
-    The records are copied unchanged. They must be fresh (`RecordCheck.fresh`): only the header is rebuilt.
-    `max_timestamp` (ms) is that of the records.
+    The records must be fresh (`RecordCheck.fresh`): only the header is rebuilt. `max_timestamp` (ms) is that of the
+    records.
     """
     view = memoryview(buffer).cast("B")[table.position(0) : table.position(0) + table.size(0)]
     count = table.records_in(0)
     header = bytearray(view[:BATCH_OVERHEAD_BYTES])
     largest = max_timestamp if append_time < 0 else append_time
     stamp = 0 if append_time < 0 else TIMESTAMP_TYPE_BIT
-    _OFFSET.pack_into(header, 0, 0)
+    _OFFSET.pack_into(header, 0, first_offset)
     _LEADER_EPOCH.pack_into(header, 12, -1)
     _FLAGS_AND_DELTA.pack_into(header, 21, table.attributes(0) & (CONTROL_BIT | TRANSACTIONAL_BIT) | stamp, count - 1)
     _OFFSET.pack_into(header, 35, largest)
@@ -254,7 +269,8 @@ def repack(
         records = compress(codec, view[BATCH_OVERHEAD_BYTES:], level=level)
     except OverflowError:
         raise RecordTooLarge(_TOO_LONG) from None
-    return Rebuilt(with_payload(header, records, codec), count, largest)
+    last = first_offset + count - 1
+    return Rebuilt(with_payload(header, records, codec), count, last, len(view), largest, last if largest >= 0 else -1)
 
 
 def _rewrite_error(rewritten: Rewritten, table: BatchTable, magic: int) -> KafkalogError:

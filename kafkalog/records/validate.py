@@ -12,12 +12,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.batch.scan import BatchHeader, BatchTable, scan
 from kafkalog._core.log.admit import RecordCheck, check_rows, end_of_magic
-from kafkalog._core.log.assign import stamp_batch
+from kafkalog._core.log.assign import assign, assign_messages, stamp_batch
 from kafkalog.config.topic import LogConfig
-from kafkalog.errors import IllegalArgument, InvalidRecord
+from kafkalog.errors import IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.compression import check_codec
 from kafkalog.records.convert import Rebuilt, rebuild, repack
-from kafkalog.records.format import CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V2, NO_TIMESTAMP, CompressionType
+from kafkalog.records.format import (
+    BATCH_OVERHEAD_BYTES,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    MAGIC_V0,
+    MAGIC_V1,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    CompressionType,
+)
 from kafkalog.records.packing import topic_compression
 from kafkalog.records.plain_runs import plain_row
 from kafkalog.records.refusals import ValidatorMetrics, header_error, record_validation_error
@@ -27,9 +36,19 @@ if TYPE_CHECKING:
 
     from kafkalog.util.buffers import Data
 
-__all__ = ["Checked", "ValidationRules", "ValidatorMetrics", "check_append", "check_batches"]
+__all__ = [
+    "Checked",
+    "ValidationResult",
+    "ValidationRules",
+    "ValidationStats",
+    "ValidatorMetrics",
+    "check_append",
+    "check_batches",
+    "validate_and_assign_offsets",
+]
 
 _MAX_LONG: Final = 2**63 - 1
+_WRAPPER_OVERHEAD: Final = {MAGIC_V0: 26, MAGIC_V1: 34}
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +87,13 @@ class ValidationRules:
         return max(now_ms - self.before_ms, -_MAX_LONG), min(now_ms + self.after_ms, _MAX_LONG)
 
 
+class ValidationStats(NamedTuple):
+    """Cost of validation: bytes of uncompressed records made besides the batch, and records rebuilt (VAL-21)."""
+
+    temporary_memory_bytes: int = 0
+    records_converted: int = 0
+
+
 class Checked(NamedTuple):
     """A batch that may be appended: `data` is what to write, the given buffer itself or one made from it.
 
@@ -80,6 +106,19 @@ class Checked(NamedTuple):
     rebuilt: Rebuilt | None
     max_timestamp: int
     record_count: int
+    stats: ValidationStats
+
+
+class ValidationResult(NamedTuple):
+    """Result of the reference's validator; times in ms, `records` is the batch as the log stores it."""
+
+    records: Data
+    next_offset: int
+    log_append_time_ms: int
+    max_timestamp_ms: int
+    offset_of_max_timestamp: int
+    message_size_maybe_changed: bool
+    stats: ValidationStats
 
 
 def check_append(
@@ -89,19 +128,23 @@ def check_append(
     now_ms: int,
     *,
     from_client: bool = True,
+    magic: int = MAGIC_V2,
+    first_offset: int = 0,
     any_base_offset: bool = False,
     partition: str | None = None,
     metrics: ValidatorMetrics | None = None,
 ) -> Checked:
-    """Return the batch of `table`, or its plain v0 or v1 messages, as a v2 batch that may be appended.
+    """Return the batch of `table`, or its plain v0 or v1 messages, in a form that may be appended in format `magic`.
 
-    Offsets are still to be assigned. A rebuilt batch has its final timestamps. In place, a wrong max timestamp or type
-    in the header is corrected, which requires a writable `buffer`. Batch checksums are not checked. `from_client`
-    enables the rules for clients. `any_base_offset` states that the base offset of a compressed v2 batch has no
-    meaning. `partition` is named in errors sent to the client; `metrics` counts faults.
+    Offsets are still to be assigned, except those of a v0 wrapper, which begins at `first_offset`. A rebuilt batch has
+    its final timestamps. In place, a wrong max timestamp or type in the header is corrected, which requires a writable
+    `buffer`. Batch checksums are not checked. `from_client` enables the rules for clients. `any_base_offset` states
+    that the base offset of a compressed v2 batch has no meaning. `partition` is named in errors sent to the client;
+    `metrics` counts faults.
 
     Raises InvalidRecord and InvalidTimestamp (with `record_errors`), CorruptRecord for a checksum inside a wrapper, and
-    IllegalArgument for an unknown codec, and if the producer of a batch to be rebuilt has no epoch or sequence.
+    UnsupportedForFormat for a producer id in v0 or v1. Raises IllegalArgument for an unknown codec, for headers in v0
+    or v1, and if the producer of a batch to be rebuilt has no epoch or sequence.
     """
     rows = table.count
     if rows == 0:
@@ -110,37 +153,60 @@ def check_append(
     if rows > 1 and (source_magic >= MAGIC_V2 or source):
         raise InvalidRecord(f"{rows} batches in one append: a compressed batch, or one of format v2, must be alone")
     target = source if rules.codec is None else rules.codec
-    in_place = source == target and source_magic == MAGIC_V2
-    if not source and source_magic == MAGIC_V2 and table.attributes(0) & CONTROL_BIT:
-        in_place = True  # control records stay unchanged (VAL-4)
-    _check_header(table, from_client, metrics)
+    same = source == target and source_magic == magic
+    packed = bool(source or target)
+    in_place = same and not (packed and magic == MAGIC_V0)
+    if packed and not source and source_magic == MAGIC_V2 and table.attributes(0) & CONTROL_BIT:
+        in_place = source_magic == magic  # control records stay unchanged (VAL-4)
+    _check_header(table, from_client, magic, metrics)
     data, plain = (buffer, table) if not source else plain_row(buffer, table, 0)
     check = _check_records(data, plain, table, rules, now_ms, partition, metrics)
     if check.count == 0:  # compaction leaves such batches; appended, one would take no offset
         raise InvalidRecord("the batch has no records", offset=table[0].base_offset)
+    if in_place and packed and source:
+        in_place = _can_keep_payload(check, plain, magic, any_base_offset)
     if in_place:
-        if source:
-            _check_payload_offsets(check, plain, any_base_offset)
-        if not any_base_offset and table[0].last_offset < table[0].base_offset:
+        if magic == MAGIC_V2 and not any_base_offset and table[0].last_offset < table[0].base_offset:
             raise InvalidRecord("the batch ends below its base offset", offset=table[0].base_offset)
-        if not rules.append_time:
+        if magic == MAGIC_V2 and not rules.append_time:
             stamp_batch(buffer, table, 0, append_time_type=False, timestamp=check.max_timestamp)
-        return Checked(buffer, table, None, check.max_timestamp, check.count)
+        size = check.size + _overhead(magic, source) if packed else 0
+        return Checked(buffer, table, None, check.max_timestamp, check.count, ValidationStats(size))
     _check_producer(table[0])
-    rebuilt = _rewrite(data, plain, check, rules, target, now_ms)
-    return Checked(rebuilt.data, scan(rebuilt.data), rebuilt, rebuilt.max_timestamp, rebuilt.record_count)
+    rebuilt = _rewrite(data, plain, check, rules, target, magic, first_offset, now_ms)
+    used = rebuilt.plain_size + (_overhead(magic, target) if magic < MAGIC_V2 and target else 0)
+    if packed:
+        used += check.size + rows * _overhead(magic, source)
+    stats = ValidationStats(used, rebuilt.record_count)
+    return Checked(rebuilt.data, scan(rebuilt.data), rebuilt, rebuilt.max_timestamp, rebuilt.record_count, stats)
 
 
 def _rewrite(
-    data: Buffer, plain: BatchTable, check: RecordCheck, rules: ValidationRules, codec: int, now_ms: int
+    data: Buffer,
+    plain: BatchTable,
+    check: RecordCheck,
+    rules: ValidationRules,
+    codec: int,
+    magic: int,
+    first_offset: int,
+    now_ms: int,
 ) -> Rebuilt:
     """Rebuild the records in another codec, format or order; if they are fresh, only the header is rebuilt."""
     level = rules.level if rules.codec is not None else None
     append_time = now_ms if rules.append_time else NO_TIMESTAMP
-    if check.fresh and plain.magic(0) == MAGIC_V2 and not plain.attributes(0) & DELETE_HORIZON_BIT:
-        largest = check.max_timestamp
-        return repack(data, plain, max_timestamp=largest, codec=codec, level=level, append_time=append_time)
-    return rebuild(data, plain, codec=codec, level=level, first_offset=0, append_time=append_time)
+    if check.fresh and plain.magic(0) == magic == MAGIC_V2 and not plain.attributes(0) & DELETE_HORIZON_BIT:
+        return repack(
+            data,
+            plain,
+            max_timestamp=check.max_timestamp,
+            codec=codec,
+            level=level,
+            first_offset=first_offset,
+            append_time=append_time,
+        )
+    return rebuild(
+        data, plain, magic=magic, codec=codec, level=level, first_offset=first_offset, append_time=append_time
+    )
 
 
 def check_batches(buffer: Data, table: BatchTable, rules: ValidationRules, now_ms: int) -> None:
@@ -156,12 +222,17 @@ def check_batches(buffer: Data, table: BatchTable, rules: ValidationRules, now_m
         _check_records(buffer, table, table, rules, now_ms, None, None, row, row + 1)
 
 
-def _check_header(table: BatchTable, from_client: bool, metrics: ValidatorMetrics | None) -> None:
+def _check_header(table: BatchTable, from_client: bool, magic: int, metrics: ValidatorMetrics | None) -> None:
     """Check the batch headers (stage C2); `_check_records` finds a second format in the append when it gets there."""
     check_codec(table.codec)
     fault = table.header_fault(0, from_client)
     if fault:
         raise header_error(table[0], fault, metrics)
+    if magic < MAGIC_V2 and table.magic(0) >= MAGIC_V2:
+        header = table[0]
+        what = "Transactional" if header.is_transactional else "Idempotent"
+        if header.is_transactional or header.producer_id >= 0:
+            raise UnsupportedForFormat(f"{what} records cannot be used with format v{magic}", offset=header.base_offset)
 
 
 def _check_producer(header: BatchHeader) -> None:
@@ -217,14 +288,96 @@ def _check_records(
     return check
 
 
-def _check_payload_offsets(check: RecordCheck, plain: BatchTable, any_base_offset: bool) -> None:
-    """Raise InvalidRecord unless the inner offsets of a compressed batch that keeps its payload are 0, 1, 2 ...
+def _can_keep_payload(check: RecordCheck, plain: BatchTable, magic: int, any_base_offset: bool) -> bool:
+    """Return True if a compressed batch can keep its payload: its inner offsets are 0, 1, 2 ...
 
-    The reference can neither accept nor reject a batch with other offsets properly.
+    Some old clients number the messages of a v1 wrapper wrongly; such wrappers are rebuilt (VAL-16). A v2 batch with
+    other offsets is rejected: the reference can neither accept nor reject it properly.
     """
+    if magic < MAGIC_V2:
+        return check.consecutive
     if not check.consecutive:
         raise InvalidRecord("the offsets inside the compressed batch are not consecutive", offset=plain.base_offset(0))
     if plain.base_offset(0) and not any_base_offset:
         raise InvalidRecord(
             f"a compressed batch must begin at offset 0, not {plain.base_offset(0)}", offset=plain.base_offset(0)
         )
+    return True
+
+
+def _overhead(magic: int, codec: int) -> int:
+    """Return the bytes of a batch's header or of a wrapper around its messages."""
+    if magic == MAGIC_V2:
+        return BATCH_OVERHEAD_BYTES
+    return _WRAPPER_OVERHEAD[magic] if codec else 0
+
+
+def validate_and_assign_offsets(
+    buffer: Buffer,
+    first_offset: int,
+    rules: ValidationRules,
+    now_ms: int,
+    *,
+    from_client: bool = True,
+    magic: int = MAGIC_V2,
+    leader_epoch: int = -1,
+    partition: str | None = None,
+    metrics: ValidatorMetrics | None = None,
+) -> ValidationResult:
+    """Return the batch of `buffer` as a leader writes it from `first_offset` on, in format `magic`: LogValidator.
+
+    A bytearray is edited in place; other buffers are copied. Arguments and errors as for `check_append`.
+    """
+    data = buffer if isinstance(buffer, bytearray) else bytearray(buffer)
+    table = scan(data, check_crc=False)
+    checked = check_append(
+        data,
+        table,
+        rules,
+        now_ms,
+        from_client=from_client,
+        magic=magic,
+        first_offset=first_offset,
+        partition=partition,
+        metrics=metrics,
+    )
+    rebuilt = checked.rebuilt
+    codec = checked.table.codec
+    if magic == MAGIC_V2:
+        next_offset = first_offset + checked.record_count
+        # the last record gets the last offset, even if the header of a coordinator's batch counts others
+        header = checked.table[0]
+        base = next_offset - 1 - (header.last_offset - header.base_offset)
+        if base < 0:
+            raise InvalidRecord(f"the batch spans more offsets than there are below {next_offset}")
+        assign(checked.data, checked.table, base, leader_epoch, now_ms if rules.append_time else NO_TIMESTAMP)
+    elif rebuilt is None:
+        next_offset = assign_messages(
+            data,
+            table,
+            first_offset,
+            append_time_type=rules.append_time,
+            timestamp=now_ms if rules.append_time else checked.max_timestamp,
+            records=checked.record_count if codec else -1,
+        )
+    else:
+        next_offset = rebuilt.last_offset + 1
+    largest, offset = _largest(checked, rules, now_ms, magic, codec, first_offset, next_offset)
+    return ValidationResult(checked.data, next_offset, now_ms, largest, offset, rebuilt is not None, checked.stats)
+
+
+def _largest(
+    checked: Checked, rules: ValidationRules, now_ms: int, magic: int, codec: int, first_offset: int, next_offset: int
+) -> tuple[int, int]:
+    """Return the max timestamp (ms) and the offset reported with it: the last of the batch that holds it (VAL-17)."""
+    if checked.rebuilt is not None:
+        return checked.rebuilt.max_timestamp, checked.rebuilt.offset_of_max_timestamp
+    if codec or magic == MAGIC_V2:
+        largest = now_ms if rules.append_time else checked.max_timestamp
+        return largest, next_offset - 1 if codec or largest != NO_TIMESTAMP else -1
+    if magic == MAGIC_V0:
+        return NO_TIMESTAMP, -1
+    if rules.append_time:
+        return now_ms, first_offset
+    # plain v1 messages are batches of one record; the table has their timestamps
+    return checked.table.max_timestamp, checked.table.offset_of_max_timestamp

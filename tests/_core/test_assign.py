@@ -4,7 +4,7 @@ import pytest
 
 from kafkalog._core.batch.decode import decode
 from kafkalog._core.batch.scan import scan
-from kafkalog._core.log.assign import assign
+from kafkalog._core.log.assign import assign, assign_messages
 from tests.builder import R, batch, message_v1
 
 T = 1_700_000_000_000
@@ -49,3 +49,25 @@ def test_misuse() -> None:
     v1 = bytearray(message_v1(0, b"v"))
     with pytest.raises(ValueError, match="v2"):
         assign(v1, scan(v1), 0)
+
+
+def test_messages_get_offsets_and_times() -> None:
+    """VAL-7, VAL-11: plain v1 messages one by one, a wrapper the offset of its last message."""
+    data = bytearray(message_v1(0, b"a", timestamp=T) + message_v1(0, b"b", timestamp=T + 1))
+    table = scan(data)
+    assert assign_messages(data, table, 40) == 42
+    assert [(h.base_offset, h.max_timestamp, h.is_valid) for h in scan(data)] == [(40, T, True), (41, T + 1, True)]
+    assign_messages(data, table, 40, append_time_type=True, timestamp=T + 9)
+    after = scan(data)
+    assert [(h.max_timestamp, h.timestamp_type, h.is_valid) for h in after] == [(T + 9, 1, True)] * 2
+    assert (table[1].max_timestamp, table[1].crc) == (T + 9, after[1].crc)
+    one = bytearray(message_v1(0, b"wrapped", timestamp=T))
+    table = scan(one)
+    assert assign_messages(one, table, 10, timestamp=T, records=5) == 15
+    assert scan(one)[0].base_offset == 14
+    for bad in (-1, 2**63 - 3):
+        with pytest.raises(ValueError, match="begin at"):
+            assign_messages(one, table, bad, records=5)
+    v2 = bytearray(batch([R()]))
+    with pytest.raises(ValueError, match="v0 or v1"):
+        assign_messages(v2, scan(v2), 0)

@@ -13,12 +13,12 @@ from kafkalog._core.batch.legacy import MessageSet
 from kafkalog._core.batch.rewrite import message_run, rewrite
 from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog._core.log.admit import check_rows, end_of_magic, first_to_change
+from kafkalog._core.log.assign import assign_messages
 from kafkalog.errors import KafkalogError
 from kafkalog.records.compression import compress
 from kafkalog.records.convert import convert
-from kafkalog.records.validate import ValidationRules
+from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
 from tests.builder import R, batch, seal
-from tests.records.validator import validate_and_assign_offsets
 
 ROUNDS = 1500 * int(os.environ.get("KAFKALOG_FUZZ", "1"))
 NASTY = [0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF]
@@ -104,6 +104,11 @@ def test_damaged_sets(seed: int) -> None:
                 first_offset=rng.choice([None, 0, 2**63 - 3]),
             )  # fmt: skip
             assert (made.data is None) == (made.status != 0)
+        start, records = rng.choice([0, 2**62, 2**63 - 2]), rng.choice([-1, 3, 2**63 - 1])
+        try:
+            assign_messages(bytearray(data), table, start, records=records)
+        except ValueError:
+            pass
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -8,9 +8,13 @@ from kafkalog._core.batch.scan import scan
 from kafkalog.errors import IllegalArgument, InvalidRecord, InvalidTimestamp, KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.records.validate import ValidationRules, ValidatorMetrics
+from kafkalog.records.validate import (
+    ValidationResult,
+    ValidationRules,
+    ValidatorMetrics,
+    validate_and_assign_offsets,
+)
 from tests.golden_cases import each_entry
-from tests.records.validator import Validated, validate_and_assign_offsets
 
 pytestmark = pytest.mark.golden
 
@@ -37,9 +41,10 @@ def codec_of(name: str) -> CompressionType | None:
     return None if name == "producer" else CompressionType[name.upper()]
 
 
-def assert_result(result: Validated, expected: dict[str, Any]) -> None:
+def assert_result(result: ValidationResult, expected: dict[str, Any]) -> None:
     """What is returned, and the bytes where no codec made them."""
     assert result.next_offset == expected["nextOffset"]
+    assert result.log_append_time_ms == expected["logAppendTimeMs"]
     assert result.max_timestamp_ms == expected["maxTimestampMs"]
     assert result.message_size_maybe_changed == expected["messageSizeMaybeChanged"]
     made_by_codec = result.message_size_maybe_changed and scan(result.records).codec
@@ -71,7 +76,7 @@ def test_kafka_4(entry: dict[str, Any]) -> None:
     )
     expected = entry["result"]
 
-    def run() -> Validated:
+    def run() -> ValidationResult:
         return validate_and_assign_offsets(
             bytes.fromhex(entry["input"]),
             entry["firstOffset"],
@@ -112,17 +117,18 @@ def test_kafka_4(entry: dict[str, Any]) -> None:
     assert {name: getattr(metrics, ours) for name, ours in METRICS.items()} == entry["metrics"]
 
 
-@each_entry("log_validator_39", where=lambda entry: entry["toMagic"] == 2)
-def test_kafka_39_from_all_formats(entry: dict[str, Any]) -> None:
+@each_entry("log_validator_39")
+def test_kafka_39_between_all_formats(entry: dict[str, Any]) -> None:
     rules = ValidationRules(codec_of(entry["codec"]), append_time=entry["timestampType"] == "LogAppendTime")
     expected = entry["result"]
 
-    def run() -> Validated:
+    def run() -> ValidationResult:
         return validate_and_assign_offsets(
             bytes.fromhex(entry["input"]),
             entry["firstOffset"],
             rules,
             entry["now"],
+            magic=entry["toMagic"],
             leader_epoch=3,
         )
 

@@ -19,10 +19,9 @@ from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.records.validate import ValidationRules, ValidatorMetrics
+from kafkalog.records.validate import ValidationRules, ValidatorMetrics, validate_and_assign_offsets
 from tests.builder import R, batch, seal
 from tests.interop.reference import RecordTuple, Reference, record_tuple
-from tests.records.validator import validate_and_assign_offsets
 
 T = 1_700_000_000_000
 CODECS = list(CompressionType)
@@ -134,6 +133,7 @@ def compare(reference: Reference, data: bytes, random: Random) -> str:
     assert "error" not in theirs, f"we take what they refuse: {theirs}"
     assert (ours.next_offset, ours.max_timestamp_ms) == (theirs["next_offset"], theirs["max_timestamp"])
     assert ours.message_size_maybe_changed == theirs["size_may_have_changed"]
+    assert ours.stats.records_converted == theirs["converted"]
     written = base64.b64decode(theirs["data"])
     assert records_of(bytes(ours.records)) == records_of(written)
     (mine,), (real,) = (list(MemoryRecords(one).table) for one in (ours.records, written))

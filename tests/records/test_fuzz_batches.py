@@ -10,10 +10,9 @@ from kafkalog.errors import KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.records.tables import record_tables
-from kafkalog.records.validate import ValidationRules
+from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
 from tests.builder import crc32c
 from tests.fuzz_cases import EXPECTED, IDS, KINDS, LIMIT_BYTES, T, changed, prefixes, sealed, small
-from tests.records.validator import validate_and_assign_offsets
 
 kinds = pytest.mark.parametrize(("magic", "codec"), KINDS, ids=IDS)
 
@@ -72,19 +71,20 @@ def validate(data: bytes) -> None:
     """Check that accepted batches are sound and refused ones raise a typed error; batch checksums are not checked."""
     intact = scan(data).first_invalid == -1
     for rules in RULES:
-        try:
-            result = validate_and_assign_offsets(data, 100, rules, T)
-        except (KafkalogError, ValueError) as error:
-            assert isinstance(error, KafkalogError) or "cannot have offsets" in str(error)
-            continue
-        written = bytes(result.records)
-        table = scan(written)
-        assert table.first_invalid == -1 or not intact
-        assert len(table)
-        offsets = [r.offset for records in record_tables(written, table) for r in records]
-        if result.message_size_maybe_changed:  # else records keep their places in the batch, as in the reference
-            assert offsets == sorted(set(offsets))
-            assert all(100 <= offset < result.next_offset for offset in offsets)
+        for magic in (0, 1, 2):
+            try:
+                result = validate_and_assign_offsets(data, 100, rules, T, magic=magic)
+            except (KafkalogError, ValueError) as error:
+                assert isinstance(error, KafkalogError) or "cannot have offsets" in str(error)
+                continue
+            written = bytes(result.records)
+            table = scan(written)
+            assert table.first_invalid == -1 or not intact
+            assert len(table)
+            offsets = [r.offset for records in record_tables(written, table) for r in records]
+            if result.message_size_maybe_changed:  # else records keep their places in the batch, as in the reference
+                assert offsets == sorted(set(offsets))
+                assert all(100 <= offset < result.next_offset for offset in offsets)
 
 
 @kinds

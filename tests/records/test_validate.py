@@ -16,15 +16,22 @@ from kafkalog.errors import (
     InvalidRecord,
     InvalidTimestamp,
     KafkalogError,
+    UnsupportedForFormat,
 )
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType, TimestampType
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.records.validate import ValidationRules, ValidatorMetrics, check_append, check_batches
+from kafkalog.records.validate import (
+    ValidationResult,
+    ValidationRules,
+    ValidatorMetrics,
+    check_append,
+    check_batches,
+    validate_and_assign_offsets,
+)
 from tests.builder import R, batch, frame, message_v1, seal
-from tests.records.validator import Validated, validate_and_assign_offsets
 
 T = 1_700_000_000_000
 BOUNDED = ValidationRules(before_ms=1000, after_ms=1000)
@@ -51,11 +58,11 @@ def build_batches(magic: int, codec: CompressionType, rows: list[R]) -> bytes:
     return bytes(builder.build())
 
 
-def validate(data: bytes, rules: ValidationRules | None = None, first: int = 100, **more: Any) -> Validated:
+def validate(data: bytes, rules: ValidationRules | None = None, first: int = 100, **more: Any) -> ValidationResult:
     return validate_and_assign_offsets(data, first, rules or ValidationRules(), T, **more)
 
 
-def read_rows(result: Validated) -> list[tuple[int, int, bytes | None, bytes | None]]:
+def read_rows(result: ValidationResult) -> list[tuple[int, int, bytes | None, bytes | None]]:
     assert scan(result.records).first_invalid == -1
     return [(r.offset, r.timestamp, r.key, r.value) for b in MemoryRecords(result.records).batches() for r in b]
 
@@ -64,26 +71,29 @@ ROWS = [R(b"a", b"k", T), R(b"b" * 90, b"k2", T + 300), R(None, b"k3", T - 5)]
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "magic"),
+    ("source", "target", "magic", "to"),
     [
-        (source, target, magic)
+        (source, target, magic, to)
         for magic in (0, 1, 2)
+        for to in (0, 1, 2)
         for source in CODECS[: 5 if magic == 2 else 4]  # formats v0 and v1 have no zstd
-        for target in CODECS
+        for target in CODECS[: 5 if to == 2 else 4]
     ],
 )
-def test_every_codec_and_format(source: CompressionType, target: CompressionType, magic: int) -> None:
+def test_every_codec_and_format(source: CompressionType, target: CompressionType, magic: int, to: int) -> None:
     """VAL-7, VAL-8, VAL-9, VAL-19: offsets are consecutive from the given one in all; the rest stays as it was."""
     data = build_batches(magic, source, ROWS)
-    result = validate(data, ValidationRules(target), 1_234_567, leader_epoch=5)
-    times = [-1 if magic == 0 else row.timestamp for row in ROWS]
+    result = validate(data, ValidationRules(target), 1_234_567, magic=to, leader_epoch=5)
+    times = [-1 if 0 in (magic, to) else row.timestamp for row in ROWS]
     assert read_rows(result) == [
         (1_234_567 + at, time, row.key, row.value) for at, (time, row) in enumerate(zip(times, ROWS, strict=True))
     ]
     table = scan(result.records)
-    assert (table.codec, table[0].magic, result.next_offset) == (target, 2, 1_234_570)
-    assert table[0].leader_epoch == 5
-    assert result.message_size_maybe_changed == (source != target or magic != 2)
+    assert (table.codec, table[0].magic, result.next_offset) == (target, to, 1_234_570)
+    assert table[0].leader_epoch == (5 if to == 2 else -1)
+    in_place = source == target and magic == to and not (to == 0 and target)
+    assert result.message_size_maybe_changed == (not in_place)
+    assert result.stats.records_converted == (0 if in_place else 3)
     assert result.max_timestamp_ms == max(times)
 
 
@@ -93,7 +103,7 @@ def test_in_place_nothing_changes_but_offset_and_epoch(codec: CompressionType) -
     data = build_batches(2, codec, ROWS)
     result = validate(data, ValidationRules(codec, level=9 if codec == ZSTD else None), leader_epoch=7)
     assert bytes(result.records) == (100).to_bytes(8, "big") + data[8:12] + (7).to_bytes(4, "big") + data[16:]
-    assert result.max_timestamp_ms == T + 300
+    assert (result.log_append_time_ms, result.max_timestamp_ms) == (T, T + 300)
     assert not result.message_size_maybe_changed
 
 
@@ -114,11 +124,11 @@ def test_a_wrong_max_timestamp_is_put_right(codec: CompressionType) -> None:
 def test_the_log_stamps_every_record(magic: int, source: CompressionType, target: CompressionType) -> None:
     """VAL-11."""
     rules = ValidationRules(target, append_time=True, before_ms=0, after_ms=0)
-    result = validate(build_batches(magic, source, [R(timestamp=5), R(timestamp=T + 10**6)]), rules)
+    result = validate(build_batches(magic, source, [R(timestamp=5), R(timestamp=T + 10**6)]), rules, magic=magic)
     assert [row[1] for row in read_rows(result)] == [T, T]
     table = scan(result.records)
     assert {h.timestamp_type for h in table} == {1} and {h.max_timestamp for h in table} == {T}
-    assert result.max_timestamp_ms == T
+    assert (result.max_timestamp_ms, result.log_append_time_ms) == (T, T)
     if magic == 2:
         assert table[0].base_timestamp == 5
 
@@ -180,6 +190,13 @@ def test_producers_in_disorder_are_kept_but_not_written_anew(fields: dict[str, i
     assert validate(data, from_client=False).next_offset == 101
     with pytest.raises(IllegalArgument, match="needs a"):
         validate(data, ValidationRules(GZIP), from_client=False)
+
+
+@pytest.mark.parametrize(("fields", "word"), [({"attributes": 0x10}, "Transactional"), ({}, "Idempotent")])
+def test_producers_that_old_formats_cannot_hold(fields: dict[str, int], word: str) -> None:
+    """VAL-19."""
+    with pytest.raises(UnsupportedForFormat, match=word):
+        validate(batch([R()], **PRODUCER, base_sequence=0, **fields), magic=1)
 
 
 def test_how_many_batches_come_in_one_append() -> None:
@@ -297,7 +314,7 @@ def test_wrong_offsets_inside_a_wrapper(deltas: tuple[int, ...]) -> None:
     for delta in deltas:
         inner.append(delta, T, b"k", b"v")
     data = bytes(wrapper(compress(GZIP, inner.build()), magic=1, codec=GZIP, offset=deltas[-1], timestamp=T))
-    result = validate(data)
+    result = validate(data, magic=1)
     assert result.message_size_maybe_changed
     assert [row[0] for row in read_rows(result)] == [100, 101, 102]
 
@@ -322,8 +339,46 @@ def test_what_cannot_be_read_is_named() -> None:
         validate(batch([R(timestamp=T)], attributes=1))
     with pytest.raises(InvalidRecord, match="record 1 of the batch"):
         validate(compress_batch([R(timestamp=T)], GZIP, count=2, last_delta=1))
+    with pytest.raises(IllegalArgument, match="zstd"):
+        validate(build_batches(1, GZIP, ROWS), ValidationRules(ZSTD), magic=1)
     with pytest.raises(InvalidTimestamp, match="negative"):
         validate(batch([R(timestamp=-5)]), ValidationRules(GZIP))
+
+
+@pytest.mark.parametrize(
+    ("magic", "codec", "offset"),
+    [(2, NONE, 102), (2, GZIP, 102), (1, NONE, 101), (1, GZIP, 102), (0, NONE, -1), (0, GZIP, -1)],
+)
+def test_the_offset_of_the_max_timestamp(magic: int, codec: CompressionType, offset: int) -> None:
+    """VAL-17, REC-36: as shallow as the batch is."""
+    result = validate(build_batches(magic, codec, ROWS), magic=magic)
+    assert result.offset_of_max_timestamp == offset
+    again = validate(build_batches(2, GZIP if codec == NONE else NONE, ROWS), ValidationRules(codec), magic=magic)
+    assert again.offset_of_max_timestamp == offset
+
+
+def test_the_offset_of_the_max_timestamp_where_the_log_stamps() -> None:
+    """VAL-17: the last offset of v2 and of wrappers, the first of plain v1 messages."""
+    for magic, codec, offset in ((2, NONE, 102), (1, GZIP, 102), (1, NONE, 100), (0, NONE, -1)):
+        data = build_batches(magic, codec, ROWS)
+        assert validate(data, STAMPED, magic=magic).offset_of_max_timestamp == offset
+    assert validate(batch([R(timestamp=-1)] * 2)).offset_of_max_timestamp == -1
+
+
+def test_what_validation_cost() -> None:
+    """VAL-21: nothing in place; plain bytes where it decompressed; those and the new batch where it rewrote."""
+    plain = build_batches(2, NONE, ROWS)
+    assert validate(plain).stats == (0, 0)
+    assert validate(build_batches(2, GZIP, ROWS)).stats == (len(plain), 0)
+    assert validate(plain, ValidationRules(GZIP)).stats == (2 * len(plain), 3)
+    assert validate(build_batches(1, NONE, ROWS)).stats == (len(plain), 3)
+    for magic, header in ((0, 26), (1, 34)):
+        unpacked, squeezed = build_batches(magic, NONE, ROWS), build_batches(magic, GZIP, ROWS)
+        size, upgraded = len(unpacked), len(validate(unpacked).records)
+        assert validate(squeezed).stats == (size + 61 + upgraded, 3)
+        assert validate(unpacked, magic=magic).stats == (0, 0)
+        assert validate(unpacked, ValidationRules(GZIP), magic=magic).stats == (size + header + size, 3)
+        assert validate(squeezed, magic=magic).stats == ((size + 34, 0) if magic else (2 * (size + 26), 3))
 
 
 def test_rules_of_a_topic() -> None:
@@ -368,7 +423,7 @@ def test_the_short_way_and_the_long_way_meet(
     short = validate(compress_batch(rows, other, **fields), asked)
     long = validate(compress_batch(rows, other, base_timestamp=T - 1000, **fields), asked)
     assert bytes(short.records) == bytes(long.records)
-    assert short[1:] == long[1:]
+    assert short[1:6] == long[1:6]
 
 
 SMALL = st.lists(
@@ -381,19 +436,20 @@ SMALL = st.lists(
 @given(
     rows=SMALL,
     magic=st.sampled_from([0, 1, 2]),
-    codecs=st.tuples(st.sampled_from(CODECS[:4]), st.sampled_from(CODECS)),
+    codecs=st.tuples(st.sampled_from(CODECS[:4]), st.sampled_from(CODECS[:4])),
+    to=st.sampled_from([0, 1, 2]),
     stamp=st.booleans(),
     first=st.integers(0, 2**50),
 )
 def test_any_records(
-    rows: list[R], magic: int, codecs: tuple[CompressionType, CompressionType], stamp: bool, first: int
+    rows: list[R], magic: int, codecs: tuple[CompressionType, CompressionType], to: int, stamp: bool, first: int
 ) -> None:
     """VAL-9: keys, values and order stay in all conversions, offsets are consecutive."""
     rules = ValidationRules(codecs[1], append_time=stamp)
-    result = validate(build_batches(magic, codecs[0], rows), rules, first)
+    result = validate(build_batches(magic, codecs[0], rows), rules, first, magic=to)
     got = read_rows(result)
     assert [(o, k, v) for o, _, k, v in got] == [(first + at, r.key, r.value) for at, r in enumerate(rows)]
-    expected = [T if stamp else -1 if magic == 0 else r.timestamp for r in rows]
+    expected = [T if stamp and to else -1 if 0 in (magic, to) else r.timestamp for r in rows]
     assert [row[1] for row in got] == expected
 
 
@@ -407,7 +463,7 @@ def test_damage_is_refused_or_harmless(data: st.DataObject) -> None:
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     rules = ValidationRules(data.draw(st.sampled_from([None, *CODECS[:4]])))
     try:
-        result = validate(bytes(good), rules)
+        result = validate(bytes(good), rules, magic=data.draw(st.sampled_from([1, 2])))
     except KafkalogError:
         return
     assert result.next_offset > 100

@@ -8,10 +8,9 @@ from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
-from kafkalog.records.validate import ValidationRules
+from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
 from tests.builder import R, batch, seal
 from tests.records.test_validate import CODECS, GZIP, LZ4, NONE, ROWS, T, read_rows, validate
-from tests.records.validator import validate_and_assign_offsets
 
 
 @pytest.mark.parametrize("magic", [1, 2])
@@ -25,10 +24,11 @@ def test_a_log_may_stamp_the_first_moment_of_1970(
     for offset in offsets:
         builder.append(T, b"k", b"v", offset=offset)
     data, rules = bytes(builder.build()), ValidationRules(target, append_time=True)
-    result = validate_and_assign_offsets(data, 100, rules, 0, from_client=False)
+    result = validate_and_assign_offsets(data, 100, rules, 0, magic=magic, from_client=False)
     assert [row[1] for row in read_rows(result)] == [0, 0] and result.next_offset == 102
     assert {(h.timestamp_type, h.max_timestamp) for h in scan(result.records)} == {(1, 0)}
-    assert result.max_timestamp_ms == 0
+    is_plain_set = magic == 1 and target == NONE
+    assert (result.max_timestamp_ms, result.offset_of_max_timestamp) == (0, 100 if is_plain_set else 101)
 
 
 @pytest.mark.parametrize("codec", CODECS)

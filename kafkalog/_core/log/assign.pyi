@@ -16,3 +16,12 @@ def assign(
 def stamp_batch(
     buf: Buffer, batches: BatchTable, i: int, *, append_time_type: bool, timestamp: int
 ) -> None: ...
+def assign_messages(
+    buf: Buffer,
+    batches: BatchTable,
+    first_offset: int,
+    *,
+    append_time_type: bool = False,
+    timestamp: int = -1,
+    records: int = -1,
+) -> int: ...

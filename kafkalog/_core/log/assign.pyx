@@ -4,15 +4,17 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.layout cimport (
-    TIMESTAMP_TYPE_BIT, V2_ATTRIBUTES_AT, V2_CRC_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_RECORDS_AT,
+    LEGACY_ATTRIBUTES_AT, LEGACY_CRC_AT, MAGIC_AT, TIMESTAMP_TYPE_BIT, V1_KEY_AT, V1_TIMESTAMP_AT, V2_ATTRIBUTES_AT,
+    V2_CRC_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_RECORDS_AT,
 )
 from kafkalog._core.batch.scan cimport BatchTable
-from kafkalog._core.bytes.crc cimport kl_crc32c
+from kafkalog._core.bytes.crc cimport kl_crc32, kl_crc32c
 from kafkalog._core.bytes.endian cimport store16, store32, store64
 
 cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF
 
 cdef enum:
+    MOST_RECORDS = 0x7FFFFFFF
     USED_BITS = 0x7F            # a v2 header that is written again has no other attributes
 
 
@@ -87,7 +89,7 @@ cdef int64_t assign_one(
 
 
 cdef void stamp_row(uint8_t* p, BatchRow* row, bint by_log, int64_t timestamp) noexcept nogil:
-    """Sets timestamp type and max timestamp of a v2 batch, checksum too."""
+    """Sets timestamp type and max timestamp of a v2 batch or a v1 message, checksum too."""
     if ((row.attributes & TIMESTAMP_TYPE_BIT) != 0) == by_log and row.max_timestamp == timestamp:
         return                  # nothing changes: the bytes stay untouched (REC-19)
     if by_log:
@@ -95,11 +97,17 @@ cdef void stamp_row(uint8_t* p, BatchRow* row, bint by_log, int64_t timestamp) n
     else:
         row.attributes &= ~TIMESTAMP_TYPE_BIT
     row.max_timestamp = timestamp
-    row.attributes &= USED_BITS
-    store16(p + V2_ATTRIBUTES_AT, row.attributes)
-    store64(p + V2_MAX_TIMESTAMP_AT, timestamp)
-    row.crc = kl_crc32c(0, p + V2_ATTRIBUTES_AT, <size_t>(row.size - V2_ATTRIBUTES_AT))
-    store32(p + V2_CRC_AT, <int32_t>row.crc)
+    if row.magic >= 2:
+        row.attributes &= USED_BITS
+        store16(p + V2_ATTRIBUTES_AT, row.attributes)
+        store64(p + V2_MAX_TIMESTAMP_AT, timestamp)
+        row.crc = kl_crc32c(0, p + V2_ATTRIBUTES_AT, <size_t>(row.size - V2_ATTRIBUTES_AT))
+        store32(p + V2_CRC_AT, <int32_t>row.crc)
+    else:
+        p[LEGACY_ATTRIBUTES_AT] = <uint8_t>row.attributes
+        store64(p + V1_TIMESTAMP_AT, timestamp)
+        row.crc = kl_crc32(0, p + MAGIC_AT, <size_t>(row.size - MAGIC_AT))
+        store32(p + LEGACY_CRC_AT, <int32_t>row.crc)
     row.computed_crc = row.crc
     row.valid = 1
 
@@ -108,7 +116,6 @@ def stamp_batch(buf, BatchTable batches not None, Py_ssize_t i, *, bint append_t
     """Sets timestamp type and max timestamp (ms) of one v2 batch in place, checksum too; equal values change no byte."""
     cdef Py_buffer view
     cdef BatchRow* row = batches.row_at(i)
-    cdef int64_t at
     cdef bint now_append = (row.attributes & TIMESTAMP_TYPE_BIT) != 0
     if row.magic != 2 or row.size < V2_RECORDS_AT:
         raise ValueError(f"batch {i} is not of format v2")
@@ -116,10 +123,53 @@ def stamp_batch(buf, BatchTable batches not None, Py_ssize_t i, *, bint append_t
         return
     PyObject_GetBuffer(buf, &view, PyBUF_WRITABLE)
     try:
-        at = place_of(row, 0, view.len)
-        if at < 0:
-            raise ValueError(f"batch {i} of the table lies outside the {view.len} bytes given")
-        stamp_row(<uint8_t*>view.buf + at, row, append_time_type, timestamp)
+        stamp_row(bytes_of(&view, row, i), row, append_time_type, timestamp)
     finally:
         PyBuffer_Release(&view)
     batches.summarise()
+
+
+cdef uint8_t* bytes_of(Py_buffer* view, const BatchRow* row, Py_ssize_t i) except NULL:
+    """Return the address of a batch in a buffer that must hold all of it."""
+    cdef int64_t at = place_of(row, 0, view.len)
+    if at < 0:
+        raise ValueError(f"batch {i} of the table lies outside the {view.len} bytes given")
+    return <uint8_t*>view.buf + at
+
+
+def assign_messages(
+    buf, BatchTable batches not None, int64_t first_offset, *, bint append_time_type=False, int64_t timestamp=-1,
+    int64_t records=-1,
+) -> int:
+    """Gives the v0 or v1 messages of a writable buffer consecutive offsets, in place; returns the next free one.
+
+    A plain message gets one offset; a wrapper around `records` messages that of the last of them. v1 messages get the
+    timestamp type, and `timestamp` (ms) where it is given or the type is LogAppendTime. Offsets lie outside the
+    checksum. ValueError for a batch of format v2, or offsets past the largest there is.
+    """
+    cdef Py_buffer view
+    cdef BatchRow* row
+    cdef uint8_t* p
+    cdef Py_ssize_t i
+    cdef int64_t step = max(records, 1)
+    if records > MOST_RECORDS:
+        raise ValueError(f"{records} records are more than a wrapper can hold")
+    if first_offset < 0 or first_offset > LAST_OFFSET - step * (batches.count + 1):
+        raise ValueError(f"{batches.count} messages cannot begin at offset {first_offset}")
+    PyObject_GetBuffer(buf, &view, PyBUF_WRITABLE)
+    try:
+        for i in range(batches.count):
+            row = &batches.rows[i]
+            p = bytes_of(&view, row, i)
+            if row.magic >= 2 or row.size < V1_KEY_AT - 8:
+                raise ValueError(f"batch {i} is no message of format v0 or v1")
+            row.base_offset = first_offset
+            row.last_offset = first_offset + step - 1
+            store64(p, row.last_offset)
+            first_offset += step
+            if row.magic == 1 and row.size >= V1_KEY_AT:
+                stamp_row(p, row, append_time_type, timestamp if append_time_type or records > 0 else row.max_timestamp)
+    finally:
+        PyBuffer_Release(&view)
+    batches.summarise()
+    return first_offset
