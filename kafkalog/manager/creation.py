@@ -63,7 +63,8 @@ class Creation(NamedTuple):
         ) from failures[0]
 
     def _candidates(self, manager: LogManager) -> list[DataDirectory]:
-        chosen = None if self.directory is None else find_directory(manager.directories, self.directory)
+        preferred = manager.preferred.get(self.topic_partition, self.directory)
+        chosen = None if preferred is None else find_directory(manager.directories, preferred)
         if self.is_future:
             return [self._future_directory(manager, chosen)]
         if chosen is not None:

@@ -14,6 +14,7 @@ from kafkalog.cleaner.stats import CleanerReport
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
+    IllegalArgument,
     IllegalState,
     InconsistentTopicId,
     KafkalogError,
@@ -29,7 +30,7 @@ from kafkalog.manager.jobs import jobs_of
 from kafkalog.manager.loading import DIRECTORY_ERRORS, Configs, LoadProgress, LoadRules
 from kafkalog.manager.log_remover import LogRemover
 from kafkalog.manager.new_partitions import AT_ONCE, NewPartitions, PartitionMaker
-from kafkalog.manager.placement import check_cordoned
+from kafkalog.manager.placement import check_cordoned, find_directory
 from kafkalog.manager.starting import check_some_online, load_directories, release_all, take_directories, take_offline
 from kafkalog.manager.stopping import close_all, discard_all, write_checkpoints
 from kafkalog.manager.store_topics import StoreTopics
@@ -363,6 +364,14 @@ class LogManager(LogRemover):
         """Return the id of a log's topic: from the store's topics, else from the partition's own file (LOG-73)."""
         known = self.topics.get(log.topic_partition.topic)
         return read_partition_metadata(self.fs, log.path) if known is None else known.topic_id
+
+    def prefer(self, topic_partition: TopicPartition, directory: str | os.PathLike[str]) -> None:
+        """Create the next log of a partition, current or future, in this directory (MGR-8). IllegalArgument."""
+        chosen = find_directory(self.directories, directory)
+        if chosen is None:
+            raise IllegalArgument(f"{os.fspath(directory)!r} is not a data directory of this manager")
+        with self._lock:
+            self.preferred[topic_partition] = chosen.path
 
     # Closing
     def schedule_jobs(self) -> None:

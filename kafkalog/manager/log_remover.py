@@ -55,6 +55,7 @@ class LogRemover(DirectorySet):
         super().__init__(directories, scheduler)
         self.config = config
         self.clock = clock
+        self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
         self.topics = topics  # guarded by self._lock
         """The topics' ids, partition counts and settings."""
         self._removals = DeletionQueue()
@@ -130,6 +131,7 @@ class LogRemover(DirectorySet):
                 raise
             self._publish()
             self.cleaner.manager.moved(topic_partition, source.path, target.path)
+            self.preferred.pop(topic_partition, None)
             self._finish_delete(source, current)
             for directory, failure in failures:
                 _LOG.warning("%s: %s", directory.path, failure)

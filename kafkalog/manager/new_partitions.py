@@ -125,7 +125,7 @@ class PartitionMaker:
         """
         manager = self._manager
         candidates = directories_in_order(manager.directories, manager.config.cordoned_log_dirs)
-        places = places_of(self._wanted.values(), candidates, manager.logs.keys())
+        places = places_of(self._wanted.values(), candidates, manager.logs.keys() | manager.preferred.keys())
         for directory in candidates:
             names = dict.fromkeys(key.topic for key, _, home in places if home is directory)
             if directory is candidates[0]:

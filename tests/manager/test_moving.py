@@ -34,12 +34,21 @@ def test_a_future_log_is_made_in_another_directory(tmp_path: Path) -> None:
             held.manager.get_or_create(T0, is_future=True, directory=a)
         with pytest.raises(IllegalState, match="does not exist"):
             held.manager.get_or_create(T1, is_future=True, directory=a)
-        future = held.manager.get_or_create(T0, is_future=True, directory=b)
+        held.manager.prefer(T0, b)
+        future = held.manager.get_or_create(T0, is_future=True)
         assert future.path == str(find_only(b, "-future")) and held.manager.future_logs == {T0: future}
         assert held.manager.get(T0, is_future=True) is future
         assert held.manager.get(T0) is not future
     with OpenManager(a, b) as held:
         assert list(held.manager.future_logs) == [T0] and list(held.manager.logs) == [T0]
+
+
+def test_the_preferred_directory_counts_before_the_emptiest(tmp_path: Path) -> None:
+    """MGR-8."""
+    with OpenManager(tmp_path / "a", tmp_path / "b") as held:
+        for number in range(3):
+            held.manager.prefer(TopicPartition("t", number), tmp_path / "b")
+            assert held.create_log(TopicPartition("t", number)).path == str(tmp_path / "b" / f"t-{number}")
 
 
 def test_the_future_log_takes_the_place_of_the_current_one(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from kafkalog.errors import (
 from kafkalog.manager.log_remover import Cutting, cut_alone
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.fetch_check import FetchCheck
+from kafkalog.server.replica.listeners import Listener
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import (
     ALL,
@@ -67,8 +68,8 @@ class Partition:
     """
 
     __slots__ = (
-        "_check", "_notified", "_now_ms", "followers", "future_log", "lag_max_ms",
-        "leader_epoch_start_offset", "least_isr", "log", "node_id", "role", "topic_id",
+        "_check", "_notified", "_now_ms", "followers", "future_log", "is_deleted", "lag_max_ms",
+        "leader_epoch_start_offset", "least_isr", "listeners", "log", "node_id", "role", "topic_id",
         "topic_partition",
     )  # fmt: skip
 
@@ -91,10 +92,12 @@ class Partition:
         self.lag_max_ms = lag_max_ms
         self.least_isr = least_isr
         self.future_log: UnifiedLog | None = None
+        self.is_deleted = False
         self.leader_epoch_start_offset: int | None = None
         self.role = Role(-1, -1, -1, (), ())
         self._now_ms = monotonic_ms
         self.followers: dict[int, FollowerState] = {}  # progress of the other replicas, by node
+        self.listeners: list[Listener] = []
         self._notified = log.high_watermark
 
     # Roles
@@ -239,13 +242,15 @@ class Partition:
             return log.append_as_follower(batches, leader_epoch)
 
     def after_append(self) -> bool:
-        """Update the high watermark. Return True if it moved since the last call."""
+        """Update the high watermark and notify the listeners. Return True if it moved since the last call."""
         if self.followers:
             self._raise_high_watermark()
         mark = self.log.high_watermark
         if mark == self._notified:
             return False
         self._notified = mark
+        if self.listeners:
+            self._notify(lambda listener: listener.on_high_watermark(self.topic_partition, mark))
         return True
 
     def _raise_high_watermark(self) -> None:
@@ -451,6 +456,33 @@ class Partition:
         _LOG.warning("%s: the ISR shrank to %s", self.topic_partition, self.role.isr)
         self.after_append()
         return True
+
+    # Listeners
+
+    def add_listener(self, listener: Listener) -> bool:
+        """Add a listener. Return False if the partition was deleted and will send no notifications (PART-16)."""
+        if self.is_deleted:
+            return False
+        self.listeners.append(listener)
+        return True
+
+    def deleted(self) -> None:
+        """Notify the listeners once that the partition was deleted."""
+        if not self.is_deleted:
+            self.is_deleted = True
+            self._notify(lambda listener: listener.on_deleted(self.topic_partition))
+            self.listeners = []
+
+    def failed(self) -> None:
+        """Notify the listeners that the partition's disk failed."""
+        self._notify(lambda listener: listener.on_failed(self.topic_partition))
+
+    def _notify(self, notify: Callable[[Listener], object]) -> None:
+        for listener in tuple(self.listeners):
+            try:
+                notify(listener)
+            except Exception:
+                _LOG.exception("a listener of %s failed", self.topic_partition)
 
     @property
     def high_watermark(self) -> int:
