@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from kafkalog.aio.opening import open_in_thread
 from kafkalog.queue import opening
-from kafkalog.queue.item import Item
+from kafkalog.queue.item import AcquiredFields, Item
 from kafkalog.queue.queue import MAX_RECORDS, WorkQueue, end_finish, leases_of
 from kafkalog.queue.worker import ACCEPT, REJECT, RELEASE, RENEW
-
-if TYPE_CHECKING:
-    from kafkalog._core.batch.record import Record
-    from kafkalog.types import TopicPartition
 
 R = TypeVar("R")
 
@@ -156,7 +152,7 @@ class AsyncWorkQueue:
         return f"<Async{repr(self.queue)[1:]}"
 
 
-class AsyncItem:
+class AsyncItem(AcquiredFields):
     """An `Item` whose calls are coroutines; `item` is the plain one.
 
     `async with item:` acknowledges it at the end of the block, and releases it after an error or a cancellation.
@@ -182,51 +178,12 @@ class AsyncItem:
     def __init__(self, queue: AsyncWorkQueue, item: Item) -> None:
         self._queue = queue
         self.item = item
+        self._acquired = item._acquired
 
     @property
     def is_finished(self) -> bool:
         """True after `ack`, `release` or `reject`."""
         return self.item.is_finished
-
-    @property
-    def record(self) -> Record:
-        """The record."""
-        return self.item.record
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Partition of the record."""
-        return self.item.topic_partition
-
-    @property
-    def offset(self) -> int:
-        """Offset of the record."""
-        return self.item.offset
-
-    @property
-    def key(self) -> bytes | None:
-        """Key of the record."""
-        return self.item.key
-
-    @property
-    def value(self) -> bytes | None:
-        """Value of the record."""
-        return self.item.value
-
-    @property
-    def headers(self) -> list[tuple[str, bytes | None]]:
-        """Headers of the record."""
-        return self.item.headers
-
-    @property
-    def timestamp(self) -> int:
-        """Timestamp of the record in ms."""
-        return self.item.timestamp
-
-    @property
-    def delivery_count(self) -> int:
-        """Number of deliveries so far, this one included."""
-        return self.item.delivery_count
 
     async def ack(self) -> None:
         """Finish it: the work is done."""

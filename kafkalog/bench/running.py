@@ -7,20 +7,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.bench.data import Data
-from kafkalog.bench.meter import Deadline
+from kafkalog.bench.meter import Deadline, Meter
 from kafkalog.bench.place import Place
 from kafkalog.bench.reading import read
 from kafkalog.bench.result import Result, Results
 from kafkalog.bench.settings import FILLS, READS, Settings
 from kafkalog.bench.surroundings import Surroundings, surroundings
-from kafkalog.bench.upkeep import compact, recover
 from kafkalog.bench.writing import fill
 from kafkalog.errors import IllegalArgument
 from kafkalog.log.open import open as open_log
 from kafkalog.util.keywords import unknown_keyword
+from kafkalog.util.readahead import usable_cores
+
+if TYPE_CHECKING:
+    from kafkalog.log.log import Log
 
 _SETTINGS: Final = tuple(one.name for one in fields(Settings) if one.name not in ("benchmarks", "only_reads"))
 _Begun = Callable[[Settings, Surroundings], object]
@@ -158,3 +161,30 @@ class _OnOurs:
         found = fill(name, path, self._settings, self._data, Deadline(self._settings.seconds))
         self._filled = path
         return found
+
+
+def recover(place: Place, path: str) -> Result:
+    """Time the opening of an unclosed log for writing: every byte of it is checked, on all cores."""
+    place.forget_clean_end()
+    meter = Meter(Deadline(None))
+    opened: list[Log] = []
+    try:
+        meter.once(lambda: opened.append(open_log(path, "a")))
+        meter.records, meter.bytes = opened[0].end_offset, opened[0].size
+    finally:
+        for log in opened:
+            log.close()
+    cores = usable_cores()
+    return Result.of("recover", "recovery", 1, [meter], notes=(f"{cores} core{'' if cores == 1 else 's'}",))
+
+
+def compact(path: str, settings: Settings, data: Data) -> Result:
+    """Time one clean of a log with two records of each key, created in the empty directory `path`."""
+    keys = max(1, settings.num // 2)
+    fill("fillbatch", path, settings, data, Deadline(settings.seconds), keys=keys)
+    meter = Meter(Deadline(None))
+    with open_log(path, "a") as log:
+        meter.records, meter.bytes = log.end_offset, log.size
+        meter.once(lambda: log.compact(roll=True))
+        left = sum(1 for _ in log)
+    return Result.of("compact", "clean", 1, [meter], notes=(f"{left:,} records left",))

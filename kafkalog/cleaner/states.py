@@ -41,7 +41,8 @@ class CleaningStates:
         self._changed = threading.Condition()
         self._states: dict[TopicPartition, State] = {}  # guarded by self._changed
         self._touched: set[TopicPartition] = set()  # guarded by self._changed; since `watch`
-        self._stopped = False  # guarded by self._changed
+        self.stopped = False  # guarded by self._changed
+        """True after `stop`."""
 
     def of(self, partition: TopicPartition) -> State | None:
         """Return the state of a partition; None if it has none."""
@@ -61,11 +62,6 @@ class CleaningStates:
             self._touched.clear()
             return frozenset(self._states)
 
-    @property
-    def stopped(self) -> bool:
-        """True after `stop`."""
-        return self._stopped
-
     # The cleaner
 
     def begin(
@@ -77,7 +73,7 @@ class CleaningStates:
         return False if its state changed since `watch`: what was read of it may be wrong.
         """
         with deferred_interrupts(), self._changed:
-            if self._stopped or partition in self._states or (watched and partition in self._touched):
+            if self.stopped or partition in self._states or (watched and partition in self._touched):
                 return False
             if not is_current():
                 return False
@@ -87,7 +83,7 @@ class CleaningStates:
     def check(self, partition: TopicPartition) -> None:
         """Raise CleaningAborted if the cleaner must stop its work on the partition."""
         state = self._states.get(partition)
-        if self._stopped or state is None or state.kind != "in progress":
+        if self.stopped or state is None or state.kind != "in progress":
             raise CleaningAborted(f"the clean of {partition} was aborted")
 
     def is_aborted(self, partition: TopicPartition) -> bool:
@@ -169,7 +165,7 @@ class CleaningStates:
     def stop(self) -> None:
         """Wait until no other thread cleans a partition, and prevent all further cleans."""
         with deferred_interrupts(), self._changed:
-            self._stopped = True
+            self.stopped = True
             while any(
                 state.kind != "paused" and state.thread != threading.get_ident() for state in self._states.values()
             ):

@@ -122,7 +122,8 @@ class CleanerBook:
         self._lock = threading.Lock()
         self._running: dict[int, Clean] = {}  # guarded by self._lock; by the thread's identity
         self._last: dict[int, Clean] = {}  # guarded by self._lock; by the thread's number
-        self._totals = CleanerTotals()  # guarded by self._lock
+        self.totals = CleanerTotals()  # guarded by self._lock
+        """The totals so far."""
 
     @property
     def running(self) -> tuple[Clean, ...]:
@@ -136,11 +137,6 @@ class CleanerBook:
         with self._lock:
             return tuple(sorted(self._last.values(), key=lambda clean: clean.began_ms))
 
-    @property
-    def totals(self) -> CleanerTotals:
-        """The totals so far."""
-        return self._totals
-
     def record_start(self, clean: Clean) -> None:
         """Record that this thread began a clean."""
         with self._lock:
@@ -152,8 +148,8 @@ class CleanerBook:
         with self._lock:
             self._running.pop(threading.get_ident(), None)
             self._last[clean.thread] = clean
-            totals = self._totals
-            self._totals = totals._replace(
+            totals = self.totals
+            self.totals = totals._replace(
                 cleans=totals.cleans + 1,
                 bytes_read=totals.bytes_read + stats.bytes_read,
                 bytes_written=totals.bytes_written + stats.bytes_written,
@@ -167,10 +163,10 @@ class CleanerBook:
         """Record that this thread's clean was aborted, failed, or was a dry run."""
         with self._lock:
             self._running.pop(threading.get_ident(), None)
-            totals = self._totals
-            self._totals = totals._replace(aborted=totals.aborted + aborted, failures=totals.failures + failed)
+            totals = self.totals
+            self.totals = totals._replace(aborted=totals.aborted + aborted, failures=totals.failures + failed)
 
     def record_thread_failure(self) -> None:
         """Count an error of a cleaner thread that no log caused; the thread continues after its back-off."""
         with self._lock:
-            self._totals = self._totals._replace(thread_failures=self._totals.thread_failures + 1)
+            self.totals = self.totals._replace(thread_failures=self.totals.thread_failures + 1)

@@ -86,12 +86,16 @@ def command(paths: tuple[str, ...], as_json: bool, **given: Unpack[CompactionOpt
     Exit status: 0 fine, 1 damage, or a named item is missing, 2 wrong usage.
     """
     from kafkalog.tools.compact.directories import compact, plan_compact
+    from kafkalog.tools.compact.partition import dirty_bytes
+    from kafkalog.tools.offline_survey import OfflineSurvey
+    from kafkalog.util.fileio import OS
 
     arguments = compaction_of(given)
     meter = Meter("compact", None)
     if meter.shown and sys.stderr.isatty():
-        plan = {name: value for name, value in arguments.items() if name != "apply"}
-        meter = Meter("compact", plan_compact(paths, **plan).total_bytes())
+        survey = OfflineSurvey.of(paths, *(arguments[name] for name in ("topics", "settings", "store", "now_ms")))
+        plans, _ = plan_compact(survey, from_start=given["from_start"], roll=given["roll"])
+        meter = Meter("compact", sum(dirty_bytes(plan, OS) for plan in plans))
     with meter:
         report = compact(paths, **arguments, progress=meter.add if meter.shown else None)
     for line in report.json_lines() if as_json else report.lines():

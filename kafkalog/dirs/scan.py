@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog.dirs.merge import merged_by_time, piece_limits
 from kafkalog.errors import IllegalArgument, MissingPackage
-from kafkalog.log.scan import SCHEMA_OPTIONS, TYPED_OPTIONS, ColumnScan, LogScan
+from kafkalog.log.scan import SCHEMA_OPTIONS, TYPED_OPTIONS, ArrowScan, ColumnScan, LogScan
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, kinds_of
-from kafkalog.util.pandas_frames import pandas_frame
-from kafkalog.util.polars_frames import polars_frame
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
     import pyarrow
 
     from kafkalog._core.arrow.columns import Columns
@@ -200,7 +196,7 @@ class TopicScan(ColumnScan, _Windowed):
         return f"<TopicScan {_described(self.topic, len(self.scans))}: {', '.join(self.columns)}>"
 
 
-class ArrowTopicScan(_Windowed):
+class ArrowTopicScan(ArrowScan, _Windowed):
     """The records of a topic's partitions as pyarrow record batches, read on use: by time, or with typed columns.
 
     By time, the partitions are merged: the oldest of their next records follows; at equal times the one of the lowest
@@ -253,11 +249,6 @@ class ArrowTopicScan(_Windowed):
         return schema.remove(schema.get_field_index(self._by)) if self._hides_time else schema
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self.schema.names)
-
-    @property
     def undecodable(self) -> int:
         """Number of keys and values that did not decode, in the readings that began last.
 
@@ -279,25 +270,6 @@ class ArrowTopicScan(_Windowed):
                 shown = shown or [at for at, name in enumerate(batch.schema.names) if name != self._by]
                 batch = batch.select(shown)
             yield batch
-
-    def table(self) -> pyarrow.Table:
-        """Return all records as a pyarrow Table."""
-        return _pyarrow().Table.from_batches(self, self.schema)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return all records as a pandas DataFrame; raise MissingPackage if pandas is not installed."""
-        return pandas_frame(self.table())
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return all records as a Polars DataFrame; raise MissingPackage if Polars is not installed."""
-        return polars_frame(self)
-
-    def __arrow_c_schema__(self) -> object:
-        return self.schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        reader = _pyarrow().RecordBatchReader.from_batches(self.schema, iter(self))
-        return reader.__arrow_c_stream__(requested_schema)
 
     def __enter__(self) -> ArrowTopicScan:
         return self

@@ -96,8 +96,10 @@ class DeltaLakeTable:
         known = {one.name: one for one in fields if one.name in self._partition_columns}
         self._fields = [known.get(name, PartitionField("identity", (name,))) for name in self._partition_columns]
         derived = {one.name for one in self._fields if (one.name,) != one.path}
-        self._schema = pa.schema([one for one in everything if one.name not in derived])
-        self._file_schema = pa.schema([one for one in everything if one.name not in self._partition_columns])
+        self.schema = pa.schema([one for one in everything if one.name not in derived])
+        """Columns of a row, without those derived for the partitioning."""
+        self.file_schema = pa.schema([one for one in everything if one.name not in self._partition_columns])
+        """Columns of a data file, which has no partition columns."""
 
     def create(
         self, schema: pyarrow.Schema, fields: Sequence[PartitionField], properties: Mapping[str, str]
@@ -138,19 +140,9 @@ class DeltaLakeTable:
         return found
 
     @property
-    def schema(self) -> pyarrow.Schema:
-        """Columns of a row, without those derived for the partitioning."""
-        return self._schema
-
-    @property
-    def file_schema(self) -> pyarrow.Schema:
-        """Columns of a data file, which has no partition columns."""
-        return self._file_schema
-
-    @property
     def layout(self) -> tuple[Any, ...]:
         """Columns and partitioning of a data file."""
-        return self._file_schema, tuple(self._fields)
+        return self.file_schema, tuple(self._fields)
 
     @property
     def rolled_back_from(self) -> str | None:
@@ -237,7 +229,7 @@ class DeltaLakeTable:
         from kafkalog.lake.rows import fitted
 
         stored = self._table.to_pyarrow_dataset()
-        derived = [one for one in stored.schema if one.name not in self._schema.names]
+        derived = [one for one in stored.schema if one.name not in self.schema.names]
         wide = pa.schema([*schema, *derived])
         rows = (fitted(batch, wide) for batch in stored.to_batches())
         write_deltalake(
@@ -249,7 +241,7 @@ class DeltaLakeTable:
     def writer(self) -> DeltaWriter:
         """Writer of data files with the columns of the loaded version."""
         return DeltaWriter(
-            self.name, self._schema, self._file_schema, tuple(self._fields), self._url, dict(self._target.options)
+            self.name, self.schema, self.file_schema, tuple(self._fields), self._url, dict(self._target.options)
         )
 
     @property
@@ -292,8 +284,8 @@ class DeltaLakeTable:
 
         from kafkalog.lake.rows import fitted
 
-        names = self._schema.names if columns is None else columns
-        wanted = pa.schema([self._schema.field(name) for name in self._schema.names if name in names])
+        names = self.schema.names if columns is None else columns
+        wanted = pa.schema([self.schema.field(name) for name in self.schema.names if name in names])
         constant = {one: file.entry[f"partition.{one}"] for one in self._partition_columns if one in wanted.names}
         with store_errors("read the table's files", self.name), self._files().open_input_file(file.path) as source:
             stored = pq.ParquetFile(source)
@@ -319,7 +311,7 @@ class DeltaLakeTable:
                 hint="remove that property, or sync without upsert",
             )  # fmt: skip
         listed = [name for name in (self.properties.get(STATISTICS_COLUMNS) or "").split(",") if name]
-        bounded = frozenset(listed) if {*listed} <= {*_bounded(self._file_schema)} else frozenset[str]()
+        bounded = frozenset(listed) if {*listed} <= {*_bounded(self.file_schema)} else frozenset[str]()
         actions: list[Any] = [
             AddAction(one.path, one.size, self._written_partition(one), now, is_new, _statistics(one, bounded))
             for one in added

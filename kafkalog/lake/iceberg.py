@@ -80,7 +80,7 @@ class IcebergTable:
 
         self._table = table
         self._file_schema = _plain_schema(schema_to_pyarrow(table.schema(), include_field_ids=True))
-        self._schema = _plain_schema(schema_to_pyarrow(table.schema(), include_field_ids=False))
+        self.schema = _plain_schema(schema_to_pyarrow(table.schema(), include_field_ids=False))
 
     def create(
         self, schema: pyarrow.Schema, fields: Sequence[PartitionField], properties: Mapping[str, str]
@@ -121,11 +121,6 @@ class IcebergTable:
         """Properties of the table."""
         found: Mapping[str, str] = self._table.properties
         return found
-
-    @property
-    def schema(self) -> pyarrow.Schema:
-        """Columns of a row."""
-        return self._schema
 
     @property
     def file_schema(self) -> pyarrow.Schema:
@@ -240,7 +235,7 @@ class IcebergTable:
         """Writer of data files with the columns of the loaded snapshot."""
         table = self._table
         return IcebergWriter(
-            self.name, self._schema, self.file_schema, table.schema(), table.spec(), table.location_provider(), table.io
+            self.name, self.schema, self.file_schema, table.schema(), table.spec(), table.location_provider(), table.io
         )
 
     @property
@@ -278,8 +273,8 @@ class IcebergTable:
 
         from kafkalog.lake.rows import fitted
 
-        names = self._schema.names if columns is None else columns
-        wanted = pa.schema([one for one in self._schema if one.name in names])
+        names = self.schema.names if columns is None else columns
+        wanted = pa.schema([one for one in self.schema if one.name in names])
         with store_errors("read the table's files", self.name), self._table.io.new_input(file.path).open() as source:
             stored = pq.ParquetFile(source)
             present = {

@@ -14,12 +14,14 @@ from kafkalog.reading.source import isolation_of, skipped_of
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, COLUMNS, ColumnReader, kinds_of
 from kafkalog.records.table import RecordBatchColumns, Table
 from kafkalog.util.keywords import unknown_keyword
+from kafkalog.util.pandas_frames import pandas_frame
 from kafkalog.util.polars_frames import polars_frame
 from kafkalog.util.readahead import map_ahead
 
 if TYPE_CHECKING:
     import pandas
     import polars
+    import pyarrow
 
     from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
@@ -82,6 +84,47 @@ class ColumnScan:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return stream_from(self._pieces(), self._kinds, requested_schema)
+
+
+class ArrowScan:
+    """Columns read on use, in record batches of pyarrow's: iteration yields those of the schema."""
+
+    __slots__ = ()
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """Schema of the record batches."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.schema.names)
+
+    def table(self) -> pyarrow.Table:
+        """Return all rows as a pyarrow Table."""
+        import pyarrow
+
+        return pyarrow.Table.from_batches(list(self), self.schema)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return all rows as a pandas DataFrame; raise MissingPackage if pandas is not installed."""
+        return pandas_frame(self.table())
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return all rows as a Polars DataFrame; raise MissingPackage if Polars is not installed."""
+        return polars_frame(self)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        import pyarrow
+
+        return pyarrow.RecordBatchReader.from_batches(self.schema, iter(self)).__arrow_c_stream__(requested_schema)
 
 
 class LogScan(ColumnScan):

@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.log.pruning import PrunedScan
-from kafkalog.log.scan import LogScan
+from kafkalog.log.scan import ArrowScan, LogScan
 from kafkalog.log.selection import Selection, selection_of
-from kafkalog.util.pandas_frames import pandas_frame
-from kafkalog.util.polars_frames import polars_frame
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
     import pyarrow
 
     from kafkalog.log.log import Log
@@ -62,7 +58,7 @@ def first_values(scans: Iterable[LogScan], root: str) -> list[bytes]:
     return found
 
 
-class TypedScan:
+class TypedScan(ArrowScan):
     """The records of a scan that pass a predicate, as typed columns, read on use; `log.scan` returns it.
 
     It has the interface of a `LogScan`: iteration yields record batches, here those of pyarrow, and DuckDB, Polars and
@@ -97,11 +93,6 @@ class TypedScan:
         return self.scan.stop
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self.schema.names)
-
-    @property
     def schema(self) -> pyarrow.Schema:
         """Schema of the record batches."""
         return self.selection.schema
@@ -120,28 +111,6 @@ class TypedScan:
             batch = selection.batch(pyarrow.record_batch(piece))
             if batch.num_rows:
                 yield batch
-
-    def table(self) -> pyarrow.Table:
-        """Return all rows as a pyarrow Table."""
-        import pyarrow
-
-        return pyarrow.Table.from_batches(list(self), self.schema)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return all rows as a pandas DataFrame; raise MissingPackage if pandas is not installed."""
-        return pandas_frame(self.table())
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return all rows as a Polars DataFrame; raise MissingPackage if Polars is not installed."""
-        return polars_frame(self)
-
-    def __arrow_c_schema__(self) -> object:
-        return self.schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        import pyarrow
-
-        return pyarrow.RecordBatchReader.from_batches(self.schema, iter(self)).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         scan = self.scan

@@ -130,17 +130,17 @@ class LogManager(LogRemover):
     def _load(self, rules: LoadRules, is_stray: IsStray | None) -> None:
         for directory in tuple(self.online):
             try:
-                self._topics.read(directory)
+                self.topics.read(directory)
             except DIRECTORY_ERRORS as error:
                 take_offline(directory, error)
         check_some_online(self.directories)
-        self._topics.merge()
+        self.topics.merge()
         inventories = load_directories(
-            self.directories, rules, lambda directory: any_rule(is_stray, self._topics.strays_in(directory))
+            self.directories, rules, lambda directory: any_rule(is_stray, self.topics.strays_in(directory))
         )
         for directory in tuple(self.online):
             try:
-                self._topics.forget_stale(directory)
+                self.topics.forget_stale(directory)
                 self._write_missing_topic_ids(directory)
             except DIRECTORY_ERRORS as error:
                 take_offline(directory, error)
@@ -156,16 +156,11 @@ class LogManager(LogRemover):
         if directory.online_log_dir.marker_found:
             return
         for key, log in directory.logs.items():
-            entry = self._topics.get(key.topic)
+            entry = self.topics.get(key.topic)
             if entry is not None and read_partition_metadata(directory.fs, log.path) is None:
                 write_partition_metadata(directory.fs, log.path, entry.topic_id)
 
     # Contents
-    @property
-    def topics(self) -> StoreTopics:
-        """The topics' ids, partition counts and settings."""
-        return self._topics
-
     @property
     def jobs(self) -> tuple[Job, ...]:
         """The background jobs; those of the cleaner only while there are compacted logs."""
@@ -173,7 +168,7 @@ class LogManager(LogRemover):
 
     def config_of(self, topic: str) -> LogConfig:
         """Return a topic's configuration: its own settings, and the store's for all others."""
-        return self.config.log_config(self._topics.settings_of(topic))
+        return self.config.log_config(self.topics.settings_of(topic))
 
     def alter_topic(self, topic: str, changes: Mapping[str, object]) -> None:
         """Change settings of a topic, on disk and for its current and future logs (MGR-24).
@@ -185,7 +180,7 @@ class LogManager(LogRemover):
         with deferred_interrupts():  # else the cleaner might not get the change
             with self._lock:
                 self._check_open()
-                self._topics.alter(tuple(self.online), topic, self.logs, changes)
+                self.topics.alter(tuple(self.online), topic, self.logs, changes)
                 config = self.config_of(topic)
                 altered = [log for log in self._all_logs() if log.topic_partition.topic == topic]
                 was_compact = self._set_configs((log, config) for log in altered)
@@ -262,14 +257,14 @@ class LogManager(LogRemover):
         with self._lock:
             self._check_open()
             try:
-                self._topics.mark_deleted(tuple(self.online), names, self.logs)
+                self.topics.mark_deleted(tuple(self.online), names, self.logs)
             except StorageError as error:
-                self._topics.unmark_deleted(tuple(self.online), names)
+                self.topics.unmark_deleted(tuple(self.online), names)
                 return dict.fromkeys(names, error)
         removed, failures = self._delete_all(keys, between_batches)
         with self._lock:
-            self._topics.unmark_deleted(tuple(self.online), failures.keys())
-            self._topics.forget(tuple(self.online), names - failures.keys())
+            self.topics.unmark_deleted(tuple(self.online), failures.keys())
+            self.topics.forget(tuple(self.online), names - failures.keys())
         for log in removed:
             if log.config.compact:
                 self._cleaning.log_deleted(log)
@@ -280,9 +275,9 @@ class LogManager(LogRemover):
         with self._lock:
             self._check_open()
             if is_deleted:
-                self._topics.mark_deleted(tuple(self.online), topics, self.logs)
+                self.topics.mark_deleted(tuple(self.online), topics, self.logs)
             else:
-                self._topics.unmark_deleted(tuple(self.online), topics)
+                self.topics.unmark_deleted(tuple(self.online), topics)
 
     # Creation
 
@@ -290,7 +285,7 @@ class LogManager(LogRemover):
         """Remove what a creation that did not finish left of a topic without partitions. StorageError, LogClosed."""
         with self._lock:
             self._check_open()
-            self._topics.forget_unfinished(tuple(self.online), topic)
+            self.topics.forget_unfinished(tuple(self.online), topic)
 
     def create_partitions(
         self,
@@ -305,7 +300,7 @@ class LogManager(LogRemover):
         `epoch` is the leader epoch that they begin with. `between_batches` is called between parts and may raise.
         StorageError if no data directory takes a partition; InvalidTopic, ConfigError, LogClosed.
         """
-        maker = PartitionMaker(self, self._topics, partitions, epoch)
+        maker = PartitionMaker(self, self.topics, partitions, epoch)
         with self._lock:
             self._check_open()
             places = maker.record_topics()
@@ -349,7 +344,7 @@ class LogManager(LogRemover):
                 log = self.get(topic_partition, is_future=is_future)
                 if log is None:
                     creation = Creation(topic_partition, is_new, is_future, topic_id, directory, settings)
-                    log = creation.make(self, self._topics)
+                    log = creation.make(self, self.topics)
                     self.cleaner.manager.reinstate(log)  # one of that name may have been set aside
                     self._publish()
             if is_future:
@@ -367,7 +362,7 @@ class LogManager(LogRemover):
 
     def _known_id(self, log: UnifiedLog) -> str | None:
         """Return the id of a log's topic: from the store's topics, else from the partition's own file (LOG-73)."""
-        known = self._topics.get(log.topic_partition.topic)
+        known = self.topics.get(log.topic_partition.topic)
         return read_partition_metadata(self.fs, log.path) if known is None else known.topic_id
 
     def prefer(self, topic_partition: TopicPartition, directory: str | os.PathLike[str]) -> None:

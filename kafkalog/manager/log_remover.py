@@ -56,7 +56,8 @@ class LogRemover(DirectorySet):
         self.config = config
         self.clock = clock
         self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
-        self._topics = topics  # guarded by self._lock
+        self.topics = topics  # guarded by self._lock
+        """The topics' ids, partition counts and settings."""
         self._removals = DeletionQueue()
         self.ages = AgeClock(clock)
         self.cleaner = cleaner_of(self, config, clock, self.ages)
@@ -275,7 +276,7 @@ class LogRemover(DirectorySet):
         if key not in directory.logs and key not in directory.future_logs:
             self._forget(directory, (key,))
         try:
-            self._topics.forget_if_gone(directory, key.topic, self.logs)
+            self.topics.forget_if_gone(directory, key.topic, self.logs)
         except DIRECTORY_ERRORS as error:
             self._note_kept(directory, f"the topics file there still lists the deleted topic {key.topic}", error)
 

@@ -12,37 +12,12 @@ if TYPE_CHECKING:
     from kafkalog.queue.worker import Acquired
     from kafkalog.types import TopicPartition
 
-class Item:
-    """An acquired record: no other worker gets it until it is finished or its lock expires.
 
-    `with item:` acknowledges it at the end of the block, and releases it after an error.
+class AcquiredFields:
+    """The fields of an acquired record."""
 
-    >>> topic = dirs.create_topic("tasks")
-    >>> info = dirs["tasks", 0].append([b"resize 1", b"resize 2", b"resize 3"])
-    >>> with dirs["tasks"].queue("workers") as queue:
-    ...     first, second, third = queue.acquire(3)
-    ...     print(first.value, first.key, first.offset, first.delivery_count, first.topic_partition)
-    ...     print(first.headers, first.timestamp > 0, first.record.offset)
-    ...     with first:
-    ...         pass    # the work
-    ...     second.renew()
-    ...     second.ack()
-    ...     third.release()
-    ...     [again] = queue.acquire()
-    ...     again.reject()
-    ...     again.offset, again.delivery_count, again.is_finished
-    b'resize 1' None 0 1 tasks-0
-    [] True 0
-    (2, 2, True)
-    """
-
-    __slots__ = ("_acquired", "_finish", "is_finished")
-
-    def __init__(self, acquired: Acquired, finish: Callable[[int, Sequence[Item]], None]) -> None:
-        self._acquired = acquired
-        self._finish = finish
-        self.is_finished = False
-        """True after `ack`, `release` or `reject`."""
+    __slots__ = ("_acquired",)
+    _acquired: Acquired
 
     @property
     def record(self) -> Record:
@@ -83,6 +58,39 @@ class Item:
     def delivery_count(self) -> int:
         """Number of deliveries so far, this one included."""
         return self._acquired.deliveries
+
+
+class Item(AcquiredFields):
+    """An acquired record: no other worker gets it until it is finished or its lock expires.
+
+    `with item:` acknowledges it at the end of the block, and releases it after an error.
+
+    >>> topic = dirs.create_topic("tasks")
+    >>> info = dirs["tasks", 0].append([b"resize 1", b"resize 2", b"resize 3"])
+    >>> with dirs["tasks"].queue("workers") as queue:
+    ...     first, second, third = queue.acquire(3)
+    ...     print(first.value, first.key, first.offset, first.delivery_count, first.topic_partition)
+    ...     print(first.headers, first.timestamp > 0, first.record.offset)
+    ...     with first:
+    ...         pass    # the work
+    ...     second.renew()
+    ...     second.ack()
+    ...     third.release()
+    ...     [again] = queue.acquire()
+    ...     again.reject()
+    ...     again.offset, again.delivery_count, again.is_finished
+    b'resize 1' None 0 1 tasks-0
+    [] True 0
+    (2, 2, True)
+    """
+
+    __slots__ = ("_finish", "is_finished")
+
+    def __init__(self, acquired: Acquired, finish: Callable[[int, Sequence[Item]], None]) -> None:
+        self._acquired = acquired
+        self._finish = finish
+        self.is_finished = False
+        """True after `ack`, `release` or `reject`."""
 
     def ack(self) -> None:
         """Finish it: the work is done. The state is in the log when this returns. Errors as for `WorkQueue.ack`."""

@@ -100,7 +100,7 @@ def redact(
     check_topic(topic)
     wanted = Wanted.of(keys, offsets or {}, where, typed or {})
     check_offsets(wanted, partitions)
-    survey = OfflineSurvey.of(paths, [topic], None, None, None, fs, clock)
+    survey = OfflineSurvey.of(paths, [topic], fs=fs, clock=clock)
     config = survey.config_of(topic)
     made = change_of(change, erase_key, config, survey.known.settings_of(topic) is not None)
     plans = [

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import threading
 import weakref
 from collections.abc import Callable
+from errno import ENOENT
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,8 +16,7 @@ from kafkalog.errors import IllegalArgument, ReadOnlyLog, StorageError
 from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_file_size, clamp
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.readable_records import ReadableRecords
-from kafkalog.storage.serial_sync import SerialSync
-from kafkalog.util.descriptors import DESCRIPTORS
+from kafkalog.util.descriptors import DESCRIPTORS, TOO_MANY_FILES
 from kafkalog.util.fileio import OS, File, FileSystem
 from kafkalog.util.guards import guard
 from kafkalog.util.interrupts import deferred_interrupts
@@ -402,3 +404,34 @@ def _allocate(file: File, size: int) -> None:
     except OSError:
         file.truncate(0)
         raise
+
+
+_NOTHING_LOST: Final = TOO_MANY_FILES | {ENOENT}  # the file could not be opened
+
+
+class SerialSync:
+    """Runs one sync of the same files at a time; after a failed one, every later one raises its error.
+
+    Of two threads that sync a file at once, Linux reports a failed write to the first that asks, and success to the
+    other, whose records are lost as well. A later sync succeeds, too.
+
+    Threads: any. The lock is reentrant, since a signal handler may flush while the main thread does.
+    """
+
+    __slots__ = ("_failure", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._failure: OSError | None = None  # guarded by self._lock
+
+    def run(self, sync: Callable[[], None]) -> None:
+        """Call `sync` after those in progress; raise the error of the first that failed."""
+        with self._lock:
+            if self._failure is not None:
+                raise copy.copy(self._failure)
+            try:
+                sync()
+            except OSError as error:
+                if error.errno not in _NOTHING_LOST:
+                    self._failure = copy.copy(error)  # without the traceback, which holds open files
+                raise

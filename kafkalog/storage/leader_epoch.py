@@ -32,7 +32,8 @@ class LeaderEpochCache:
         self._file = CheckpointFile(
             os.path.join(os.fspath(directory), LEADER_EPOCH_CHECKPOINT), _parse, _format, fs=fs, may_be_unsynced=True
         )
-        self._entries: tuple[EpochEntry, ...] = ()
+        self.entries: tuple[EpochEntry, ...] = ()
+        """Epochs, oldest first."""
         self._changes = 0
         self._written = 0  # the number of changes that the file has; guarded by self._writing
         self._is_contradictory = False  # the file has entries that loading dropped
@@ -60,7 +61,7 @@ class LeaderEpochCache:
         """Create the file of a new log, whose first epoch begins at offset 0; `sync` puts it on disk. StorageError."""
         cache = cls(directory, fs=fs)
         cache.assign(epoch, 0)
-        cache._file.create(cache._entries)
+        cache._file.create(cache.entries)
         cache._written, cache.is_synced = cache._changes, False
         return cache
 
@@ -68,18 +69,13 @@ class LeaderEpochCache:
         given = tuple(entries)
         self.extend(given)
         self._written = self._changes
-        self._is_contradictory = self._entries != given
+        self._is_contradictory = self.entries != given
         return self
-
-    @property
-    def entries(self) -> tuple[EpochEntry, ...]:
-        """Epochs, oldest first."""
-        return self._entries
 
     @property
     def latest_epoch(self) -> int:
         """Newest epoch, -1 if there is none."""
-        entries = self._entries
+        entries = self.entries
         return entries[-1].epoch if entries else -1
 
     @property
@@ -94,20 +90,20 @@ class LeaderEpochCache:
         """
         if epoch < 0 or start_offset < 0:
             raise IllegalArgument(f"epoch {epoch} cannot begin at offset {start_offset}", offset=start_offset)
-        before = self._entries
+        before = self.entries
         self.extend((EpochEntry(epoch, start_offset),))
-        return self._entries is not before
+        return self.entries is not before
 
     def extend(self, entries: Iterable[EpochEntry]) -> None:
         """Assign epochs in order; there may be as many as batches."""
-        kept = list(self._entries)
+        kept = list(self.entries)
         for entry in entries:
             _put(kept, entry)
         self._keep(tuple(kept))
 
     def epoch_for(self, offset: int) -> int:
         """Return the epoch under which `offset` was written, -1 if unknown."""
-        entries = self._entries
+        entries = self.entries
         at = bisect_right([entry.start_offset for entry in entries], offset)
         return entries[at - 1].epoch if at else -1
 
@@ -116,7 +112,7 @@ class LeaderEpochCache:
 
         Below the first epoch, return `epoch` itself with the first one's start.
         """
-        entries = self._entries
+        entries = self.entries
         if epoch < 0 or not entries or epoch > entries[-1].epoch:
             return EpochEntry(-1, -1)
         if epoch == entries[-1].epoch:
@@ -128,14 +124,14 @@ class LeaderEpochCache:
         """Remove epochs that begin at or after `end_offset` (LOG-52); a negative one removes nothing (EPOCH-5)."""
         if end_offset < 0:
             return
-        self._keep(tuple(entry for entry in self._entries if entry.start_offset < end_offset))
+        self._keep(tuple(entry for entry in self.entries if entry.start_offset < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove epochs that ended by `start_offset`; the one that covers it begins there now.
 
         Where one covers it, a file whose entries contradicted each other is written again (EPOCH-6).
         """
-        entries = self._entries
+        entries = self.entries
         at = bisect_right([entry.start_offset for entry in entries], start_offset)
         if at:
             self._keep((EpochEntry(entries[at - 1].epoch, start_offset), *entries[at:]))
@@ -152,8 +148,8 @@ class LeaderEpochCache:
         self._keep(entries)
 
     def _keep(self, entries: tuple[EpochEntry, ...]) -> None:
-        if entries != self._entries:
-            self._entries = entries
+        if entries != self.entries:
+            self.entries = entries
             self._changes += 1
 
     def relocate(self, directory: str) -> None:
@@ -166,7 +162,7 @@ class LeaderEpochCache:
         with self._writing:
             changes = self._changes  # read first: a change in between is written again
             if changes != self._written:
-                self._file.write(self._entries)
+                self._file.write(self.entries)
                 self._written = changes
                 self.is_synced, self._is_contradictory = True, False
 

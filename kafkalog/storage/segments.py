@@ -56,12 +56,13 @@ class LogSegments(Generic[S_co]):
     immutable.
     """
 
-    __slots__ = ("_bases", "_segments", "_times")
+    __slots__ = ("_segments", "_times", "base_offsets")
 
     def __init__(self, segments: Iterable[S_co] = ()) -> None:
         by_base = {segment.base_offset: segment for segment in segments}
-        self._bases = tuple(sorted(by_base))
-        self._segments = tuple(by_base[base] for base in self._bases)
+        self.base_offsets = tuple(sorted(by_base))
+        """Base offsets, rising."""
+        self._segments = tuple(by_base[base] for base in self.base_offsets)
         self._times: tuple[int, ...] | None = None
         for at in range(len(self._segments)):
             self._check(at)
@@ -71,14 +72,15 @@ class LogSegments(Generic[S_co]):
         last = segment.last_known_offset
         if last < 0:
             return
-        assert last >= self._bases[at], f"segment {self._bases[at]} ends at {last}, below its base"
-        if at + 1 < len(self._bases):
-            assert last < self._bases[at + 1], f"segment {self._bases[at]} ends at {last}, in the next segment"
+        assert last >= self.base_offsets[at], f"segment {self.base_offsets[at]} ends at {last}, below its base"
+        if at + 1 < len(self.base_offsets):
+            base, following = self.base_offsets[at : at + 2]
+            assert last < following, f"segment {base} ends at {last}, in the next segment"
 
     @classmethod
     def _of(cls: type[LogSegments[S]], bases: tuple[int, ...], segments: tuple[S, ...]) -> LogSegments[S]:
         new = cls.__new__(cls)
-        new._bases = bases
+        new.base_offsets = bases
         new._segments = segments
         new._times = None
         return new
@@ -97,20 +99,15 @@ class LogSegments(Generic[S_co]):
         return self._segments[at]
 
     def __contains__(self, base_offset: object) -> bool:
-        return base_offset in self._bases
+        return base_offset in self.base_offsets
 
     def __repr__(self) -> str:
-        return f"<LogSegments {list(self._bases)}>"
-
-    @property
-    def base_offsets(self) -> tuple[int, ...]:
-        """Base offsets, rising."""
-        return self._bases
+        return f"<LogSegments {list(self.base_offsets)}>"
 
     def get(self, base_offset: int) -> S_co | None:
         """Return the segment that begins at exactly this offset."""
-        at = bisect_left(self._bases, base_offset)
-        return self._segments[at] if at < len(self._bases) and self._bases[at] == base_offset else None
+        at = bisect_left(self.base_offsets, base_offset)
+        return self._segments[at] if at < len(self.base_offsets) and self.base_offsets[at] == base_offset else None
 
     @property
     def first(self) -> S_co | None:
@@ -129,22 +126,22 @@ class LogSegments(Generic[S_co]):
 
     def floor(self, offset: int) -> S_co | None:
         """Return the segment with the greatest base at or below `offset`."""
-        at = bisect_right(self._bases, offset)
+        at = bisect_right(self.base_offsets, offset)
         return self._segments[at - 1] if at else None
 
     def lower(self, offset: int) -> S_co | None:
         """Return the segment with the greatest base strictly below `offset`."""
-        at = bisect_left(self._bases, offset)
+        at = bisect_left(self.base_offsets, offset)
         return self._segments[at - 1] if at else None
 
     def higher(self, offset: int) -> S_co | None:
         """Return the segment with the lowest base strictly above `offset`."""
-        at = bisect_right(self._bases, offset)
+        at = bisect_right(self.base_offsets, offset)
         return self._segments[at] if at < len(self._segments) else None
 
     def higher_segments(self, offset: int) -> tuple[S_co, ...]:
         """Return all segments whose base is above `offset`."""
-        return self._segments[bisect_right(self._bases, offset) :]
+        return self._segments[bisect_right(self.base_offsets, offset) :]
 
     def values(self, start: int, stop: int) -> tuple[S_co, ...]:
         """Return the segments that may hold offsets of [start, stop): from the one that contains `start` on.
@@ -155,14 +152,14 @@ class LogSegments(Generic[S_co]):
             raise IllegalArgument(f"the range [{start}, {stop}) ends before it begins", offset=start)
         if start == stop:
             return ()
-        at = max(bisect_right(self._bases, start) - 1, 0)
-        return self._segments[at : bisect_left(self._bases, stop)]
+        at = max(bisect_right(self.base_offsets, start) - 1, 0)
+        return self._segments[at : bisect_left(self.base_offsets, stop)]
 
     def non_active_from(self, offset: int) -> tuple[S_co, ...]:
         """Return the segments from the one that contains `offset` on, without the active one; none above its base."""
-        if not self._segments or offset > self._bases[-1]:
+        if not self._segments or offset > self.base_offsets[-1]:
             return ()
-        at = max(bisect_right(self._bases, offset) - 1, 0)
+        at = max(bisect_right(self.base_offsets, offset) - 1, 0)
         return self._segments[at:-1]
 
     def from_time(self, timestamp: int) -> tuple[S_co, ...]:
@@ -187,11 +184,10 @@ class LogSegments(Generic[S_co]):
     def with_added(self: LogSegments[S], segment: S) -> LogSegments[S]:
         """Return this map with one more segment, which replaces one with the same base (SEGS-6)."""
         base = segment.base_offset
-        at = bisect_left(self._bases, base)
-        after = at + 1 if at < len(self._bases) and self._bases[at] == base else at
-        new = self._of(
-            (*self._bases[:at], base, *self._bases[after:]), (*self._segments[:at], segment, *self._segments[after:])
-        )
+        at = bisect_left(self.base_offsets, base)
+        bases, segments = self.base_offsets, self._segments
+        after = at + 1 if at < len(bases) and bases[at] == base else at
+        new = self._of((*bases[:at], base, *bases[after:]), (*segments[:at], segment, *segments[after:]))
         new._check(at)
         if at:
             new._check(at - 1)

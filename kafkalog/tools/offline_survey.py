@@ -10,8 +10,8 @@ from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import LogConfig, key_for
 from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.tools.directories import PartitionPath, Path, partitions_below, path_list
-from kafkalog.util.clock import Clock
-from kafkalog.util.fileio import FileSystem
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
 
 
 class Kept(NamedTuple):
@@ -37,12 +37,12 @@ class OfflineSurvey(NamedTuple):
     def of(
         cls,
         paths: Path | Iterable[Path],
-        topics: Sequence[str],
-        settings: Mapping[str, object] | None,
-        store: Mapping[str, object] | None,
-        now_ms: int | None,
-        fs: FileSystem,
-        clock: Clock,
+        topics: Sequence[str] = (),
+        settings: Mapping[str, object] | None = None,
+        store: Mapping[str, object] | None = None,
+        now_ms: int | None = None,
+        fs: FileSystem = OS,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> OfflineSurvey:
         """Survey the paths; `topics` names those to include (none: all); `now_ms` None is now.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import StorageError
-from kafkalog.manager.flush import flush_dirty_logs, flush_period_ms
+from kafkalog.manager.jobs import flush_dirty_logs, flush_period_ms
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import MockClock
 from tests.faults import FaultFS

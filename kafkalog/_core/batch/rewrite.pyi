@@ -19,7 +19,6 @@ class Rewritten:
     base_offset: int
     last_offset: int
     max_timestamp: int
-    offset_of_max_timestamp: int
 
 def rewrite(
     buf: Buffer,

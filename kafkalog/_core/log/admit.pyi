@@ -26,7 +26,6 @@ class RecordCheck:
     faults: list[tuple[int, int, int, int]]
     total: int
     count: int
-    size: int
     max_timestamp: int
     consecutive: bool
     fresh: bool

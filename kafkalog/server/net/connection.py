@@ -39,9 +39,10 @@ class Channel:
     """A client's socket. `connection` is the part that handlers see."""
 
     __slots__ = (
-        "_counted_bytes", "_fd", "_frames", "_held", "_is_handshaking", "_is_writing", "_loop", "_network",
-        "_on_secured", "_out", "_sock", "_task", "_unread", "active_ms", "connection", "is_active", "is_busy",
-        "is_closed", "is_ending", "is_reading", "is_unfinished", "kind", "largest_bytes", "reserved_bytes",
+        "_counted_bytes", "_fd", "_frames", "_is_handshaking", "_is_writing", "_loop", "_network",
+        "_on_secured", "_out", "_sock", "_task", "_unread", "active_ms", "connection", "held_bytes",
+        "is_active", "is_busy", "is_closed", "is_ending", "is_reading", "is_unfinished", "kind",
+        "largest_bytes", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +59,8 @@ class Channel:
         self._frames = FrameReader(network.max_frame_bytes_of(connection))
         self._out = Outgoing(sock)
         self._task: asyncio.Task[Result] | None = None
-        self._held = 0  # bytes of the request in memory
+        self.held_bytes = 0
+        """Bytes of the request in memory."""
         self._counted_bytes = 0  # bytes counted for it in the network's memory, under `kind`
         self.kind = SMALL if connection.is_authenticated else UNAUTHENTICATED
         self.reserved_bytes = 0  # size of a large request that has reserved memory
@@ -75,11 +77,6 @@ class Channel:
         self.is_unfinished = False  # it is among the network's unfinished requests
         self.active_ms = network.monotonic_ms()
         self.is_active = False  # active since `active_ms`, which the next sweep updates
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of the request in memory."""
-        return self._held
 
     @property
     def claimed_bytes(self) -> int:
@@ -250,7 +247,7 @@ class Channel:
         finally:
             if room is not None:
                 room.release()
-        if frame is None or self._held or frames.rest:
+        if frame is None or self.held_bytes or frames.rest:
             self._hold(frames.held_bytes + (0 if frame is None else len(frame)))
         if frame is None:
             self.is_active = True
@@ -265,8 +262,8 @@ class Channel:
             self._loop.call_soon(self._on_readable)  # bytes buffered by TLS trigger no event
 
     def _hold(self, size: int) -> None:
-        self._network.counts.request_bytes += size - self._held
-        self._held = size
+        self._network.counts.request_bytes += size - self.held_bytes
+        self.held_bytes = size
         kind = LARGE if self.reserved_bytes else SMALL if self.connection.is_authenticated else UNAUTHENTICATED
         update_memory = self.reserved_bytes or size
         if update_memory != self._counted_bytes or kind != self.kind:
@@ -276,7 +273,7 @@ class Channel:
     def reserve(self) -> None:
         """Reserve memory for all of its large request, until that is answered."""
         self.reserved_bytes = self._frames.claimed_bytes
-        self._hold(self._held)
+        self._hold(self.held_bytes)
 
     def _release(self) -> None:
         """Release the request's memory; keep counting the bytes received after it."""
@@ -304,7 +301,7 @@ class Channel:
         else:
             # the handler waits: a task takes over, starting with that wait, and the request's bytes are counted
             self.is_active = True
-            if not self._held:
+            if not self.held_bytes:
                 self._hold(self._frames.held_bytes + size)
             self._task = self._loop.create_task(_resume_work(work, waits_for))
             self._task.add_done_callback(self._task_done)
@@ -328,7 +325,7 @@ class Channel:
     def _finish_request(self, answer: Result) -> None:
         self._network.counts.working -= 1
         sasl = self.connection.sasl
-        if self._held or self.reserved_bytes or sasl is not None or self.kind == UNAUTHENTICATED:
+        if self.held_bytes or self.reserved_bytes or sasl is not None or self.kind == UNAUTHENTICATED:
             self._release()
         if self.is_closed:
             self.is_busy = False

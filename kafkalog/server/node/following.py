@@ -42,18 +42,14 @@ class Following:
         self._node = node
         self._peers = PeerSettings() if peers is None else peers
         self._leader: tuple[int, int] | None = None  # node and term of the followed leader
-        self._fetcher: ReplicaFetcher | None = None
+        self.fetcher: ReplicaFetcher | None = None
+        """The current fetcher; None while no leader is followed."""
         self._wakeup: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._stop_lock = asyncio.Lock()
         self._pauses = 0  # active `held` blocks; no leader is followed while there are any
         self.metadata = LeadersMetadata(node, self._leave)
         self._last_error = ""  # the last logged reason why this node cannot follow
-
-    @property
-    def fetcher(self) -> ReplicaFetcher | None:
-        """The current fetcher; None while no leader is followed."""
-        return self._fetcher
 
     async def start(self) -> None:
         """Start following the quorum's leader."""
@@ -77,9 +73,9 @@ class Following:
     async def let_go(self) -> None:
         """Stop following and wait until nothing from a leader is being written."""
         async with self._stop_lock:  # a second caller waits as well
-            if self._fetcher is not None:
-                await self._fetcher.stop()
-            self._fetcher, self._leader = None, None
+            if self.fetcher is not None:
+                await self.fetcher.stop()
+            self.fetcher, self._leader = None, None
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -160,7 +156,7 @@ class Following:
         if leader_term != self._leader:
             await self.let_go()
             if leader_term is not None and leader_term == self._leader_to_follow():
-                self._leader, self._fetcher = leader_term, self._fetcher_of(leader_term[0])
+                self._leader, self.fetcher = leader_term, self._fetcher_of(leader_term[0])
         if leader_term is None or self._leader != leader_term:
             return
         if self._node.quorum.metadata.versions.complete[0] == leader_term[1]:
@@ -205,7 +201,7 @@ class Following:
         return bool(replicas) and is_throttled(replicas, key.partition, self._node.node_id)
 
     def _follow_partitions(self, leader_term: tuple[int, int]) -> None:
-        node, fetcher = self._node, self._fetcher
+        node, fetcher = self._node, self.fetcher
         if fetcher is None or self._leader_to_follow() != leader_term or not node.cluster_id:
             return
         fetcher.throttle.bytes_per_second = int(node.config[FOLLOWER_RATE])
@@ -232,8 +228,8 @@ class Following:
 
     async def _leave(self, name: str) -> None:
         topic = self._node.topics.get(name)
-        if self._fetcher is not None and topic is not None:
-            await self._fetcher.leave([TopicPartition(name, index) for index in range(topic.partitions)])
+        if self.fetcher is not None and topic is not None:
+            await self.fetcher.leave([TopicPartition(name, index) for index in range(topic.partitions)])
 
 
 def limits_of(config: ServerConfig) -> FetchLimits:

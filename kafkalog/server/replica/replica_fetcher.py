@@ -88,7 +88,8 @@ class ReplicaFetcher:
         self._on_appended = on_appended
         self._on_other_leader = on_other_leader
         self._partitions: dict[TopicPartition, Partition] = {}
-        self._states: dict[TopicPartition, Following] = {}  # the partitions that returned records last are at the end
+        self.states: dict[TopicPartition, Following] = {}  # the partitions that returned records last are at the end
+        """The position and schedule of each followed partition."""
         self._new: dict[TopicPartition, OnDisk] = {}
         self._ids: dict[str, UUID | None] = {}
         self._session = FollowerSession()
@@ -101,14 +102,14 @@ class ReplicaFetcher:
     def follow(self, partition: Partition, leader_epoch: int) -> None:
         """Follow a partition, or continue it in another leader epoch; -1 if the leader reports no epoch."""
         key, position = partition.topic_partition, position_of(partition.log, leader_epoch)
-        known = self._states.get(key)
+        known = self.states.get(key)
         if known is not None and known.leader_epoch == leader_epoch and self._partitions[key] is partition:
             return
         if self._ids.get(key.topic, partition.topic_id) != partition.topic_id:
             self._session.lost()  # the topic was deleted and created again under its name
         self._partitions[key] = partition
         self._ids[key.topic] = partition.topic_id
-        self._states[key] = Following(position, leader_epoch)
+        self.states[key] = Following(position, leader_epoch)
         self._new.pop(key, None)
         first = first_plan(position, partition.log.high_watermark)
         if first is not None:
@@ -118,7 +119,7 @@ class ReplicaFetcher:
     async def leave(self, keys: Iterable[TopicPartition]) -> None:
         """Stop following these partitions. On return, nothing is being written to them."""
         for key in keys:
-            for known in (self._states, self._partitions, self._new):
+            for known in (self.states, self._partitions, self._new):
                 known.pop(key, None)
         await self.settled()
 
@@ -126,11 +127,6 @@ class ReplicaFetcher:
         """Wait for the write in progress to finish."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
-
-    @property
-    def states(self) -> Mapping[TopicPartition, Following]:
-        """The position and schedule of each followed partition."""
-        return self._states
 
     # Start and stop
 
@@ -188,11 +184,11 @@ class ReplicaFetcher:
         """Fetch once and carry out the answer, or pause if nothing is due. Errors as in `LeaderSource.fetch`."""
         if self._new:
             new, self._new = self._new, {}
-            await self._write({key: self._states[key] for key in new}, new)
+            await self._write({key: self.states[key] for key in new}, new)
         now_ms = self._now_ms()
         throttled_ms = self.throttle.wait_ms(now_ms)
         requested = {
-            key: state for key, state in self._states.items()
+            key: state for key, state in self.states.items()
             if state.is_due(now_ms) and not self.throttle.holds_back(key, state.is_in_sync, throttled_ms)
         }  # fmt: skip
         if not requested:
@@ -203,7 +199,7 @@ class ReplicaFetcher:
             await self._apply(source, requested, answers)
 
     def _idle_ms(self, now_ms: int, throttled_ms: int) -> int:
-        due_ms = next_due_ms(self._states.values())
+        due_ms = next_due_ms(self.states.values())
         wait_ms = self._limits.backoff_ms if due_ms is None or due_ms <= now_ms else due_ms - now_ms
         return min(wait_ms, throttled_ms or wait_ms, self._limits.backoff_ms)
 
@@ -228,7 +224,7 @@ class ReplicaFetcher:
             if key not in requested or key in seen:
                 raise PeerMisbehaved(f"it answers for {key}, which was not requested", peer=source.connection.peer)
             seen.add(key)
-            if self._states.get(key) is not requested[key]:
+            if self.states.get(key) is not requested[key]:
                 continue  # no longer followed, or followed in another epoch
             match plan_of(answer):
                 case RequestBounds():
@@ -236,7 +232,7 @@ class ReplicaFetcher:
                 case RetryLater(code):
                     self._failed(key, code)
                 case Suspend(code):
-                    self._states[key] = requested[key]._replace(is_suspended=True, is_in_sync=False)
+                    self.states[key] = requested[key]._replace(is_suspended=True, is_in_sync=False)
                     self._on_other_leader(key, code)
                 case plan:
                     plans[key] = plan
@@ -250,7 +246,7 @@ class ReplicaFetcher:
         """Repair logs that end outside the leader's: ask for the leader's bounds, and restart or truncate there."""
         plans: dict[TopicPartition, OnDisk] = {}
         for key, bounds in (await source.bounds(outside)).items():
-            if self._states.get(key) is not requested[key]:
+            if self.states.get(key) is not requested[key]:
                 continue
             plan = plan_of_bounds(requested[key].position.end_offset, bounds.start_offset, bounds.end_offset)
             if bounds.error_code or isinstance(plan, RetryLater):
@@ -269,7 +265,7 @@ class ReplicaFetcher:
         for key, plan in plans.items():
             state, partition = requested[key], self._partitions[key]
             if _is_idle(partition, plan):
-                self._states[key] = state.moved(state.position, is_in_sync=True)
+                self.states[key] = state.moved(state.position, is_in_sync=True)
             else:
                 newest = state.leader_epoch if state.leader_epoch >= 0 else _NEWEST_EPOCH
                 tasks.append(FollowerTask(key, partition, plan, newest))
@@ -285,9 +281,9 @@ class ReplicaFetcher:
         if partition is None:
             return
         self._on_appended(partition)
-        now = self._states[key]
+        now = self.states[key]
         if now is not before:  # another epoch of leadership has begun
-            self._states[key] = now._replace(position=position_of(partition.log, now.leader_epoch))
+            self.states[key] = now._replace(position=position_of(partition.log, now.leader_epoch))
             return
         if done.error is not None:
             self._failed(key, code_of(done.error), done)
@@ -300,16 +296,16 @@ class ReplicaFetcher:
             return
         is_in_sync = isinstance(plan, AppendRecords) and done.position.end_offset >= plan.high_watermark
         if size:
-            del self._states[key]
-        self._states[key] = before.moved(done.position, is_in_sync=is_in_sync)
+            del self.states[key]
+        self.states[key] = before.moved(done.position, is_in_sync=is_in_sync)
 
     def _failed(self, key: TopicPartition, code: int, done: TaskResult | None = None) -> None:
-        state = self._states[key]
+        state = self.states[key]
         is_news = state.failures == (_FAILURES_OF_A_DELETE if code in _DELETED else 0)
         level = logging.WARNING if is_news else logging.DEBUG
         reason = f"the leader reports error {code}" if done is None else done.error or "its answer changes nothing"
         _LOG.log(level, "cannot follow the leader of %s now: %s", key, reason)
-        self._states[key] = state.failed(self._now_ms(), self._limits, None if done is None else done.position)
+        self.states[key] = state.failed(self._now_ms(), self._limits, None if done is None else done.position)
         if code in ABOUT_LEADERS:
             self._on_other_leader(key, code)
 

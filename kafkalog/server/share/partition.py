@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import KafkalogError
@@ -16,7 +18,6 @@ from kafkalog.server.settings.groups import group_setting
 from kafkalog.server.share import dead_letters
 from kafkalog.server.share import window as windows
 from kafkalog.server.share.batches import LogBatch, aborted_ranges, read_batches, without
-from kafkalog.server.share.start import EARLIEST, reset_timestamp
 from kafkalog.server.share.state import UNKNOWN_START, Change, ShareKey, ShareState
 from kafkalog.server.share.window import (
     AcknowledgedRange,
@@ -303,3 +304,25 @@ class SharePartition:
             self._timer.cancel()
         self._timer_ms = deadline_ms
         self._timer = self._node.later(max(1, deadline_ms - self._node.monotonic_ms()), self._expire)
+
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+_DURATION: Final = re.compile(
+    r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
+
+
+def reset_timestamp(reset: str, now_ms: int) -> int:
+    """Return the timestamp to look up: `EARLIEST`, `LATEST`, or a time in ms, at least 0, for a duration before now."""
+    if reset.lower() == "earliest":
+        return EARLIEST
+    found = _DURATION.fullmatch(reset)
+    if found is None:
+        return LATEST
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    try:
+        past = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:  # before all records
+        return 0
+    return max(0, now_ms - past // timedelta(milliseconds=1))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from kafkalog.config.keys import value_text
@@ -62,3 +63,20 @@ def _moved(text: str, worker: int, ports: Mapping[str, int] | None) -> str:
     if port > 0xFFFF:
         raise ConfigError(f"worker {worker} has no port for listener {text}", hint="use a smaller port, or port 0")
     return f"{text.strip().rpartition(':')[0]}:{port}"
+
+
+def spread(topic: str, numbers: Iterable[int], counts: Mapping[int, int]) -> dict[int, list[int]]:
+    """Return the new partitions of a topic by worker: each one goes to the worker with the fewest at that point.
+
+    `counts` has the number of partitions of each worker that runs.
+    """
+    if topic in OF_MAIN:
+        return {MAIN: list(numbers)}
+    room = [(count, worker) for worker, count in counts.items()]
+    heapify(room)
+    found: dict[int, list[int]] = {}
+    for number in numbers:
+        count, worker = heappop(room)
+        heappush(room, (count + 1, worker))
+        found.setdefault(worker, []).append(number)
+    return found

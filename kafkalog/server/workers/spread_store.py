@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.manager.new_partitions import NewPartitions
-from kafkalog.server.workers.layout import MAIN
+from kafkalog.server.workers.layout import MAIN, spread
 from kafkalog.server.workers.link import LinkLost
-from kafkalog.server.workers.placement import spread
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:

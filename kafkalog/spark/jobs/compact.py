@@ -19,6 +19,7 @@ from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.tools.compact.directories import CompactReport, plan_compact
 from kafkalog.tools.compact.partition import MAP_BYTES, Cleaned, CompactPlan, clean_dirty, look
 from kafkalog.tools.directories import Path
+from kafkalog.tools.offline_survey import OfflineSurvey
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 
@@ -50,14 +51,14 @@ def compact(
     such error is raised when all are finished. Other errors are those of `compact`, and MissingRequirement and
     JobFailed.
     """
-    given = {"topics": topics, "settings": settings, "store": store, "map_bytes": map_bytes, "from_start": from_start}
-    found = plan_compact(paths, roll=roll, now_ms=now_ms, **given)  # type: ignore[arg-type]
-    dirty = inspect_all(spark, found.plans, _look, "compact: look", tell)
+    survey = OfflineSurvey.of(paths, topics, settings, store, now_ms)
+    plans, kept = plan_compact(survey, map_bytes, from_start=from_start, roll=roll)
+    dirty = inspect_all(spark, plans, _look, "compact: look", tell)
     if apply and dirty:
-        dirty = _clean(spark, found.plans, dirty, tell)
-    order = {plan.place.path: n for n, plan in enumerate(found.plans)}
+        dirty = _clean(spark, plans, dirty, tell)
+    order = {plan.place.path: n for n, plan in enumerate(plans)}
     dirty.sort(key=lambda one: order[one.path])
-    return CompactReport(tuple(dirty), found.kept, found.partitions, apply)
+    return CompactReport(tuple(dirty), tuple(kept), len(survey.found), apply)
 
 
 def _clean(

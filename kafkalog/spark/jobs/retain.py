@@ -17,6 +17,7 @@ from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.tools.directories import Path
 from kafkalog.tools.offline_partition import OfflinePlan
+from kafkalog.tools.offline_survey import OfflineSurvey
 from kafkalog.tools.retain.directories import RetainReport, plan_retain
 from kafkalog.tools.retain.partition import DueSegment, delete_due, look
 from kafkalog.util.clock import SYSTEM_CLOCK
@@ -45,13 +46,14 @@ def retain(
     one directory (StorageError, a broker that was started meanwhile) does not stop the others: the first such error is
     raised when all are finished. Other errors are those of `retain`, and MissingRequirement and JobFailed.
     """
-    found = plan_retain(paths, topics=topics, settings=settings, store=store, now_ms=now_ms)
-    due = inspect_all(spark, found.plans, _look, "retain: look", tell)
+    survey = OfflineSurvey.of(paths, topics, settings, store, now_ms)
+    plans, kept = plan_retain(survey)
+    due = inspect_all(spark, plans, _look, "retain: look", tell)
     if apply and due:
-        due = _delete(spark, found.plans, due, tell)
-    order = {plan.place.path: n for n, plan in enumerate(found.plans)}
+        due = _delete(spark, plans, due, tell)
+    order = {plan.place.path: n for n, plan in enumerate(plans)}
     due.sort(key=lambda one: (order[os.path.dirname(one.path)], one.base_offset))
-    return RetainReport(tuple(due), found.kept, found.partitions, apply)
+    return RetainReport(tuple(due), tuple(kept), len(survey.found), apply)
 
 
 def _delete(

@@ -40,9 +40,9 @@ class ViewFiles:
     """
 
     __slots__ = (
-        "__weakref__", "_descriptors", "_directory", "_fs", "_indexed_size", "_measured", "_offset_index", "_records",
-        "_size", "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_elsewhere", "is_last",
-        "used",
+        "__weakref__", "_descriptors", "_directory", "_fs", "_indexed_size", "_offset_index", "_records",
+        "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_elsewhere", "is_last",
+        "measured", "size", "used",
     )  # fmt: skip
 
     def __init__(
@@ -57,8 +57,10 @@ class ViewFiles:
         self._directory = directory
         self._fs = fs
         self._descriptors = descriptors
-        self._size = -1
-        self._measured = (-1, -1)
+        self.size = -1
+        """Bytes of the data file that are part of the log."""
+        self.measured = (-1, -1)
+        """Size and modification time (ns) of the file when last measured; they change with the file or its content."""
         self._indexed_size = self._timed_size = -1
         self._records: tuple[File, FileRecords] | None = None
         self._offset_index: OffsetIndexView | None = None
@@ -72,19 +74,9 @@ class ViewFiles:
         return os.path.join(self._directory, self.file_name)
 
     @property
-    def size(self) -> int:
-        """Bytes of the data file that are part of the log."""
-        return self._size
-
-    @property
     def last_known_offset(self) -> int:
         """Always -1: the end of the segment is not determined before it is read."""
         return -1
-
-    @property
-    def measured(self) -> tuple[int, int]:
-        """Size and modification time (ns) of the file when last measured; they change with the file or its content."""
-        return self._measured
 
     def measure(self) -> None:
         """Set `size` to the file's current length, after its owner has rolled to the next segment.
@@ -93,14 +85,14 @@ class ViewFiles:
         """
         stat = self.stat()
         measured = stat.st_size, stat.st_mtime_ns
-        if measured != self._measured:
-            self._measured = measured
+        if measured != self.measured:
+            self.measured = measured
             self.forget_indexes()
         self.set_size(stat.st_size)
 
     def set_size(self, size: int) -> None:
         """Set the number of valid bytes; in the last segment those up to the end of the last valid batch."""
-        self._size = size
+        self.size = size
         held = self._records
         if held is not None:
             held[1].size = size
@@ -120,11 +112,11 @@ class ViewFiles:
             self._descriptors.make_room()
             try:
                 file = self._fs.open_file(self.path, "r")
-                size = file.size() if self._size < 0 else self._size
+                size = file.size() if self.size < 0 else self.size
             except OSError as error:
                 raise StorageError.from_os(error, "open the segment", path=self.path) from error
             held = file, FileRecords(file, size, fs=self._fs, mutable=False)
-            self._size = size
+            self.size = size
             self._records = held
             self._descriptors.add(self)
             DESCRIPTORS.add(self)
@@ -166,7 +158,7 @@ class ViewFiles:
         index = self._offset_index
         if index is None or self._is_behind(self._indexed_size):
             with self._descriptors.lock:
-                self._indexed_size = self._size
+                self._indexed_size = self.size
                 self._offset_index = index = self._read(self._offset_index, OffsetIndexView, index_file_name)
         return index
 
@@ -176,13 +168,13 @@ class ViewFiles:
         index = self._time_index
         if index is None or self._is_behind(self._timed_size):
             with self._descriptors.lock:
-                self._timed_size = self._size
+                self._timed_size = self.size
                 self._time_index = index = self._read(self._time_index, TimeIndexView, time_index_file_name)
         return index
 
     def _is_behind(self, indexed_size: int) -> bool:
         """Return True if an index read at that size of the data should be read again."""
-        size = self._size
+        size = self.size
         return size != indexed_size and (not self.is_last or size - indexed_size > INDEX_LAG_BYTES)
 
     def _read(self, index: V | None, kind: type[V], name_of: Callable[[int, str], str]) -> V:

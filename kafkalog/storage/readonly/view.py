@@ -82,9 +82,11 @@ class LogView:
         self._lock = threading.Lock()
         watch = DirectoryWatch(self.path, self.topic_partition, fs, clock, checkpoints)
         self._watch = watch  # guarded by self._lock
-        self._state = self._watch.listed(None)  # replaced under self._lock, read without
+        self.state = self._watch.listed(None)  # replaced under self._lock, read without
+        """Immutable result of the last look; another object after a look that found a change."""
         self._transactions = Transactions(self.path, fs=fs)
-        self._fs = fs
+        self.fs = fs
+        """File system used for reading."""
         self._clock = clock
         self._epoch_problem: KafkalogError | None = None
         self._whole_state: ViewState | None = None  # the last one whose end was found to be no damage
@@ -96,27 +98,17 @@ class LogView:
         """`<topic>-<partition>`."""
         return str(self.topic_partition)
 
-    @property
-    def fs(self) -> FileSystem:
-        """File system used for reading."""
-        return self._fs
-
     # State as of the last look
-
-    @property
-    def state(self) -> ViewState:
-        """Immutable result of the last look; another object after a look that found a change."""
-        return self._state
 
     @property
     def log_start_offset(self) -> int:
         """First offset that can be read."""
-        return self._state.start_offset
+        return self.state.start_offset
 
     @property
     def log_end_offset(self) -> int:
         """Offset after the last complete valid batch."""
-        return self._state.log_end_offset
+        return self.state.log_end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -125,7 +117,7 @@ class LogView:
         A running broker writes it every few seconds. Without an entry it is the log end, as for a log of one
         replica.
         """
-        return self._state.high_watermark
+        return self.state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
@@ -143,16 +135,16 @@ class LogView:
     @property
     def leader_epoch(self) -> int:
         """Leader epoch of the last batch; -1 if there is none."""
-        return self._state.end.leader_epoch
+        return self.state.end.leader_epoch
 
     @property
     def segments(self) -> LogSegments[ViewSegment]:
         """Segments, lowest offset first."""
-        return self._state.segments
+        return self.state.segments
 
     def segment_of(self, offset: int) -> ViewSegment | None:
         """Return the segment that holds the offset; None outside the log and after `close`."""
-        state = self._state
+        state = self.state
         if self.closed or not state.start_offset <= offset < state.log_end_offset:
             return None
         return state.segments.floor(offset)
@@ -160,22 +152,22 @@ class LogView:
     @property
     def active_segment(self) -> ViewSegment:
         """The last segment."""
-        return self._state.active
+        return self.state.active
 
     @property
     def size(self) -> int:
         """Bytes of the segments' data files up to the log end."""
-        return self._state.segments.size_in_bytes
+        return self.state.segments.size_in_bytes
 
     @property
     def damage(self) -> CorruptRecord | None:
         """Damage at the log end, if data there is not a complete valid batch: torn, damaged, or being written."""
-        return self._state.end.problem
+        return self.state.end.problem
 
     @property
     def has_reserved_space(self) -> bool:
         """True if only zeros follow the log end: space that the owner reserved and has not cut off."""
-        return self._state.end.problem is None and self._state.length > self._state.end_position
+        return self.state.end.problem is None and self.state.length > self.state.end_position
 
     @property
     def tail_damage(self) -> CorruptRecord | None:
@@ -185,14 +177,14 @@ class LogView:
         was trimmed, and an end before the recovery point: a clean close has everything below that on disk. Kafka 4.4
         may close a log without trimming it: its indexes then have free space too.
         """
-        state = self._state
+        state = self.state
         if state is self._whole_state:
             return None
         found = self._damage_after(state)
         if found is None or isinstance(found, MisplacedBatch) or self.closed:
             return found
         self.refresh()  # the owner may have written since the last look, and closed the log
-        if self._state.log_end_offset > state.log_end_offset or self._damage_after(self._state) is None:
+        if self.state.log_end_offset > state.log_end_offset or self._damage_after(self.state) is None:
             return None
         return found
 
@@ -218,7 +210,7 @@ class LogView:
     def _was_closed_cleanly(self) -> bool:
         marker = os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)
         try:
-            return self._fs.exists(marker)
+            return self.fs.exists(marker)
         except OSError as error:
             raise StorageError.from_os(error, "get the status of the marker of a clean close", path=marker) from error
 
@@ -235,7 +227,7 @@ class LogView:
         """Return the partition's recovery point; 0 if it has none, None if the checkpoint is damaged. StorageError."""
         if self.name != os.path.basename(self.path):
             return 0  # a future log, or one to be deleted: the checkpoint has the live one
-        points = OffsetCheckpoint(os.path.join(os.path.dirname(self.path), RECOVERY_POINT_FILE), fs=self._fs)
+        points = OffsetCheckpoint(os.path.join(os.path.dirname(self.path), RECOVERY_POINT_FILE), fs=self.fs)
         try:
             return points.read().get(self.topic_partition, 0)
         except CorruptCheckpoint:
@@ -249,12 +241,12 @@ class LogView:
         replaces the files of a segment one by one.
         """
         for pause_ms in _PAUSES_MS:
-            if not (any(segment.problems for segment in self._state.segments) or self._transactions.problems):
+            if not (any(segment.problems for segment in self.state.segments) or self._transactions.problems):
                 break
             self._clock.sleep(pause_ms)
             if not self._is_changing():
                 break
-        state = self._state
+        state = self.state
         at_end = [state.end.damage, state.end.problem]
         found = [*at_end, None if (trouble := self.tail_damage) in at_end else trouble, *state.checkpoints.problems]
         found += [problem for segment in state.segments for problem in segment.problems]
@@ -263,7 +255,7 @@ class LogView:
 
     def _is_changing(self) -> bool:
         try:
-            changed_ms = self._fs.stat(self.path).st_mtime_ns // 1_000_000
+            changed_ms = self.fs.stat(self.path).st_mtime_ns // 1_000_000
         except OSError:
             return False
         return self._clock.milliseconds() - changed_ms < _BUSY_MS
@@ -277,7 +269,7 @@ class LogView:
         """
         with self._lock:
             self._check_open()
-            self._state = self._watch.looked(self._state)
+            self.state = self._watch.looked(self.state)
 
     # Reading
 
@@ -288,13 +280,13 @@ class LogView:
         """
         for attempt in range(LOOKS):
             self._check_open()
-            state = self._state
+            state = self.state
             if state.start_offset <= offset <= state.log_end_offset:
                 return extent_of(state, offset)
             if attempt:
                 break
             self._refresh_fully()
-        raise out_of_range(offset, self._state.start_offset, self._state.log_end_offset, self.path)
+        raise out_of_range(offset, self.state.start_offset, self.state.log_end_offset, self.path)
 
     def read(
         self,
@@ -314,7 +306,7 @@ class LogView:
             return self._read_bounded(start_offset, max_length, isolation, min_one_message)
         for attempt in range(1, LOOKS + 1):
             self._check_open()
-            state = self._state
+            state = self.state
             if state.start_offset <= start_offset <= state.end.next_offset:
                 try:
                     return read_state(state, start_offset, max_length, min_one_message)
@@ -324,7 +316,7 @@ class LogView:
             elif attempt > 1:
                 break
             self._refresh_fully()
-        raise out_of_range(start_offset, self._state.start_offset, self._state.log_end_offset, self.path)
+        raise out_of_range(start_offset, self.state.start_offset, self.state.log_end_offset, self.path)
 
     def _read_bounded(
         self, start_offset: int, max_length: int, isolation: Isolation, min_one_message: bool
@@ -374,19 +366,19 @@ class LogView:
         for _ in range(LOOKS - 1):
             self._check_open()
             try:
-                return query(self._state)
+                return query(self.state)
             except CorruptRecord:
                 self._refresh_fully()
             except StorageError as error:
                 if error.errno != errno.ENOENT:
                     raise
                 self._refresh_fully()
-        return query(self._state)
+        return query(self.state)
 
     def _refresh_fully(self) -> None:
         with self._lock:
             self._check_open()
-            self._state = self._watch.listed(self._state)
+            self.state = self._watch.listed(self.state)
 
     def offset_for_time(self, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
         """Return the first record with a timestamp (ms) at or above `timestamp`; None if there is none.
@@ -416,7 +408,7 @@ class LogView:
         """Return the leader epoch that the partition's epoch file gives for an offset; -1 if it gives none."""
         try:
             self._epoch_problem = None
-            return LeaderEpochCache.read(self.path, fs=self._fs).epoch_for(offset)
+            return LeaderEpochCache.read(self.path, fs=self.fs).epoch_for(offset)
         except (CorruptCheckpoint, StorageError, IllegalArgument) as error:
             self._epoch_problem = error
             return -1
@@ -429,7 +421,7 @@ class LogView:
         """Close the files. Slices still held by readers keep theirs until they are dropped."""
         with self._lock:
             self.closed = True
-            for segment in self._state.segments:
+            for segment in self.state.segments:
                 segment.release()
 
     def __enter__(self) -> LogView:
@@ -439,6 +431,6 @@ class LogView:
         self.close()
 
     def __repr__(self) -> str:
-        state = self._state
+        state = self.state
         closed = " closed" if self.closed else ""
         return f"<LogView {self.name} [{state.start_offset}, {state.end.next_offset}){closed} {self.path}>"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kafkalog.cleaner.pass_ import LOAD_FACTOR
 from kafkalog.cleaner.types import check_map_bytes
@@ -18,7 +17,6 @@ from kafkalog.tools.compact.partition import (
     Cleaned,
     CompactPlan,
     clean_dirty,
-    dirty_bytes,
     explain_nothing,
     look,
 )
@@ -113,49 +111,24 @@ def compact(
     ConfigError, UnknownConfig, CorruptRecord or CorruptCheckpoint for damage; with `apply` DirectoryLocked,
     StorageError. A log that was not closed cleanly is recovered first if it has anything to clean.
     """
-    found = plan_compact(
-        paths, topics=topics, settings=settings, store=store, map_bytes=map_bytes, from_start=from_start, roll=roll,
-        now_ms=now_ms, fs=fs, clock=clock,
-    )  # fmt: skip
+    survey = OfflineSurvey.of(paths, topics, settings, store, now_ms, fs, clock)
+    plans, skipped = plan_compact(survey, map_bytes, from_start=from_start, roll=roll)
     advance = progress or (lambda size: None)
     if apply:
-        done = clean_dirty(found.plans, fs, clock, advance)
+        done = clean_dirty(plans, fs, clock, advance)
     else:
-        done = [one for plan in found.plans if (one := look(plan, fs, advance)) is not None]
+        done = [one for plan in plans if (one := look(plan, fs, advance)) is not None]
     cleaned_paths = {one.path for one in done}
-    idle = [plan for plan in found.plans if plan.place.path not in cleaned_paths]
+    idle = [plan for plan in plans if plan.place.path not in cleaned_paths]
     left = [Kept(plan.place.path, why) for plan in idle if (why := explain_nothing(plan, fs)) is not None]
-    return CompactReport(tuple(done), (*found.kept, *left), found.partitions, apply)
-
-
-class CompactPlans(NamedTuple):
-    """The compacted partitions, the others, and the total number."""
-
-    plans: list[CompactPlan]
-    kept: tuple[Kept, ...]
-    partitions: int
-
-    def total_bytes(self, fs: FileSystem = OS) -> int:
-        """Return the number of bytes to read. StorageError."""
-        return sum(dirty_bytes(plan, fs) for plan in self.plans)
+    return CompactReport(tuple(done), (*skipped, *left), len(survey.found), apply)
 
 
 def plan_compact(
-    paths: Path | Iterable[Path],
-    *,
-    topics: Sequence[str] = (),
-    settings: Mapping[str, object] | None = None,
-    store: Mapping[str, object] | None = None,
-    map_bytes: int = MAP_BYTES,
-    from_start: bool = False,
-    roll: bool = False,
-    now_ms: int | None = None,
-    fs: FileSystem = OS,
-    clock: Clock = SYSTEM_CLOCK,
-) -> CompactPlans:
-    """Return the settings that apply to each partition of the paths; no log is read. Arguments, errors: `compact`."""
+    survey: OfflineSurvey, map_bytes: int = MAP_BYTES, *, from_start: bool = False, roll: bool = False
+) -> tuple[list[CompactPlan], list[Kept]]:
+    """Return the compacted partitions with their settings, and the others; no log is read. Arguments: `compact`."""
     check_map_bytes(map_bytes, LOAD_FACTOR)
-    survey = OfflineSurvey.of(paths, topics, settings, store, now_ms, fs, clock)
     plans: list[CompactPlan] = []
     kept: list[Kept] = []
     for one in survey.found:
@@ -168,4 +141,4 @@ def plan_compact(
         else:
             mark_is_end = survey.mark_is_end(one)
             plans.append(CompactPlan(one, topic_config, survey.now_ms, mark_is_end, map_bytes, from_start, roll))
-    return CompactPlans(plans, tuple(kept), len(survey.found))
+    return plans, kept

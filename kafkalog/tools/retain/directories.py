@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkalog.tools.directories import Path
 from kafkalog.tools.offline_partition import OfflinePlan
@@ -96,32 +96,14 @@ def retain(
     CorruptCheckpoint for damaged settings; with `apply` DirectoryLocked, StorageError. A log that was not closed
     cleanly is recovered first if it has anything to delete.
     """
-    found = plan_retain(paths, topics=topics, settings=settings, store=store, now_ms=now_ms, fs=fs, clock=clock)
-    plans = found.plans
-    due = delete_due(plans, fs, clock) if apply else [each for plan in plans for each in look(plan, fs)]
-    return RetainReport(tuple(due), found.kept, found.partitions, apply)
-
-
-class RetainPlan(NamedTuple):
-    """The partitions that retention applies to, those that it skips, and the total number."""
-
-    plans: list[OfflinePlan]
-    kept: tuple[Kept, ...]
-    partitions: int
-
-
-def plan_retain(
-    paths: Path | Iterable[Path],
-    *,
-    topics: Sequence[str] = (),
-    settings: Mapping[str, object] | None = None,
-    store: Mapping[str, object] | None = None,
-    now_ms: int | None = None,
-    fs: FileSystem = OS,
-    clock: Clock = SYSTEM_CLOCK,
-) -> RetainPlan:
-    """Return the settings that apply to each partition of the paths; no log is read. Arguments, errors: `retain`."""
     survey = OfflineSurvey.of(paths, topics, settings, store, now_ms, fs, clock)
+    plans, kept = plan_retain(survey)
+    due = delete_due(plans, fs, clock) if apply else [each for plan in plans for each in look(plan, fs)]
+    return RetainReport(tuple(due), tuple(kept), len(survey.found), apply)
+
+
+def plan_retain(survey: OfflineSurvey) -> tuple[list[OfflinePlan], list[Kept]]:
+    """Return the partitions that retention applies to, with their settings, and the others; no log is read."""
     plans: list[OfflinePlan] = []
     kept: list[Kept] = []
     for one in survey.found:
@@ -130,4 +112,4 @@ def plan_retain(
             kept.append(Kept(one.path, "its topic's settings are unknown: give --retention-ms or --retention-bytes"))
             continue
         plans.append(OfflinePlan(one, survey.config_of(topic), survey.now_ms, survey.mark_is_end(one)))
-    return RetainPlan(plans, tuple(kept), len(survey.found))
+    return plans, kept

@@ -290,7 +290,7 @@ async def test_what_another_leader_sent_is_written_before_a_node_leads(tmp_path:
                 await written.wait()
                 nodes[1].replicas.find(T0).append_as_follower(bytearray(make_batch(leader_epoch=0)), 0)
 
-        nodes[1].following._fetcher = Fetcher()
+        nodes[1].following.fetcher = Fetcher()
         promotion = asyncio.ensure_future(nodes.quorum(1).promote())
         await asyncio.sleep(0.05)
         assert not nodes.quorum(1).leads

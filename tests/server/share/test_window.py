@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.share.batches import LogBatch, aborted_ranges, without
-from kafkalog.server.share.start import reset_timestamp
+from kafkalog.server.share.partition import reset_timestamp
 from kafkalog.server.share.state import Change, ShareState, changed, combined
 from kafkalog.server.share.window import (
     ACCEPT,

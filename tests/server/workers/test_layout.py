@@ -6,8 +6,7 @@ import pytest
 
 from kafkalog.errors import ConfigError
 from kafkalog.server.settings.config import ServerConfig
-from kafkalog.server.workers.layout import check_workers, directories_of, settings_of
-from kafkalog.server.workers.placement import spread
+from kafkalog.server.workers.layout import check_workers, directories_of, settings_of, spread
 from kafkalog.util.prometheus import added
 
 
