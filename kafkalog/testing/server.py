@@ -21,6 +21,7 @@ from kafkalog.testing.control import Control
 from kafkalog.testing.controlled import Controlled
 from kafkalog.testing.errors import did_not_start
 from kafkalog.testing.faults import Unmatched
+from kafkalog.testing.hosting import Ports
 
 DEFAULTS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -96,6 +97,7 @@ class KafkaServer(Controlled):
         self._log_at_end = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._control: Control | None = None
+        self._held = Ports()
         home = directory.parent if is_temporary else None
         super().__init__(home, unmatched=unmatched, seed=seed, telemetry=telemetry)
 
@@ -140,6 +142,7 @@ class KafkaServer(Controlled):
         self.port, self.bootstrap = next(iter(self.ports.values())), reply["bootstrap"]
         self._settings["listeners"], self._worker_ports = reply["listeners"], reply["worker_ports"]
         self._registry_port = reply["registry_port"]
+        self._held.close()
         self._initial_content = {"topics": {}, "users": {}}  # not created again: a test may delete or change them
         for slip in reply["slips"]:
             warnings.warn(slip, stacklevel=2)
@@ -231,6 +234,8 @@ class KafkaServer(Controlled):
 
     def _reap(self) -> None:
         control, self._control, self._process = self._control, None, None
+        of_workers = [port for ports in self._worker_ports.values() for port in ports.values()]
+        self._held.hold([*self.ports.values(), *of_workers, *([self._registry_port] if self._registry_port else ())])  # until it starts again
         if control is not None:
             control.close()
 
@@ -252,6 +257,7 @@ class KafkaServer(Controlled):
             self._close_log()
 
     def _close_log(self) -> None:
+        self._held.close()
         self._remove_files()
         self._log_at_end = self.log()
         self._log.close()

@@ -58,6 +58,8 @@ def test_killed_and_started_again_it_has_the_port_it_had() -> None:
     with kafka_server(topics=["kept"]) as server:
         before = server.bootstrap
         server.kill()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", server.port))  # as a client that gets any free port
         server.start()
         assert server.bootstrap == before
         assert is_answering(server)
