@@ -32,7 +32,7 @@ DEFAULTS: Final = {
 }
 """Settings for a fast start of the server and of groups; settings of the caller override them."""
 _DIRECTORIES: Final = ("log.dirs", "log.dir")
-STOP_S: Final = 30
+STOP_S: Final = 60
 END_S: Final = 5
 NODE: Final = 1
 """The single server among the nodes of a test."""
