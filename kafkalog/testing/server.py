@@ -234,10 +234,13 @@ class KafkaServer(Controlled):
 
     def _reap(self) -> None:
         control, self._control, self._process = self._control, None, None
-        of_workers = [port for ports in self._worker_ports.values() for port in ports.values()]
-        self._held.hold([*self.ports.values(), *of_workers, *([self._registry_port] if self._registry_port else ())])  # until it starts again
+        self._held.hold(self._all_ports())  # until it starts again
         if control is not None:
             control.close()
+
+    def _all_ports(self) -> set[int]:
+        found = {*self.ports.values(), self._registry_port or 0}
+        return found.union(*(ports.values() for ports in self._worker_ports.values())) - {0}
 
     def __enter__(self) -> Self:
         try:

@@ -32,6 +32,9 @@ public class Share {
             ConfigEntry earliest = new ConfigEntry("share.auto.offset.reset", "earliest");
             admin.incrementalAlterConfigs(Map.of(group, List.of(new AlterConfigOp(earliest, AlterConfigOp.OpType.SET))))
                 .all().get();
+            while (!admin.describeConfigs(List.of(group)).all().get().get(group).get(earliest.name()).value().equals(earliest.value())) {
+                Thread.sleep(20); // the broker has it a moment later
+            }
             produce(address);
             consume(address, admin);
             afterwards(admin);

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
@@ -62,12 +63,21 @@ final class Kit implements AutoCloseable {
         return future.get(left(), TimeUnit.MILLISECONDS);
     }
 
+    /** Waits until it is so: a broker applies a change a moment after its answer. */
+    void until(Callable<Boolean> isSo) throws Exception {
+        while (!isSo.call()) {
+            left();
+            Thread.sleep(20);
+        }
+    }
+
     TopicPartition at(int partition) {
         return new TopicPartition(topic, partition);
     }
 
     void create(int partitions) throws Exception {
         get(admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all());
+        until(() -> get(admin.listTopics().names()).contains(topic));
     }
 
     KafkaProducer<byte[], byte[]> producer(Object... more) {
