@@ -23,7 +23,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Clients with settings for a test, and what every operation does with them. */
 final class Kit implements AutoCloseable {
-    static final long LIMIT_MS = 60_000;
+    static final long LIMIT_MS = 120_000;
 
     final String topic;
     final Admin admin;
