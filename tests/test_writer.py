@@ -143,6 +143,8 @@ def test_memory_is_bounded_and_append_then_waits(tmp_path: Path) -> None:
         thread = threading.Thread(target=fill)
         thread.start()
         assert fs_pwrite.wait(30)
+        while not count:
+            time.sleep(0.001)
         thread.join(0.3)
         assert thread.is_alive() and 0 < count < 60, "append blocks while nothing is written"
         gate.set()
