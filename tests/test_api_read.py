@@ -381,7 +381,7 @@ class TestTail:
             writer = threading.Thread(target=write)
             writer.start()
             seen = []
-            for record in log.tail(timeout=10, start=1000):
+            for record in log.tail(timeout=60, start=1000):
                 seen.append(record.offset)
                 if record.offset == 1069:
                     break

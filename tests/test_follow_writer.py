@@ -47,7 +47,7 @@ def test_reader_follows_another_process(tmp_path: Path) -> None:
         assert writer.stdout.readline() == "ready\n"
         with kafkalog.open(path) as log:
             seen = 0
-            for record in log.tail(timeout=30, start=0):
+            for record in log.tail(timeout=60, start=0):
                 assert (record.offset, record.key) == (seen, b"k%d" % seen)
                 seen += 1
                 if seen == 4000:
@@ -56,7 +56,7 @@ def test_reader_follows_another_process(tmp_path: Path) -> None:
             assert next(old).offset == 100
             go("deleted")
             assert [record.offset for record in old] == list(range(101, 150))
-            for record in log.tail(timeout=30, start=seen):
+            for record in log.tail(timeout=60, start=seen):
                 assert (record.offset, record.key) == (seen, b"k%d" % seen)
                 seen += 1
                 if seen == count:

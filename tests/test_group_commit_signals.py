@@ -14,7 +14,7 @@ from kafkalog.storage import group_commit
 from kafkalog.storage.group_commit import GroupSync
 from tests.gates import wait_until
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 class Stopped(Exception):

@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> Any:
 def test_a_handle_gives_the_offset(log: Any) -> None:
     with log.writer() as writer:
         handles = [writer.append(b"%d" % number, key=b"k") for number in range(100)]
-        assert [handle.result(10) for handle in handles] == list(range(100))
+        assert [handle.result(60) for handle in handles] == list(range(100))
         assert all(handle.done() for handle in handles)
         assert repr(handles[7]) == "<Pending @7>"
     assert [record.value for record in log] == [b"%d" % number for number in range(100)]
@@ -143,6 +143,8 @@ def test_memory_is_bounded_and_append_then_waits(tmp_path: Path) -> None:
         thread = threading.Thread(target=fill)
         thread.start()
         assert fs_pwrite.wait(30)
+        while not count:
+            time.sleep(0.001)
         thread.join(0.3)
         assert thread.is_alive() and 0 < count < 60, "append blocks while nothing is written"
         gate.set()

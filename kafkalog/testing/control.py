@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final
 from kafkalog.errors import IllegalState, KafkalogError
 
 CALL_S: Final = 60
-START_S: Final = 30
+START_S: Final = 60
 
 
 class Control:

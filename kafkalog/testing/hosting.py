@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -90,22 +91,30 @@ class HostProcess:
 
 
 class Ports:
-    """A free port for each node, bound here as long as the cluster exists, so that no other program gets it."""
+    """Ports that are bound here, so that no other program gets them while no server of the test listens there."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int = 0) -> None:
         self._socks: list[socket.socket] = []
         try:
-            for _ in range(count):
-                sock = socket.socket()
-                self._socks.append(sock)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the node binds it as well, and listens
-                sock.bind((HOST, 0))
+            self.numbers = [self._bind(0) for _ in range(count)]
         except BaseException:
             self.close()
             raise
-        self.numbers = [int(sock.getsockname()[1]) for sock in self._socks]
+
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Bind these ports as well, except those that another program has."""
+        for number in numbers:
+            with suppress(OSError):
+                self._bind(number)
+
+    def _bind(self, number: int) -> int:
+        sock = socket.socket()
+        self._socks.append(sock)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the server binds it as well, and listens
+        sock.bind((HOST, number))
+        return int(sock.getsockname()[1])
 
     def close(self) -> None:
         """Free the ports."""
-        for sock in self._socks:
-            sock.close()
+        while self._socks:
+            self._socks.pop().close()

@@ -21,6 +21,7 @@ from kafkalog.testing.control import Control
 from kafkalog.testing.controlled import Controlled
 from kafkalog.testing.errors import did_not_start
 from kafkalog.testing.faults import Unmatched
+from kafkalog.testing.hosting import Ports
 
 DEFAULTS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -31,7 +32,7 @@ DEFAULTS: Final = {
 }
 """Settings for a fast start of the server and of groups; settings of the caller override them."""
 _DIRECTORIES: Final = ("log.dirs", "log.dir")
-STOP_S: Final = 30
+STOP_S: Final = 60
 END_S: Final = 5
 NODE: Final = 1
 """The single server among the nodes of a test."""
@@ -96,6 +97,7 @@ class KafkaServer(Controlled):
         self._log_at_end = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._control: Control | None = None
+        self._held = Ports()
         home = directory.parent if is_temporary else None
         super().__init__(home, unmatched=unmatched, seed=seed, telemetry=telemetry)
 
@@ -140,6 +142,7 @@ class KafkaServer(Controlled):
         self.port, self.bootstrap = next(iter(self.ports.values())), reply["bootstrap"]
         self._settings["listeners"], self._worker_ports = reply["listeners"], reply["worker_ports"]
         self._registry_port = reply["registry_port"]
+        self._held.close()
         self._initial_content = {"topics": {}, "users": {}}  # not created again: a test may delete or change them
         for slip in reply["slips"]:
             warnings.warn(slip, stacklevel=2)
@@ -231,8 +234,13 @@ class KafkaServer(Controlled):
 
     def _reap(self) -> None:
         control, self._control, self._process = self._control, None, None
+        self._held.hold(self._all_ports())  # until it starts again
         if control is not None:
             control.close()
+
+    def _all_ports(self) -> set[int]:
+        found = {*self.ports.values(), self._registry_port or 0}
+        return found.union(*(ports.values() for ports in self._worker_ports.values())) - {0}
 
     def __enter__(self) -> Self:
         try:
@@ -252,6 +260,7 @@ class KafkaServer(Controlled):
             self._close_log()
 
     def _close_log(self) -> None:
+        self._held.close()
         self._remove_files()
         self._log_at_end = self.log()
         self._log.close()

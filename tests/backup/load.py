@@ -17,7 +17,7 @@ from kafkalog.backup.manifest import Manifest
 from kafkalog.tools.verify.directories import verify
 from tests import commands
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 KEYS = 7
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 GROUP, TRANSACTIONAL_ID = "readers", "backed up"

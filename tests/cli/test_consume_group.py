@@ -95,7 +95,7 @@ def test_ctrl_c_keeps_what_was_printed(data: Path, cursors: Path) -> None:
             log.append(b"new")
         assert running.stdout.readline() == b"new\n"
         running.send_signal(signal.SIGINT)
-        assert running.wait(30) == 130
+        assert running.wait(60) == 130
     assert positions(data, cursors) == [("g", 0, 7, 0)]
 
 
@@ -107,7 +107,7 @@ def test_a_closed_pipe_keeps_what_was_taken(data: Path, cursors: Path) -> None:
     with started(*command) as running:
         assert running.stdout is not None and running.stdout.readline()
         running.stdout.close()
-        assert running.wait(30) == 0
+        assert running.wait(60) == 0
     assert positions(data, cursors, "-t", "big") == [("g", 0, 0, 5000)]  # not all of it went out: it comes again
 
 

@@ -143,7 +143,7 @@ def test_what_consume_keeps_by_name_is_a_group_of_the_server(data: Path, tmp_pat
     where = ("-d", data, "--listen", "127.0.0.1:0", "--ready-file", ready, "--cursors", cursors)
     server = started("serve", "-q", *where, "-X", "log.cleaner.dedupe.buffer.size=4194304")
     try:
-        end = time.monotonic() + 40
+        end = time.monotonic() + 120
         while not any(row["kept"] == "group" and row["current_offset"] == 4 for row in rows(data, tmp_path)):
             assert time.monotonic() < end, "the position is not taken in"
             assert server.poll() is None, "the server is gone"

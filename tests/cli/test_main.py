@@ -119,5 +119,5 @@ main.main()
 def test_a_signal_during_a_finalizer_ends_the_program(number: int, status: int) -> None:
     """Python drops what the signal's handler raises there."""
     command = [sys.executable, "-c", LOSES_A_SIGNAL, str(number)]
-    done = subprocess.run(command, capture_output=True, env=environment(), timeout=50)
+    done = subprocess.run(command, capture_output=True, env=environment(), timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (status, b"", b"")

@@ -204,7 +204,7 @@ def delete_group(bootstrap: str, group: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_consumer_groups([group])[group].result(20)
+    admin.delete_consumer_groups([group])[group].result(60)
 
 
 def test_others_that_write_to_the_target(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_others_that_write_to_the_target(tmp_path: Path) -> None:
             sent += 1
             if sent == 30:
                 producer.produce("t", b"mine")
-                assert producer.flush(20) == 0
+                assert producer.flush(60) == 0
 
         with pytest.raises(IllegalState, match="other producers write to the topic"):
             copy_topics(str(data), f"kafka://{server.bootstrap}", apply=True, progress=progress)
@@ -278,7 +278,7 @@ def test_groups_never_go_back_and_active_ones_stay(tmp_path: Path) -> None:
             "enable.auto.commit": False,
         })  # fmt: skip
         consumer.subscribe(["t"])
-        assert consumer.poll(30) is not None
+        assert consumer.poll(60) is not None
         report = copy_topics(str(data), target, apply=True)
         consumer.close()
         assert not report.ok and report.groups_left == ("active",) and report.groups == 2

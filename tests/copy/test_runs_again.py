@@ -75,7 +75,7 @@ def test_a_target_without_a_marker_that_has_the_same_values_at_other_times(tmp_p
         delete_group(server.bootstrap, "kafkalog-copy")
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
         for future in admin.delete_records([TopicPartition("t", 0, 6)]).values():
-            future.result(20)
+            future.result(60)
         with pytest.raises(IllegalState, match="no record before its end"):
             copy_topics(str(data), target, apply=True)
 

@@ -69,7 +69,7 @@ def test_partitions_that_are_added_to_a_cluster_that_is_followed(tmp_path: Path)
         )  # fmt: skip
         done.append(next(reports).records)
         admin = AdminClient({"bootstrap.servers": source.bootstrap})
-        admin.create_partitions([NewPartitions("t", 2)])["t"].result(20)
+        admin.create_partitions([NewPartitions("t", 2)])["t"].result(60)
         produce(source.bootstrap, 1, b"two")
         while sum(done) < 2:
             done[0] += next(reports).records
@@ -88,10 +88,10 @@ def produce(bootstrap: str, partition: int, value: bytes, topic: str = "t") -> N
 
     if topic != "t":
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
+        admin.create_topics([NewTopic(topic, 1)])[topic].result(60)
     producer = Producer({"bootstrap.servers": bootstrap, "topic.metadata.refresh.interval.ms": 50})
     producer.produce(topic, value, partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_broker_whose_disk_fails_for_a_moment(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-LIMIT_S: Final = 60
+LIMIT_S: Final = 180
 
 
 class Deadline:

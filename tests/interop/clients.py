@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from tests.interop.reference import Bytes, RecordTuple
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 # timestamp, key, value, headers
 Row = tuple[int, Bytes, Bytes, Sequence[tuple[str, Bytes]]]

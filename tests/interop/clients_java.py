@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from tests.interop import toolchain
 
-TIMEOUT_S: Final = 120
+TIMEOUT_S: Final = 240
 VERSIONS: Final = ("3.9", "4.3", "4.4")
 """Of clients and tools."""
 

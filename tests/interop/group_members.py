@@ -21,7 +21,7 @@ from kafkalog.server.wire.reader import read_response
 from kafkalog.server.wire.versions import APIS
 from tests.server.nodes import KEYS, request_bytes
 
-LIMIT_S: Final = 60
+LIMIT_S: Final = 180
 SHARE: Final = {
     "share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from tests.interop.group_members import LIMIT_S, asked, exchange
-from tests.interop.share_calls import Link
+from tests.interop.share_calls import NOT_YET, Link
 from tests.server.groups.test_mixed_groups import assignment, metadata
 from tests.server.nodes import request_bytes
 
@@ -294,7 +294,9 @@ def _decompressed(link: Link) -> Iterator[Step]:
         records.append(now, b"k", b"v" * size)
         data = [{"name": "small", "partition_data": [{"index": 0, "records": records.build()}]}]
         tree = {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": data}
-        (row,) = link.ask("produce", 9, tree).responses[0].partition_responses
+        row, deadline = None, time.monotonic() + LIMIT_S
+        while row is None or row.error_code in NOT_YET and time.monotonic() < deadline:
+            (row,) = link.ask("produce", 9, tree).responses[0].partition_responses
         yield f"{size} bytes with {codec.name}", (int(row.error_code), row.base_offset, row.error_message)
     change = {"name": LIMIT, "config_operation": SET, "value": "500"}
     resource = {"resource_type": TOPIC, "resource_name": "small", "configs": [change]}

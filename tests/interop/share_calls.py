@@ -18,6 +18,8 @@ from tests.server.nodes import KEYS, request_bytes
 
 GROUP: Final = 32
 """Type of a group's settings."""
+NOT_YET: Final = (3, 6)
+"""Errors of a broker that knows a new topic a moment later than its controller, or leads it a moment later."""
 _NOT_ACQUIRED: Final = 121
 _SHOWN: Final = (
     "error_code", "error_message", "acknowledge_error_code", "acknowledge_error_message", "acquired_records",
@@ -109,17 +111,29 @@ class Talker:
             records = batch(0, [b"value-%d" % number for number in range(size)], timestamp=time.time_ns() // 10**6)
             data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
             tree = {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": data}
-            found = asked(self.bootstrap, "produce", 9, tree).responses[0].partition_responses[0]
+            deadline = time.monotonic() + LIMIT_S
+            while True:
+                found = asked(self.bootstrap, "produce", 9, tree).responses[0].partition_responses[0]
+                if found.error_code not in NOT_YET:
+                    break
+                assert time.monotonic() < deadline, found
             assert found.error_code == 0, found
 
     def set_group(self, group_id: str, **settings: str) -> None:
-        rows = [
-            {"name": name.replace("_", "."), "config_operation": 0, "value": value} for name, value in settings.items()
-        ]
+        changed = {name.replace("_", "."): value for name, value in settings.items()}
+        rows = [{"name": name, "config_operation": 0, "value": value} for name, value in changed.items()]
         resources = [{"resource_type": GROUP, "resource_name": group_id, "configs": rows}]
         tree = {"resources": resources, "validate_only": False}
         made = asked(self.bootstrap, "incremental_alter_configs", 1, tree).responses[0]
         assert made.error_code == 0, made
+        resources = [{"resource_type": GROUP, "resource_name": group_id, "configuration_keys": list(changed)}]
+        tree = {"resources": resources, "include_synonyms": False, "include_documentation": False}
+        deadline = time.monotonic() + LIMIT_S
+        while True:  # the broker has it a moment later
+            (found,) = asked(self.bootstrap, "describe_configs", 4, tree).results
+            if changed.items() <= {one.name: one.value for one in found.configs}.items():
+                return
+            assert time.monotonic() < deadline, found
 
     def set_feature(self, name: str, level: int) -> None:
         """Set a feature's level, down to 0 as well."""

@@ -23,7 +23,7 @@ from tests.interop.reference import Reference
 
 ck = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 RECORDS = 500
 KEYS = 7
 # cleaning, retention and the delete of files a few times a second

@@ -19,7 +19,7 @@ from tests.transactional import index_path
 ck = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
 
 TOPIC = "txns"
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 LEVELS = ("read_uncommitted", "read_committed")
 
 

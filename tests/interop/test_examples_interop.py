@@ -14,7 +14,7 @@ from tests.interop.reference import Reference
 
 ck = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 PARTITIONS = 2
 
 

@@ -20,7 +20,7 @@ from tests.server.groups.groups import commit_offset, fetch_offset, form_group
 from tests.server.nodes import call, node_for
 
 QUICK = {"group.initial.rebalance.delay.ms": "0"}
-LIMIT_S = 60
+LIMIT_S = 180
 
 
 def test_groups_go_over_and_back(tmp_path: Path, reference: Reference) -> None:

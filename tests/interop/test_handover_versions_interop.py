@@ -245,7 +245,7 @@ def test_a_record_that_4_4_added_stops_nothing(tmp_path: Path, reference: Refere
     assert not retain([data]).due
     with kafka_server(directory=data) as server:
         consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g"})
-        assert consumer.list_topics(timeout=20).topics["theirs"].error is None
+        assert consumer.list_topics(timeout=60).topics["theirs"].error is None
         consumer.close()
     with broker:
         assert len(broker.consume("theirs")) == 5

@@ -59,7 +59,7 @@ class Karapace:
 
     def call(self, path: str, content: Any = None) -> Any:
         data = None if content is None else json.dumps(content).encode()
-        with urlopen(Request(self.url + path, data, {"Content-Type": "application/json"}), timeout=10) as answer:
+        with urlopen(Request(self.url + path, data, {"Content-Type": "application/json"}), timeout=60) as answer:
             return json.loads(answer.read())
 
     def register(self, subject: str, schema: Any) -> int:

@@ -28,6 +28,7 @@ from confluent_kafka import (
 from kafkalog.testing import kafka_server
 from tests.interop.broker import Broker
 from tests.interop.group_members import LIMIT_S, QUICK, SHARE, asked, share_beat, streams_beat
+from tests.interop.share_calls import Talker
 from tests.server.groups.other_kinds import COMMITTED, EPOCH, answer
 from tests.server.groups.test_other_kinds import EVERYTHING, FILTERS, GROUPS, LISTED, TABLE, Taken, read_group_records
 
@@ -40,12 +41,10 @@ SHARE_STATE: Final = "__share_group_state-0"
 
 def make_topic(broker: Broker) -> Any:
     """Makes topic t with two partitions and returns its id."""
-    topic = {"name": "t", "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
-    made = asked(broker.bootstrap, "create_topics", 7, {"topics": [topic], "timeout": 5000, "validate_only": False})
-    assert made.topics[0].error_code == 0
+    topic_id = Talker(broker.bootstrap).make_topic(partitions=2)
     for key_type in (0, 1):
         asked(broker.bootstrap, "find_coordinator", 4, {"key_type": key_type, "coordinator_keys": ["x"]})
-    return made.topics[0].topic_id
+    return topic_id
 
 
 def make_group(bootstrap: str, group_id: str, column: str) -> None:
@@ -139,13 +138,6 @@ class Readers:
         consumer.close()
 
 
-def start_from_the_beginning(bootstrap: str, group_id: str) -> None:
-    setting = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
-    resources = [{"resource_type": 32, "resource_name": group_id, "configs": [setting]}]
-    made = asked(bootstrap, "incremental_alter_configs", 1, {"resources": resources, "validate_only": False})
-    assert made.responses[0].error_code == 0
-
-
 def produce(bootstrap: str, first: int, end: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for number in range(first, end):
@@ -172,7 +164,7 @@ def use(broker: Broker, readers: Readers) -> int:
     bootstrap = broker.bootstrap
     make_topic(broker)
     produce(bootstrap, 0, 20)
-    start_from_the_beginning(bootstrap, "share")
+    Talker(bootstrap).set_group("share", share_auto_offset_reset="earliest")
     readers.read(bootstrap, 20, ACKNOWLEDGED)
     make_group(bootstrap, "share-empty", "share-empty")
     make_group(bootstrap, "streams-empty", "streams-empty")

@@ -21,7 +21,7 @@ from kafkalog.spark.damage import DataLoss  # noqa: E402
 from kafkalog.spark.options import SourceOptions  # noqa: E402
 from kafkalog.spark.stream import StreamReader  # noqa: E402
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 RECORDS = 1500
 HASTY = {
     "log.flush.start.offset.checkpoint.interval.ms": "150",

@@ -22,7 +22,7 @@ from tests.tiered_store import KeyPair, PluginStore
 
 ck = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
 pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 RECORDS = 600
 STORE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 

@@ -24,7 +24,7 @@ from tests.server.nodes import KEYS, request_bytes
 ck = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
 
 TOPIC, GROUP = "txns", "interop-group"
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 LOADING = 14
 COMMITTED = TopicPartition(TOPIC, 0)
 

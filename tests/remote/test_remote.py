@@ -94,7 +94,7 @@ def test_what_is_appended_there_is_seen(data: Path, memory: Any, tmp_path: Path)
         with kafkalog.open(tmp_path / "data" / "orders-0", "a") as local:
             local.append([b"more"])
         memory.put(str(tmp_path / "data"), "/bucket/", recursive=True)
-        deadline = time.monotonic() + 30  # a store is looked at again once a second
+        deadline = time.monotonic() + 120  # a store is looked at again once a second
         while log.end_offset < 601 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert log[600].value == b"more" and log[599].key == b"key 599"

@@ -27,7 +27,7 @@ def serve_pages(pages: Mapping[str, Callable[[], Awaitable[Page]]]) -> Iterator[
 
 def send_request(port: int, request: bytes) -> bytes:
     """All that the listener answers until it closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as link:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
         link.sendall(request)
         return read_all(link)
 

@@ -165,7 +165,7 @@ def test_a_request_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch
 def test_connections_have_a_limit(listener: HttpListener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_http, "HEAD_S", 60)
     idle = [
-        socket.create_connection(("127.0.0.1", listener.port), timeout=20)
+        socket.create_connection(("127.0.0.1", listener.port), timeout=60)
         for _ in range(metrics_http.MAX_CONNECTIONS + 1)
     ]
     try:
@@ -180,13 +180,13 @@ def test_connections_have_a_limit(listener: HttpListener, monkeypatch: pytest.Mo
 def test_stop_ends_what_is_open() -> None:
     with serve_pages({"/": hello_page}) as listener:
         port = listener.port
-        link = socket.create_connection(("127.0.0.1", port), timeout=20)
+        link = socket.create_connection(("127.0.0.1", port), timeout=60)
         link.sendall(b"GET ")
         assert status_of(send_request(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
     with link:
         assert read_all(link) == b""
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=20)
+        socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
 def get_page(port: int, path: str) -> tuple[int, str]:
@@ -270,7 +270,7 @@ def test_a_stop_leaves_no_connection_open(turns: int) -> None:
     async def run() -> None:
         listener = HttpListener("127.0.0.1", 0, {})
         await listener.start()
-        links = [socket.create_connection(("127.0.0.1", listener.port), timeout=20) for _ in range(3)]
+        links = [socket.create_connection(("127.0.0.1", listener.port), timeout=60) for _ in range(3)]
         for _ in range(turns):
             await asyncio.sleep(0)
         await listener.stop()

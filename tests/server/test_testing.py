@@ -22,7 +22,7 @@ from tests.trees import PACKAGE
 
 def is_answering(server: KafkaServer) -> bool:
     """Return True if an ApiVersions request is answered."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
         link.sendall(b"\0\0\0\x0a" + b"\0\x12\0\0\0\0\0\x07\xff\xff")
         return link.recv(8)[4:8] == b"\0\0\0\x07"
 
@@ -58,6 +58,8 @@ def test_killed_and_started_again_it_has_the_port_it_had() -> None:
     with kafka_server(topics=["kept"]) as server:
         before = server.bootstrap
         server.kill()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", server.port))  # as a client that gets any free port
         server.start()
         assert server.bootstrap == before
         assert is_answering(server)
@@ -99,7 +101,7 @@ def test_data_directories_are_no_settings(tmp_path: Path, name: str) -> None:
 
 def test_its_log_is_there_afterwards() -> None:
     with kafka_server(settings={"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}, users={"u": "x"}) as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
             body = b"\0\x24\0\0\0\0\0\x07\xff\xff\0\0\0\0"  # a token without a handshake
             link.sendall(len(body).to_bytes(4, "big") + body)
             assert link.recv(8) == b""
@@ -135,7 +137,7 @@ def test_an_address_of_ipv6_is_in_brackets() -> None:
 def find_brokers(server: KafkaServer, **settings: str) -> list[Any]:
     """The brokers that a client of librdkafka finds."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap, **settings})
-    return list(admin.list_topics(timeout=20).brokers.values())
+    return list(admin.list_topics(timeout=60).brokers.values())
 
 
 def test_users_log_in_and_stay_over_a_restart() -> None:
@@ -173,14 +175,14 @@ def test_tls_for_one_who_trusts_its_certificate(tmp_path: Path) -> None:
     with kafka_server(topics=["t"], settings=settings) as server:
         assert list(server.ports) == ["SSL", "PLAIN"] and server.port == server.ports["SSL"]
         link = ssl.create_default_context(cafile=str(trusted)).wrap_socket(
-            socket.create_connection(("127.0.0.1", server.port), timeout=10), server_hostname="localhost"
+            socket.create_connection(("127.0.0.1", server.port), timeout=60), server_hostname="localhost"
         )
         with link:
             link.sendall(b"\0\0\0\x0a" + b"\0\x12\0\0\0\0\0\x07\xff\xff")
             assert link.recv(8)[4:8] == b"\0\0\0\x07"
         with pytest.raises(ssl.SSLCertVerificationError):
             ssl.create_default_context().wrap_socket(
-                socket.create_connection(("127.0.0.1", server.port), timeout=10), server_hostname="localhost"
+                socket.create_connection(("127.0.0.1", server.port), timeout=60), server_hostname="localhost"
             )
 
 

@@ -16,7 +16,7 @@ class Link:
 
     def __init__(self, address: str, client_id: str = "test") -> None:
         host, _, port = address.rpartition(":")
-        self.sock = socket.create_connection((host, int(port)), 20)
+        self.sock = socket.create_connection((host, int(port)), 60)
         self.client_id = client_id
 
     def __enter__(self) -> Link:

@@ -73,7 +73,7 @@ def test_request_in_progress_waits_for_the_copy(server: KafkaServer) -> None:
         with pytest.raises(KafkalogError, match="closed already"):
             control.call("close_logs")
         control.call("open_logs", term=0, leader=1)
-        link.sock.settimeout(20)
+        link.sock.settimeout(60)
         assert link.receive()
 
 

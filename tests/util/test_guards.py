@@ -78,7 +78,7 @@ def test_a_guard_is_free_in_a_forked_child() -> None:
     taken.wait()
     child = os.fork()
     if child == 0:
-        os._exit(0 if held.acquire(timeout=20) else 1)  # type: ignore[attr-defined]
+        os._exit(0 if held.acquire(timeout=60) else 1)  # type: ignore[attr-defined]
     _, status = os.waitpid(child, 0)
     let_go.set()
     thread.join()

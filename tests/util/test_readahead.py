@@ -54,7 +54,7 @@ def test_results_come_in_the_order_of_the_items(threads: int | None, count: int)
 
 
 def test_work_is_done_by_several_threads_at_once() -> None:
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=60)
 
     def work(number: int) -> str:
         if number:
@@ -130,13 +130,13 @@ def test_closing_drops_what_has_not_begun_and_waits_for_what_has() -> None:
         begun.append(number)
         if number > 2:
             is_in.release()
-            go_on.wait(20)
+            go_on.wait(60)
         return number
 
     results = map_ahead(work, range(100), threads=2, ahead=20)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     for _ in range(2):
-        assert is_in.acquire(timeout=20)
+        assert is_in.acquire(timeout=60)
     threading.Timer(0.01, go_on.set).start()
     results.close()
     assert working_threads() == []

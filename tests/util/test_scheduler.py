@@ -65,7 +65,7 @@ def test_threaded_runs_and_repeats() -> None:
     scheduler = Scheduler()
     once, thrice = threading.Event(), threading.Semaphore(0)
     order: list[str] = []
-    scheduler.schedule("second", lambda: (order.append("second"), once.set()), delay_ms=30)
+    scheduler.schedule("second", lambda: (order.append("second"), once.set()), delay_ms=500)
     scheduler.schedule("first", lambda: order.append("first"), delay_ms=1)
     scheduler.schedule("again", thrice.release, period_ms=1)
     assert once.wait(30)

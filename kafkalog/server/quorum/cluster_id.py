@@ -50,6 +50,11 @@ class ClusterId:
             self._new_id = new_topic_id()
         return self._node.cluster_id or self._new_id
 
+    @property
+    def known_id(self) -> str:
+        """Its own id, or the one that it proposed: voters whose answers were lost have that; "" for neither."""
+        return self._node.cluster_id or self._new_id
+
     async def lead(self) -> None:
         """Store the proposed id. StorageError."""
         await self._keep(self.proposed_id)

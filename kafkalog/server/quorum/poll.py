@@ -112,7 +112,7 @@ class Poll:
     async def votes(self, ballot: Ballot, *, is_pre_vote: bool) -> tuple[set[int], dict[int, LastEpochs]]:
         """Return the nodes that vote for this one, and the partitions that each other node lets it copy."""
         cluster = self._quorum.cluster
-        cluster_id = self._node.cluster_id if is_pre_vote else cluster.proposed_id
+        cluster_id = cluster.known_id if is_pre_vote else cluster.proposed_id
         answers = await self._ask_all(
             messages.VOTE, lambda other: messages.vote_request(ballot, other, cluster_id, is_pre_vote=is_pre_vote)
         )

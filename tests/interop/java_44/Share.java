@@ -22,7 +22,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /** The life of a share group with the clients of 4.4, printed line by line: address. */
 public class Share {
-    private static final long LIMIT_NS = 60_000_000_000L;
+    private static final long LIMIT_NS = 120_000_000_000L;
 
     public static void main(String[] args) throws Exception {
         Map<String, Object> address = Map.of("bootstrap.servers", args[0]);
@@ -32,6 +32,9 @@ public class Share {
             ConfigEntry earliest = new ConfigEntry("share.auto.offset.reset", "earliest");
             admin.incrementalAlterConfigs(Map.of(group, List.of(new AlterConfigOp(earliest, AlterConfigOp.OpType.SET))))
                 .all().get();
+            while (!admin.describeConfigs(List.of(group)).all().get().get(group).get(earliest.name()).value().equals(earliest.value())) {
+                Thread.sleep(20); // the broker has it a moment later
+            }
             produce(address);
             consume(address, admin);
             afterwards(admin);

@@ -83,7 +83,7 @@ def fill(bootstrap: str, count: int) -> list[bytes]:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({**LIBRDKAFKA, "bootstrap.servers": bootstrap})
-    made = admin.create_topics([NewTopic(SOURCE, PARTITIONS, 1), NewTopic(TARGET, PARTITIONS, 1)], request_timeout=20)
+    made = admin.create_topics([NewTopic(SOURCE, PARTITIONS, 1), NewTopic(TARGET, PARTITIONS, 1)], request_timeout=60)
     for future in made.values():
         future.result()
     failed: list[Any] = []
@@ -94,7 +94,7 @@ def fill(bootstrap: str, count: int) -> list[bytes]:
             SOURCE, value, partition=number % PARTITIONS,
             on_delivery=lambda error, _: failed.append(error) if error else None,
         )  # fmt: skip
-    assert producer.flush(20) == 0 and not failed
+    assert producer.flush(60) == 0 and not failed
     return values
 
 

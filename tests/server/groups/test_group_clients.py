@@ -16,7 +16,7 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition  # noqa: E402
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 
-LIMIT_S = 40
+LIMIT_S = 120
 RECORDS = 40
 SETTINGS = {
     "offsets.topic.num.partitions": "3",

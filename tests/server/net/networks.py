@@ -60,7 +60,7 @@ def add_length(body: bytes) -> bytes:
 
 
 async def answer_of(reader: asyncio.StreamReader) -> bytes:
-    return await asyncio.wait_for(_answer_of(reader), 20)
+    return await asyncio.wait_for(_answer_of(reader), 60)
 
 
 async def _answer_of(reader: asyncio.StreamReader) -> bytes:
@@ -70,7 +70,7 @@ async def _answer_of(reader: asyncio.StreamReader) -> bytes:
 async def is_closed(reader: asyncio.StreamReader) -> bool:
     """Return True if the server closes the connection without an answer."""
     try:
-        return await asyncio.wait_for(reader.read(), 10) == b""
+        return await asyncio.wait_for(reader.read(), 60) == b""
     except ConnectionResetError:
         return True
 

@@ -12,6 +12,7 @@ import pytest
 from kafkalog.server.net.frames import FrameReader
 from kafkalog.server.requests.context import CLOSE
 from kafkalog.server.running import raise_descriptor_limit
+from kafkalog.server.settings.config import ServerConfig
 from tests.server.net.networks import add_length, answer_of, connect, echo_frame, is_closed, monotonic_ms, network_for
 
 ASKED = add_length(b"12345678")
@@ -73,13 +74,13 @@ def test_tasks_are_made_of_coroutines_alone() -> None:
 def test_a_client_that_goes_away_ends_a_request_that_may_be_ended(may_cancel: bool) -> None:
     async def run() -> None:
         ended = []
-        started = asyncio.Event()
+        started, goes_on = asyncio.Event(), asyncio.Event()
 
         async def dispatch(connection: Any, frame: bytearray) -> Any:
             connection.may_cancel = may_cancel
             started.set()
             try:
-                await asyncio.sleep(0.3)
+                await goes_on.wait()
                 ended.append("done")
             except asyncio.CancelledError:
                 ended.append("cancelled")
@@ -91,6 +92,9 @@ def test_a_client_that_goes_away_ends_a_request_that_may_be_ended(may_cancel: bo
             writer.write(ASKED)
             await started.wait()
             writer.close()
+            if not may_cancel:
+                await asyncio.sleep(0.1)
+                goes_on.set()
             while not ended or network.channels:
                 await asyncio.sleep(0.01)
             assert ended == ["cancelled" if may_cancel else "done"]
@@ -106,7 +110,7 @@ def test_a_client_that_goes_away_with_more_on_its_way_is_gone_all_the_same() -> 
             await asyncio.sleep(60)
             return [bytes(frame)]
 
-        async with network_for(dispatch, connections_max_idle_ms=500) as network:
+        async with network_for(dispatch, connections_max_idle_ms=5000) as network:
             _, writer = await connect(network)
             writer.write(ASKED)
             while not network.counts.working:
@@ -115,7 +119,7 @@ def test_a_client_that_goes_away_with_more_on_its_way_is_gone_all_the_same() -> 
             await asyncio.sleep(0.1)
             assert network.counts.working == 1
             writer.close()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while network.channels or network.counts.working:
                     await asyncio.sleep(0.01)
 
@@ -314,14 +318,21 @@ def test_connections_of_all_listeners_count_together() -> None:
 
 def test_a_connection_on_which_nothing_happens_is_closed_and_one_that_waits_is_not() -> None:
     async def run() -> None:
+        goes_on = asyncio.Event()
+
         async def dispatch(connection: Any, frame: bytearray) -> Any:
-            await asyncio.sleep(0.6)
+            await goes_on.wait()
             return [bytes(frame)]
 
-        async with network_for(dispatch, connections_max_idle_ms=150) as network:
-            idle, waits = await connect(network), await connect(network)
+        async with network_for(dispatch) as network:
+            waits = await connect(network)
             waits[1].write(ASKED)
+            while not network.counts.working:
+                await asyncio.sleep(0.01)
+            network.apply_config(ServerConfig({"connections.max.idle.ms": 150}))
+            idle = await connect(network)
             assert await is_closed(idle[0])
+            goes_on.set()
             assert network.counts.refused == {"idle": 1}
             assert await answer_of(waits[0]) == b"12345678"
             for _, writer in (idle, waits):
@@ -413,18 +424,19 @@ def test_what_came_after_a_request_that_ends_its_connection_counts_no_more(asked
 def test_a_muted_connection_is_answered_and_not_read_for_a_while() -> None:
     async def run() -> None:
         async def dispatch(connection: Any, frame: bytearray) -> Any:
-            connection.mute_until_ms = monotonic_ms() + 200
+            connection.mute_until_ms = monotonic_ms() + (3_600_000 if frame == b"for long" else 200)
             return [bytes(frame)]
 
         async with network_for(dispatch) as network:
             reader, writer = await connect(network)
             loop = asyncio.get_running_loop()
             began = loop.time()
-            writer.write(ASKED * 2)
-            await answer_of(reader)
-            assert loop.time() - began < 0.15
-            await answer_of(reader)
+            writer.write(ASKED * 2 + add_length(b"for long") + ASKED)
+            assert [await answer_of(reader), await answer_of(reader)] == [b"12345678"] * 2
             assert loop.time() - began > 0.19
+            assert await answer_of(reader) == b"for long"  # at once
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.1)
             writer.close()
 
     asyncio.run(run())
@@ -469,7 +481,8 @@ def test_what_is_being_worked_on_is_answered_before_the_end() -> None:
 
         async def dispatch(connection: Any, frame: bytearray) -> Any:
             started.set()
-            await asyncio.sleep(0.2)
+            while not network.listeners["PLAINTEXT"]._is_closed:  # the end has begun
+                await asyncio.sleep(0)
             return [bytes(frame)]
 
         async with network_for(dispatch) as network:

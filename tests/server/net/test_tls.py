@@ -124,7 +124,7 @@ def test_a_handshake_with_more_certificates_than_a_socket_takes_at_once(
                 tls.write(ASKED)
                 await running.sock_sendall(sock, outgoing.read())
                 while (answer := tls_read()) is None:
-                    incoming.write(await asyncio.wait_for(running.sock_recv(sock, 1000), 20))
+                    incoming.write(await asyncio.wait_for(running.sock_recv(sock, 1000), 60))
                 assert answer == ASKED
 
     async def step(sock: socket.socket) -> None:
@@ -135,7 +135,7 @@ def test_a_handshake_with_more_certificates_than_a_socket_takes_at_once(
                 return
             except ssl.SSLWantReadError:
                 await running.sock_sendall(sock, outgoing.read())
-                incoming.write(await asyncio.wait_for(running.sock_recv(sock, 1000), 20))
+                incoming.write(await asyncio.wait_for(running.sock_recv(sock, 1000), 60))
 
     def tls_read() -> bytes | None:
         try:
@@ -178,7 +178,7 @@ def test_strangers_at_a_tls_listener_are_closed_and_others_are_served(folder: Pa
                 reader, writer = await connect(network, "SSL")
                 writer.write(stranger)
                 try:
-                    await asyncio.wait_for(reader.read(), 10)
+                    await asyncio.wait_for(reader.read(), 60)
                 except ConnectionResetError:
                     pass
                 writer.close()

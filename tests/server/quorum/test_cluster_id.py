@@ -15,6 +15,7 @@ from kafkalog.server.quorum.messages import begin_request, end_request, vote_req
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.quorum.sets import CLUSTER_ID, Set
+from tests.server.quorum.test_handover import WithoutVotes
 from tests.server.quorum.test_leading import with_topic
 
 ANOTHER = "b3RoZXIgY2x1c3RlciBpZA"
@@ -31,6 +32,26 @@ async def reported_cluster_id(nodes: Set, number: int) -> str | None:
     tree = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
     found: str | None = (await call(nodes[number], "metadata", 13, tree)).cluster_id
     return found
+
+
+@in_loop
+async def test_a_candidate_without_an_id_whose_votes_are_lost_is_promoted_later(tmp_path: Path) -> None:
+    """Those who voted have the id that it proposed, and it has none."""
+    nodes = Set(tmp_path, 3, {})
+    nodes.cluster_id = ""
+    try:
+        for number in (1, 2, 3):
+            await nodes.start(number)
+        quorum = nodes.quorum(1)
+        peers, quorum.peers = quorum.peers, WithoutVotes(nodes, 1)
+        with pytest.raises(ElectionFailed, match="1 of 3 nodes voted for node 1"):
+            await quorum.promote()
+        assert nodes[1].cluster_id == "" != nodes[2].cluster_id
+        quorum.peers = peers
+        await nodes.promote(1)
+        assert nodes[1].cluster_id == nodes[2].cluster_id == nodes[3].cluster_id
+    finally:
+        await nodes.close()
 
 
 @in_loop

@@ -37,7 +37,7 @@ async def test_an_answer_that_comes_with_the_end_does_not_undo_it(tmp_path: Path
         await wait_until(lambda: quorum.leader == 1)
         peers = quorum.peers = EndsItself(nodes, 2)
         peers.watching = asyncio.ensure_future(watch(quorum, 2))
-        done, _ = await asyncio.wait([peers.watching], timeout=20)
+        done, _ = await asyncio.wait([peers.watching], timeout=60)
         peers.watching = None
         assert done
 

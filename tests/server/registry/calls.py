@@ -20,7 +20,7 @@ class Rest:
         data = None if content is None else json.dumps(content).encode()
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         try:
-            with urlopen(Request(self.url + path, data, headers, method=method), timeout=30) as answer:
+            with urlopen(Request(self.url + path, data, headers, method=method), timeout=60) as answer:
                 return answer.status, json.loads(answer.read())
         except HTTPError as error:
             with error:

@@ -26,7 +26,7 @@ from tests.server.apis.test_topic_calls import with_node
 
 TEXT = b"message A {}"
 AVRO = b'{"schema": "\\"int\\""}'
-LIMIT_S = 20
+LIMIT_S = 60
 
 
 def compiler(monkeypatch: pytest.MonkeyPatch, program: str) -> None:

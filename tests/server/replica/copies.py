@@ -24,7 +24,7 @@ from tests.server.nodes import node_for
 
 LEADER, FOLLOWER = 1, 2
 QUICK = FetchLimits(max_wait_ms=50, backoff_ms=40, least_backoff_ms=5)
-_DEADLINE_S = 20
+_DEADLINE_S = 60
 
 
 def make_leader(node: Node, key: TopicPartition, epoch: int) -> Partition:

@@ -138,7 +138,7 @@ def test_a_log_whose_beginning_is_deleted_during_a_copy_moves_all_the_same(
                 await asyncio.sleep(0.01)
             assert (log_of(node).log_start_offset, log_of(node).log_end_offset) == (2, 4)
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_an_epoch_that_began_without_records_moves_along(tmp_path: Path) -> None:
@@ -159,4 +159,4 @@ def test_an_epoch_that_began_without_records_moves_along(tmp_path: Path) -> None
             assert log_of(node).leader_epochs == epochs
             assert log_of(node).state.leader_epoch == 7
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))

@@ -26,7 +26,7 @@ from tests.server.replicated.slow_node import PARENT, VARIABLE
 NODES: Final = (1, 2, 3)
 METADATA: Final = 3
 STOP_S: Final = 60
-ASK_S: Final = 10
+ASK_S: Final = 30
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 ABORT: Final = b"\0\0\0\0"
@@ -170,7 +170,7 @@ class Cluster:
     def promote(self, node: int, *, is_forced: bool = False) -> str:
         """"" where it leads, else why it does not."""
         try:
-            asyncio.run(asyncio.wait_for(_promote(*self.address(node), peer_settings({}), is_forced), 30))
+            asyncio.run(asyncio.wait_for(_promote(*self.address(node), peer_settings({}), is_forced), 60))
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""

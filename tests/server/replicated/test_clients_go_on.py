@@ -17,7 +17,7 @@ from tests.server.replicated.clients import LIBRDKAFKA
 from tests.server.replicated.cluster import NODES, SETTINGS, Cluster
 
 pytestmark = pytest.mark.slow
-WAIT_S = 60
+WAIT_S = 120
 FRESH_MS = 300_000
 MORE = 50
 AT_ONCE = 20

@@ -17,7 +17,7 @@ from tests.server.replicated.cluster import NODES, SETTINGS, Cluster
 from tests.server.replicated.test_promises import wait_until
 
 pytestmark = pytest.mark.slow
-WAIT_S = 60
+WAIT_S = 120
 COUNT = 20
 
 

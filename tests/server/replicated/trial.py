@@ -44,7 +44,7 @@ TOPICS: Final = {SAFE: 2, QUICK: 2, WHOLE: 2}
 MIN_ISR: Final = {SAFE: 2, QUICK: 1, WHOLE: 2}
 PROGRESS: Final = 15
 """Records that each topic's writers must have acknowledged after each heal."""
-DEADLINE_S: Final = 90
+DEADLINE_S: Final = 240
 HISTORY: Final = "history.jsonl"
 
 

@@ -112,7 +112,7 @@ def test_a_paused_worker_does_not_hold_the_end_of_a_transaction(monkeypatch: pyt
 
         monkeypatch.setattr(workers, "call", call)
         monkeypatch.setattr(module, "PUSH_SECONDS", 0.01)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await workers.mark(keys, MARKER) == frozenset(keys)
 
     asyncio.run(run())

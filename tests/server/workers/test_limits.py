@@ -189,8 +189,7 @@ def test_a_worker_without_room_refuses_and_loses_nothing(what: str, tmp_path: Pa
     with kafka_server(workers=2, topics={"t": 2}, directory=tmp_path / "data") as server:
         leaders = admin_of(server).list_topics(timeout=TIMEOUT_S).topics["t"].partitions
         ours, theirs = sorted(leaders, key=lambda index: leaders[index].leader)
-        producer = producer_of(server, **{"enable.idempotence": False, "message.timeout.ms": 3000, "linger.ms": 0})
-        assert write_to(producer, theirs, b"before") is None
+        assert write_to(producer_of(server), theirs, b"before") is None
         (worker,) = workers_of(server)
         if what == "disk":  # as on a full one: a write writes a part, or fails
             resource.prlimit(worker, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
@@ -198,10 +197,11 @@ def test_a_worker_without_room_refuses_and_loses_nothing(what: str, tmp_path: Pa
             size = int(Path(f"/proc/{worker}/statm").read_text().split()[0]) * resource.getpagesize()
             resource.prlimit(worker, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
         acknowledged: Counter[bytes] = Counter()
+        producer = producer_of(server, **{"enable.idempotence": False, "message.timeout.ms": 3000, "linger.ms": 0})
         while write_to(producer, theirs, value := os.urandom(900_000 if what == "memory" else 30_000)) is None:
             acknowledged[value] += 1
             assert len(acknowledged) < 50, "the limit has no effect"
-        assert write_to(producer, ours) is None
+        assert write_to(producer_of(server), ours) is None
         assert server.log().count("MemoryError") == 0
         server.kill()
         server.start()

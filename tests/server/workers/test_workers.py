@@ -25,7 +25,7 @@ from confluent_kafka import admin as ck_admin  # noqa: E402
 MAIN, WORKER = 1, 2
 """Node ids: the main process, and the worker."""
 QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "topic.metadata.refresh.interval.ms": 1000}
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")

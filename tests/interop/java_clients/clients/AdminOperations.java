@@ -9,7 +9,6 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.kafka.clients.admin.AbortTransactionSpec;
 import org.apache.kafka.clients.admin.AlterConfigOp;
-import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeClusterResult;
 import org.apache.kafka.clients.admin.FeatureUpdate;
@@ -64,16 +63,14 @@ final class AdminOperations {
 
     private static void topics(Kit kit) throws Exception {
         kit.get(kit.admin.createTopics(List.of(new NewTopic(kit.topic, 3, (short) 1).configs(Map.of("retention.ms", "60000")))).all());
-        holds(kit.get(kit.admin.listTopics().names()).contains(kit.topic), "it is listed");
+        kit.until(() -> kit.get(kit.admin.listTopics().names()).contains(kit.topic));
         TopicDescription found = kit.get(kit.admin.describeTopics(List.of(kit.topic)).allTopicNames()).get(kit.topic);
         same(3, found.partitions().size());
         holds(found.partitions().get(0).leader() != null, "it has a leader");
         same(kit.topic, kit.get(kit.admin.describeTopics(org.apache.kafka.common.TopicCollection.ofTopicIds(List.of(found.topicId())))
             .allTopicIds()).get(found.topicId()).name());
         kit.get(kit.admin.deleteTopics(List.of(kit.topic)).all());
-        while (kit.get(kit.admin.listTopics().names()).contains(kit.topic)) {
-            kit.left();
-        }
+        kit.until(() -> !kit.get(kit.admin.listTopics().names()).contains(kit.topic));
     }
 
     private static void configs(Kit kit) throws Exception {
@@ -82,19 +79,22 @@ final class AdminOperations {
         ConfigResource broker = new ConfigResource(ConfigResource.Type.BROKER, "1");
         AlterConfigOp set = new AlterConfigOp(new ConfigEntry("retention.ms", "70000"), AlterConfigOp.OpType.SET);
         kit.get(kit.admin.incrementalAlterConfigs(Map.of(topic, List.of(set))).all());
-        Config found = kit.get(kit.admin.describeConfigs(List.of(topic)).all()).get(topic);
-        same("70000", found.get("retention.ms").value());
-        same(ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, found.get("retention.ms").source());
+        kit.until(() -> retention(kit, topic).value().equals("70000"));
+        same(ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, retention(kit, topic).source());
         AlterConfigOp delete = new AlterConfigOp(new ConfigEntry("retention.ms", null), AlterConfigOp.OpType.DELETE);
         kit.get(kit.admin.incrementalAlterConfigs(Map.of(topic, List.of(delete))).all());
-        same("604800000", kit.get(kit.admin.describeConfigs(List.of(topic)).all()).get(topic).get("retention.ms").value());
+        kit.until(() -> retention(kit, topic).value().equals("604800000"));
         holds(kit.get(kit.admin.describeConfigs(List.of(broker)).all()).get(broker).get("log.dirs") != null, "the broker's settings");
+    }
+
+    private static ConfigEntry retention(Kit kit, ConfigResource topic) throws Exception {
+        return kit.get(kit.admin.describeConfigs(List.of(topic)).all()).get(topic).get("retention.ms");
     }
 
     private static void partitions(Kit kit) throws Exception {
         kit.create(1);
         kit.get(kit.admin.createPartitions(Map.of(kit.topic, NewPartitions.increaseTo(4))).all());
-        same(4, kit.get(kit.admin.describeTopics(List.of(kit.topic)).allTopicNames()).get(kit.topic).partitions().size());
+        kit.until(() -> kit.get(kit.admin.describeTopics(List.of(kit.topic)).allTopicNames()).get(kit.topic).partitions().size() == 4);
     }
 
     private static void deleteRecords(Kit kit) throws Exception {
@@ -152,14 +152,10 @@ final class AdminOperations {
         ClientQuotaFilter filter = ClientQuotaFilter.containsOnly(List.of(ClientQuotaFilterComponent.ofEntity("client-id", kit.topic)));
         kit.get(kit.admin.alterClientQuotas(List.of(new ClientQuotaAlteration(entity,
             List.of(new ClientQuotaAlteration.Op("producer_byte_rate", 1e9))))).all());
-        while (!Map.of("producer_byte_rate", 1e9).equals(kit.get(kit.admin.describeClientQuotas(filter).entities()).get(entity))) {
-            kit.left();
-        }
+        kit.until(() -> Map.of("producer_byte_rate", 1e9).equals(kit.get(kit.admin.describeClientQuotas(filter).entities()).get(entity)));
         kit.get(kit.admin.alterClientQuotas(List.of(new ClientQuotaAlteration(entity,
             List.of(new ClientQuotaAlteration.Op("producer_byte_rate", null))))).all());
-        while (!kit.get(kit.admin.describeClientQuotas(filter).entities()).isEmpty()) {
-            kit.left();
-        }
+        kit.until(() -> kit.get(kit.admin.describeClientQuotas(filter).entities()).isEmpty());
     }
 
     private static void scram(Kit kit) throws Exception {
@@ -208,10 +204,7 @@ final class AdminOperations {
 
     /** A node that another one has answered for may know the level a moment later. */
     private static void reaches(Kit kit, String feature, int level) throws Exception {
-        while (level(kit, feature) != level) {
-            kit.left();
-            Thread.sleep(20);
-        }
+        kit.until(() -> level(kit, feature) == level);
     }
 
     private static int level(Kit kit, String feature) throws Exception {

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
@@ -22,7 +23,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Clients with settings for a test, and what every operation does with them. */
 final class Kit implements AutoCloseable {
-    static final long LIMIT_MS = 60_000;
+    static final long LIMIT_MS = 120_000;
 
     final String topic;
     final Admin admin;
@@ -62,12 +63,21 @@ final class Kit implements AutoCloseable {
         return future.get(left(), TimeUnit.MILLISECONDS);
     }
 
+    /** Waits until it is so: a broker applies a change a moment after its answer. */
+    void until(Callable<Boolean> isSo) throws Exception {
+        while (!isSo.call()) {
+            left();
+            Thread.sleep(20);
+        }
+    }
+
     TopicPartition at(int partition) {
         return new TopicPartition(topic, partition);
     }
 
     void create(int partitions) throws Exception {
         get(admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all());
+        until(() -> get(admin.listTopics().names()).contains(topic));
     }
 
     KafkaProducer<byte[], byte[]> producer(Object... more) {
