@@ -93,6 +93,7 @@ def test_what_the_records_are() -> None:
     data = batch([R(timestamp=T), R(timestamp=T + 9), R(timestamp=T + 2)])
     found = check_rows(data, scan(data))
     assert (found.row, found.count, found.max_timestamp, found.consecutive) == (-1, 3, T + 9, True)
+    assert found.size == len(data) - 61
     data = batch([R(delta=0), R(delta=2)])
     assert not check_rows(data, scan(data)).consecutive
 
@@ -107,7 +108,7 @@ def message(magic: int, offset: int, value: bytes | None = b"v", timestamp: int 
 def test_plain_messages_of_one_format(magic: int) -> None:
     data = b"".join(message(magic, offset, timestamp=T + offset) for offset in range(4))
     found = check_rows(data, scan(data))
-    assert (found.row, found.count) == (-1, 4)
+    assert (found.row, found.count, found.size) == (-1, 4, len(data))
     assert found.max_timestamp == (T + 3 if magic else -1)
     found = check_rows(data, scan(data), need_keys=True)
     assert (found.row, faults(found)) == (0, [(0, FAULT_NO_KEY)])

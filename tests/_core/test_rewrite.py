@@ -54,7 +54,9 @@ def test_every_format_from_every_other(magic: int, to: int) -> None:
     assert (kept.status, kept.count, kept.base_offset, kept.last_offset) == (0, 4, 7, 10)
     fresh = made(source(magic), magic=to, first_offset=1_234_567)
     assert records(fresh.data) == [(at, *row) for at, row in enumerate(expected, 1_234_567)]
-    assert fresh.max_timestamp == (-1 if 0 in (magic, to) else T + 300)
+    assert (fresh.max_timestamp, fresh.offset_of_max_timestamp) == (
+        (-1, -1) if 0 in (magic, to) else (T + 300, 1_234_568)
+    )
 
 
 def test_the_header_of_a_batch_that_was_written_anew() -> None:

@@ -19,6 +19,7 @@ class Rewritten:
     base_offset: int
     last_offset: int
     max_timestamp: int
+    offset_of_max_timestamp: int
 
 def rewrite(
     buf: Buffer,

@@ -74,6 +74,7 @@ cdef struct Job:
     int64_t last_offset
     int64_t base_timestamp
     int64_t max_timestamp
+    int64_t offset_of_max_timestamp
 
 
 cdef int take_item(Job* job, const BatchRow* row, Item* item) noexcept nogil:
@@ -183,6 +184,7 @@ cdef int put_item(Job* job, const Item* item) noexcept nogil:
         job.size += size
     if job.magic > 0 and timestamp > job.max_timestamp:
         job.max_timestamp = timestamp
+        job.offset_of_max_timestamp = offset
     job.last_offset = offset
     job.count += 1
     return OK
@@ -231,6 +233,7 @@ cdef class Rewritten:
     cdef readonly int64_t base_offset
     cdef readonly int64_t last_offset
     cdef readonly int64_t max_timestamp
+    cdef readonly int64_t offset_of_max_timestamp
 
 
 cdef void header_of(HeaderFields* h, const Job* job, const BatchRow* row, int32_t leader_epoch) noexcept nogil:
@@ -337,6 +340,7 @@ def rewrite(
     result.base_offset = job.base_offset
     result.last_offset = job.last_offset
     result.max_timestamp = job.max_timestamp
+    result.offset_of_max_timestamp = job.offset_of_max_timestamp
     return result
 
 
@@ -349,7 +353,7 @@ cdef void begin(Job* job, int magic, bint relative, int64_t append_time, bint dr
     job.row_begun = False
     job.number = job.count = job.need = 0
     job.base_offset = job.last_offset = -1
-    job.base_timestamp = job.max_timestamp = -1
+    job.base_timestamp = job.max_timestamp = job.offset_of_max_timestamp = -1
 
 
 def message_run(BatchTable batches not None, Py_ssize_t first, Py_ssize_t last, int64_t limit_bytes) -> int:

@@ -26,6 +26,7 @@ class RecordCheck:
     faults: list[tuple[int, int, int, int]]
     total: int
     count: int
+    size: int
     max_timestamp: int
     consecutive: bool
     fresh: bool

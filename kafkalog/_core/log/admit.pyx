@@ -59,6 +59,7 @@ cdef struct Found:
     int64_t capacity
     int64_t max_timestamp
     int64_t count
+    int64_t bytes
     int64_t position                # of the record looked at last, in its batch
     int64_t record                  # its number
     int64_t min_timestamp
@@ -136,6 +137,7 @@ cdef int look_at_records(const uint8_t* p, const BatchRow* row, const Rules* rul
         if judge(found, rules, i, added(row.base_offset, f.offset_delta), timestamp, f.key_size >= 0, stamped) != OK:
             return ERR_MEMORY
     found.count += row.count
+    found.bytes += c.p - p - V2_RECORDS_AT
     found.position = c.p - p
     return ERR_COUNT_LOW if c.p != c.end else OK
 
@@ -171,6 +173,7 @@ cdef int look_at_messages(const uint8_t* p, const BatchRow* row, const Rules* ru
                 status = judge(found, rules, i, m.offset, timestamp, m.key_size >= 0, stamped)
         if status != OK:
             break
+        found.bytes += m.size
         i += 1
     found.count += i
     return OK if status == ERR_SHORT and i else status
@@ -197,9 +200,9 @@ cdef class RecordCheck:
     `row` is -1 where nothing is. `status` is not 0 where the structure is broken, at byte `position` of the batch, in
     record `record`; it is STATUS_CHECKSUM for an inner message whose checksum is wrong, STATUS_RECORD_SIZE for a v2
     record that is too large. `faults` lists (record number, FAULT_ kind, offset, timestamp), of `total` in all. `count`
-    records have the largest timestamp `max_timestamp` (ms, -1 for none); `consecutive` says that their offsets are
-    0, 1, 2 and so on, from the base offset in v2; `fresh` that the last v2 batch is as if it had just been built:
-    consecutive, and its times begin at the base timestamp and are none below -1.
+    records have `size` bytes and the largest timestamp `max_timestamp` (ms, -1 for none); `consecutive` says that their
+    offsets are 0, 1, 2 and so on, from the base offset in v2; `fresh` that the last v2 batch is as if it had just been
+    built: consecutive, and its times begin at the base timestamp and are none below -1.
     """
     cdef readonly Py_ssize_t row
     cdef readonly int status
@@ -208,6 +211,7 @@ cdef class RecordCheck:
     cdef readonly list faults
     cdef readonly int64_t total
     cdef readonly int64_t count
+    cdef readonly int64_t size
     cdef readonly int64_t max_timestamp
     cdef readonly bint consecutive
     cdef readonly bint fresh
@@ -229,6 +233,7 @@ cdef RecordCheck outcome(Py_ssize_t row, int status, const Found* found):
         out.faults.append((f.record, f.kind, f.offset, f.timestamp))
     out.total = found.total
     out.count = found.count
+    out.size = found.bytes
     out.max_timestamp = found.max_timestamp
     out.consecutive = found.consecutive
     out.fresh = found.consecutive and found.begins_at_base and found.min_timestamp >= -1
@@ -238,7 +243,7 @@ cdef RecordCheck outcome(Py_ssize_t row, int status, const Found* found):
 cdef inline void begin(Found* found) noexcept nogil:
     found.faults = NULL
     found.listed = found.total = found.capacity = 0
-    found.count = found.position = found.record = 0
+    found.count = found.bytes = found.position = found.record = 0
     found.max_timestamp = -1
     found.min_timestamp = 0
     found.consecutive = True
