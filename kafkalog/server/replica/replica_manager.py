@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,7 +102,7 @@ class ReplicaManager:
         self._lag_timer: asyncio.TimerHandle | None = None
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unpacking = asyncio.Semaphore(UNPACKED_AT_ONCE)
-        self._appending = 0
+        self._appending: set[asyncio.Future[LogAppendInfo]] = set()
         self._may_append = asyncio.Event()
         self._may_append.set()
         self._holds_writes = False
@@ -210,7 +211,12 @@ class ReplicaManager:
     @property
     def is_appending(self) -> bool:
         """True while an append in the pool is unfinished."""
-        return self._appending > 0
+        return bool(self._appending)
+
+    async def appends_ended(self) -> None:
+        """Wait for the appends in the pool: one that began under an earlier role must not follow a later leader's."""
+        if self._appending:
+            await asyncio.wait(tuple(self._appending))
 
     def _drop_late(self) -> None:
         self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
@@ -355,20 +361,15 @@ class ReplicaManager:
             return info
 
         async def in_pool() -> LogAppendInfo:
-            try:
-                if table.codec:
-                    async with self._unpacking:
-                        info = await self._run(append)
-                else:
-                    info = await self._run(append)
-                self.appended_to(partition)
-            finally:
-                self._appending -= 1
+            async with self._unpacking if table.codec else nullcontext():
+                info = await self._run(append)
+            self.appended_to(partition)
             return info
 
-        self._appending += 1
+        self._appending.add(appending := asyncio.ensure_future(in_pool()))
+        appending.add_done_callback(self._appending.discard)
         # a disconnected client does not undo a write in progress, and readers still get notified
-        return await asyncio.shield(asyncio.ensure_future(in_pool()))
+        return await asyncio.shield(appending)
 
     async def _replicated(
         self, results: dict[TopicPartition, AppendResult], params: AppendParams
