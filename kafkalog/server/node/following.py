@@ -71,11 +71,13 @@ class Following:
         await self.let_go()
 
     async def let_go(self) -> None:
-        """Stop following and wait until nothing from a leader is being written."""
+        """Stop following and wait until nothing is being written, except by clients of this node while it leads."""
         async with self._stop_lock:  # a second caller waits as well
             if self.fetcher is not None:
                 await self.fetcher.stop()
             self.fetcher, self._leader = None, None
+        if not self._node.quorum.leads:
+            await self._node.replicas.appends_ended()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:

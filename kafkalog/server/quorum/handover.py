@@ -78,10 +78,10 @@ class HandOver:
             is_given = False
             try:
                 await self._changes_settled(min(within_s, HOLD_SECONDS))
-                is_given = await self._until(lambda: self._has_all(successor), min(within_s, HOLD_SECONDS))
-                if not is_given:
+                if not await self._until(lambda: self._has_all(successor), min(within_s, HOLD_SECONDS)):
                     raise self._not_caught_up(successor, 0)
                 self._check(term, leader, successor)
+                is_given = True
             finally:
                 if not is_given:
                     self._release()

@@ -68,7 +68,8 @@ class SessionPartition:
     def record(self, answer: FetchResult) -> bool:
         """Record an answer. Return True if the client needs it: for records, an error, or an offset that moved.
 
-        An error resets the recorded high watermark, so that the end of the error is sent too.
+        An error resets the recorded high watermark, so that the end of the error is sent too. So does a divergence: a
+        follower truncates then, and takes nothing else from the answer.
         """
         has_news = answer.records is not None and answer.records.size > 0
         if self.sent_high_watermark != answer.high_watermark:
@@ -77,10 +78,10 @@ class SessionPartition:
         if self.sent_log_start_offset != answer.log_start_offset:
             self.sent_log_start_offset = answer.log_start_offset
             has_news = True
-        if answer.error_code:
+        if answer.error_code or answer.diverging_epoch is not None:
             self.sent_high_watermark = -1
             has_news = True
-        return has_news or answer.diverging_epoch is not None
+        return has_news
 
 
 @dataclass(slots=True, eq=False)

@@ -90,7 +90,7 @@ class ReplicaFetcher:
         self._partitions: dict[TopicPartition, Partition] = {}
         self.states: dict[TopicPartition, Following] = {}  # the partitions that returned records last are at the end
         """The position and schedule of each followed partition."""
-        self._new: dict[TopicPartition, OnDisk] = {}
+        self._new: dict[TopicPartition, OnDisk] = {}  # what has to succeed before the first fetch
         self._ids: dict[str, UUID | None] = {}
         self._session = FollowerSession()
         self._writing: asyncio.Future[list[TaskResult]] | None = None
@@ -182,14 +182,14 @@ class ReplicaFetcher:
 
     async def fetch_once(self, source: LeaderSource) -> None:
         """Fetch once and carry out the answer, or pause if nothing is due. Errors as in `LeaderSource.fetch`."""
-        if self._new:
-            new, self._new = self._new, {}
-            await self._write({key: self.states[key] for key in new}, new)
         now_ms = self._now_ms()
+        if first := {key: plan for key, plan in self._new.items() if self.states[key].is_due(now_ms)}:
+            await self._write({key: self.states[key] for key in first}, first)
         throttled_ms = self.throttle.wait_ms(now_ms)
         requested = {
             key: state for key, state in self.states.items()
-            if state.is_due(now_ms) and not self.throttle.holds_back(key, state.is_in_sync, throttled_ms)
+            if state.is_due(now_ms) and key not in self._new
+            and not self.throttle.holds_back(key, state.is_in_sync, throttled_ms)
         }  # fmt: skip
         if not requested:
             await self._wait(self._idle_ms(now_ms, throttled_ms))
@@ -288,6 +288,7 @@ class ReplicaFetcher:
         if done.error is not None:
             self._failed(key, code_of(done.error), done)
             return
+        self._new.pop(key, None)
         size = len(plan.records) if isinstance(plan, AppendRecords) and plan.records is not None else 0
         self.throttle.record(key, size, self._now_ms())
         is_to_move = size or not isinstance(plan, AppendRecords)

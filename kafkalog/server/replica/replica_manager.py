@@ -102,7 +102,7 @@ class ReplicaManager:
         self._lag_timer: asyncio.TimerHandle | None = None
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unpacking = asyncio.Semaphore(UNPACKED_AT_ONCE)
-        self._appending = 0
+        self._appending: set[asyncio.Future[LogAppendInfo]] = set()
         self._may_append = asyncio.Event()
         self._may_append.set()
         self._holds_writes = False
@@ -211,7 +211,12 @@ class ReplicaManager:
     @property
     def is_appending(self) -> bool:
         """True while an append in the pool is unfinished."""
-        return self._appending > 0
+        return bool(self._appending)
+
+    async def appends_ended(self) -> None:
+        """Wait for the appends in the pool: one that began under an earlier role must not follow a later leader's."""
+        if self._appending:
+            await asyncio.wait(tuple(self._appending))
 
     def _drop_late(self) -> None:
         self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
@@ -356,19 +361,17 @@ class ReplicaManager:
             return info
 
         async def in_pool() -> LogAppendInfo:
-            try:
-                async with self._unpacking if table.codec else nullcontext():
-                    info = await self._run(append)
-                self.appended_to(partition)
-            finally:
-                self._appending -= 1
+            async with self._unpacking if table.codec else nullcontext():
+                info = await self._run(append)
+            self.appended_to(partition)
             if not partition.is_leader or partition.leader_epoch != epoch:  # its vote may have left this batch out
                 raise NotLeaderOrFollower(f"this node stopped leading {partition.topic_partition} during the append")
             return info
 
-        self._appending += 1
+        self._appending.add(appending := asyncio.ensure_future(in_pool()))
+        appending.add_done_callback(self._appending.discard)
         # a disconnected client does not undo a write in progress, and readers still get notified
-        return await asyncio.shield(asyncio.ensure_future(in_pool()))
+        return await asyncio.shield(appending)
 
     async def _replicated(
         self, results: dict[TopicPartition, AppendResult], params: AppendParams
@@ -432,9 +435,7 @@ class ReplicaManager:
             try:
                 partition = self.find(one.topic_partition)
                 partition.check_topic_id(one.topic_id)  # it may be one created again since it was read
-                moved = partition.follower_fetched(
-                    params.replica_id, result, one.log_start_offset, one.last_fetched_epoch
-                )
+                moved = partition.follower_fetched(params.replica_id, result, one.log_start_offset, one.last_fetched_epoch)
             except KafkalogError as error:
                 result.error_code, result.records = error.code, None
                 continue

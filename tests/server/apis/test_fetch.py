@@ -387,3 +387,13 @@ def test_a_long_name_is_not_remembered_in_place_of_another() -> None:
     assert known is not None
     resumed = sessions.resume(known.id, 1, False, [long], [("t", 1)])
     assert isinstance(resumed, FetchSession) and resumed.id == 0 and len(sessions) == 0
+
+
+def test_the_high_watermark_of_an_answer_that_diverged_is_told_again() -> None:
+    """A follower truncates at such an answer and takes nothing else from it."""
+    session = FetchSession(1, 0, False, True, 0)
+    session.update(session_partitions(1).values(), ())
+    key = "t", 1
+    for answer in (FetchResult(high_watermark=5, diverging_epoch=(0, 3)), FetchResult(high_watermark=5)):
+        assert session.news([(key, answer)]) == [(key, answer)]
+    assert session.news([(key, FetchResult(high_watermark=5))]) == []

@@ -13,6 +13,7 @@ from kafkalog.errors import NotLeaderOrFollower
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum import handover
 from kafkalog.server.quorum.errors import ElectionFailed, NotController
+from kafkalog.server.quorum.file import NO_NODE
 from kafkalog.server.quorum.handover import NotCaughtUp
 from kafkalog.server.quorum.messages import VOTE, end_request
 from kafkalog.server.quorum.poll import Poll
@@ -221,3 +222,24 @@ async def test_a_topic_of_a_leader_begins_with_its_term(tmp_path: Path) -> None:
             assert list(nodes[1].store.get(TopicPartition("new", index)).leader_epochs) == [(term, 0)]
         await nodes[2].topics.create("new", 1)
         assert list(nodes[2].store.get(TopicPartition("new", 0)).leader_epochs) == [(0, 0)]
+
+
+@in_loop
+async def test_a_leader_that_steps_down_on_the_way_holds_no_appends(tmp_path: Path) -> None:
+    """In a set without records the successor has all of them even then."""
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        await nodes.promote(1)
+        quorum, stepping_down = nodes.quorum(1), []
+        term, on_change = quorum.state.term, quorum.handover.on_change
+
+        def step_down_then() -> None:
+            on_change()
+            if quorum.is_handing_over:
+                stepping_down.append(asyncio.ensure_future(quorum.learn_leader(term + 1, NO_NODE)))
+
+        quorum.handover.on_change = step_down_then
+        assert await asked(nodes, term) == ErrorCode.FENCED_LEADER_EPOCH
+        await asyncio.gather(*stepping_down)
+        assert not quorum.leads and not quorum.is_handing_over
+        assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,45 @@
+"""What a follower truncates before its first fetch in an epoch, because no later answer shows where the logs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafkalog.errors import StorageError
+from kafkalog.records.legacy import LegacyBuilder
+from kafkalog.types import TopicPartition
+from tests.server.looping import in_loop
+from tests.server.replica.copies import make_follower, make_leader, pair_in
+
+T0 = TopicPartition("t", 0)
+
+
+@in_loop
+async def test_records_without_an_epoch_that_could_not_be_cut_are_cut_before_anything_is_fetched(
+    tmp_path: Path,
+) -> None:
+    failures = [StorageError("the disk is full")] * 2
+    async with pair_in(tmp_path) as pair:
+        cutting = pair.fetcher._cutting
+
+        @contextmanager
+        def cutting_on_a_full_disk(ends: Mapping[TopicPartition, int]) -> Iterator[None]:
+            if failures:
+                raise failures.pop()
+            with cutting(ends):
+                yield
+
+        pair.fetcher._cutting = cutting_on_a_full_disk
+        for log, value in zip(pair.logs(T0), (b"the leader's", b"its own"), strict=True):
+            builder = LegacyBuilder(0, magic=1)
+            for each in (b"of both", value):
+                builder.append(1, None, each)
+            log.append_as_follower(builder.build(), None)
+        leader = make_leader(pair.leader, T0, 0)
+        own = make_follower(pair.own, T0, 0, leader)
+        own.log.update_high_watermark(1)
+        pair.fetcher.follow(own, 0)
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        assert failures == []
