@@ -100,7 +100,8 @@ class LogScan(ColumnScan):
     """
 
     __slots__ = (
-        "_batch_bytes", "_batch_rows", "_chosen", "_kinds", "_skipped", "isolation", "log", "reads_ahead", "start", "stop",
+        "_batch_bytes", "_batch_rows", "_chosen", "_kinds", "_skipped", "isolation", "log", "reads_ahead", "start",
+        "stop",
     )  # fmt: skip
 
     def __init__(
