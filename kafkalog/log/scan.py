@@ -219,7 +219,7 @@ class LogScan(ColumnScan):
 
     def _identity(self) -> tuple[object, ...]:
         return (
-            id(self.log), self.start, self.stop, self._kinds, self.isolation, self._skipped is None,
+            id(self.log), self.start, self.stop, self._kinds, self._chosen, self.isolation, self._skipped is None,
             self._batch_rows, self._batch_bytes,
         )  # fmt: skip
 
