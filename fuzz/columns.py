@@ -32,12 +32,18 @@ def run(data: memoryview) -> None:
     few = bytes((OFFSET, ALL[kind % len(ALL)])) if ALL[kind % len(ALL)] != OFFSET else bytes((OFFSET,))
     projected, _ = built(data, table, few, 100)
     assert sum(map(len, projected)) >= rows
+    empty = gathered(built(data, table, ALL, 2, ())[0], ALL)
+    assert len(empty) == rows and not any(empty.values(VALUE, 0, rows))
     schema_of(few)
 
 
-def built(data: memoryview, table: BatchTable, kinds: bytes, most_rows: int) -> tuple[list[Columns], int]:
+def built(
+    data: memoryview, table: BatchTable, kinds: bytes, most_rows: int, chosen: tuple[bytes, ...] | None = None
+) -> tuple[list[Columns], int]:
     """All pieces, and the status at which it ended."""
-    builder = ColumnBuilder(kinds, topic=b"t", partition=3, every=True, most_rows=most_rows, most_bytes=100)
+    builder = ColumnBuilder(
+        kinds, topic=b"t", partition=3, every=True, most_rows=most_rows, most_bytes=100, chosen=chosen
+    )
     pieces: list[Columns] = []
     row, steps = 0, 0
     while row < len(table):

@@ -132,7 +132,8 @@ READING = (
 TYPED = (
     Plant("build a key index", "_core/keys/key_builder.pyx", "cdef bytes out = PyBytes_FromStringAndSize(NULL, size)",
           "sum(bytearray(30000))"),
-    Plant("get by key", "_core/keys/key_reader.pyx", "if len(args) == 1 and not options:", "sum(bytes(300))"),
+    Plant("get by key", "_core/keys/key_reader.pyx", "if PyVectorcall_NARGS(given) == 2 and names == NULL:",
+          "sum(bytes(300))"),
     Plant("get many keys", "log/keyed.py",
           "return lookup_of(log).get_many(keys, isolation_of(isolation), skipped_of(on_damage, skipped))",
           "sum(bytes(30000))"),

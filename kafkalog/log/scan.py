@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -30,6 +31,8 @@ JOB_BYTES: Final = 1 << 20
 """Compressed bytes of one decoding job of a thread."""
 KEPT_BYTES: Final = 16 << 20
 """Bytes of columns that a thread decodes ahead of the consumer; the rest of a job is decoded on use."""
+MOST_CHOSEN: Final = 16
+"""Keys that each record's key is compared with, at most, before its value is copied."""
 _MOST_BATCH_ROWS: Final = 2**31 - 2
 _MOST_BATCH_BYTES: Final = 1 << 30
 
@@ -140,7 +143,8 @@ class LogScan(ColumnScan):
     """
 
     __slots__ = (
-        "_batch_bytes", "_batch_rows", "_kinds", "_skipped", "isolation", "log", "reads_ahead", "start", "stop",
+        "_batch_bytes", "_batch_rows", "_chosen", "_kinds", "_skipped", "isolation", "log", "reads_ahead", "start",
+        "stop",
     )  # fmt: skip
 
     def __init__(
@@ -166,6 +170,7 @@ class LogScan(ColumnScan):
         self.isolation = isolation
         self.reads_ahead = True
         """Whether threads decode compressed batches ahead of the reader."""
+        self._chosen: tuple[bytes, ...] | None = None
         self._kinds = kinds_of(columns)
         self._skipped = skipped_of(on_damage, skipped)
         self._batch_rows = batch_rows
@@ -183,6 +188,17 @@ class LogScan(ColumnScan):
             for columns in map_ahead(self._decode, _jobs(group)):
                 yield from columns
 
+    def with_values_of(self, keys: frozenset[bytes] | None) -> LogScan:
+        """Return this scan with empty values beside all other keys, which a condition rules out; None is any key.
+
+        Values beside many keys are all there: to compare each key with them would take longer than a copy.
+        """
+        if keys is None or len(keys) > MOST_CHOSEN:
+            return self
+        found = copy(self)
+        found._chosen = tuple(keys)
+        return found
+
     def _chunks(self) -> Iterator[Chunk]:
         """Yield the batches with offsets in the range."""
         source = self.log._source
@@ -198,6 +214,7 @@ class LogScan(ColumnScan):
             partition=where.partition,
             batch_rows=self._batch_rows,
             batch_bytes=self._batch_bytes,
+            chosen=self._chosen,
         )
 
     def _read(self, runs: Iterable[Run]) -> Iterator[Columns]:
@@ -245,7 +262,7 @@ class LogScan(ColumnScan):
 
     def _identity(self) -> tuple[object, ...]:
         return (
-            id(self.log), self.start, self.stop, self._kinds, self.isolation, self._skipped is None,
+            id(self.log), self.start, self.stop, self._kinds, self._chosen, self.isolation, self._skipped is None,
             self._batch_rows, self._batch_bytes,
         )  # fmt: skip
 

@@ -104,6 +104,11 @@ class Selection:
         return keys_of(self.expression.node) if decoder is None or _keeps_bytes(decoder) else None
 
     @property
+    def keys_of_values(self) -> frozenset[bytes] | None:
+        """The only keys beside which a value is looked at after the condition on other columns; None for any."""
+        return None if self._untyped is None else keys_of(self._untyped.node)
+
+    @property
     def schema(self) -> pyarrow.Schema:
         """Schema of the result."""
         if self._schema is None:

@@ -50,8 +50,8 @@ class ColumnReader:
     """Converter of chunks of batches, given in order, into Columns of bounded size.
 
     Only records with increasing offsets in [start, stop) are read; `ended` is True once a record at or above `stop` was
-    met. Without `start` and `stop` every record is read. `topic` and `partition` fill the columns of those names. A
-    reader belongs to one thread at a time.
+    met. Without `start` and `stop` every record is read. `topic` and `partition` fill the columns of those names. With
+    `chosen`, keys, the values of records with another key are empty. A reader belongs to one thread at a time.
     """
 
     __slots__ = ("_builder",)
@@ -66,6 +66,7 @@ class ColumnReader:
         partition: int = 0,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
+        chosen: tuple[bytes, ...] | None = None,
     ) -> None:
         self._builder = ColumnBuilder(
             kinds,
@@ -76,6 +77,7 @@ class ColumnReader:
             every=start is None,
             most_rows=batch_rows,
             most_bytes=batch_bytes,
+            chosen=chosen,
         )
 
     @property

@@ -61,6 +61,36 @@ def test_columns_hold_what_the_records_hold(lists: list[list[R]], most_rows: int
         assert len(piece) == 1 or bytes_in(piece) <= most_bytes
 
 
+@given(batches, st.sets(st.integers(0, 11), max_size=4), st.integers(1, 15), st.integers(1, 200), st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_only_values_beside_chosen_keys_are_copied(
+    lists: list[list[R]], numbers: set[int], most_rows: int, most_bytes: int, has_headers: bool
+) -> None:
+    """Whatever the pieces; null stays null."""
+    if not has_headers:  # the sweep takes these
+        lists = [[record._replace(headers=[]) for record in records] for records in lists]
+    data = laid(lists)
+    records = decode(data, scan(data))
+    some = {b"", *(record.key for n, record in enumerate(records) if n in numbers and record.key is not None)}
+    builder = ColumnBuilder(ALL, topic=b"t", most_rows=most_rows, most_bytes=most_bytes, chosen=(*some,))
+    table, row, pieces = scan(data), 0, []
+    while row < len(table):
+        row = builder.feed(data, table, row)
+        if builder.full:
+            pieces.append(builder.take())
+    pieces.append(builder.take())
+    wanted = [
+        (offset, time, key, value if key in some or value is None else b"", headers)
+        for offset, time, key, value, headers in as_tuples(records)
+    ]
+    assert rows_of(gathered(pieces, ALL)) == wanted
+    alone = ColumnBuilder(bytes([VALUE]), chosen=(*some,))
+    alone.feed(data, table)
+    assert alone.take().values(VALUE, 0, len(wanted)) == [row[3] for row in wanted]
+    with pytest.raises(TypeError):
+        ColumnBuilder(ALL, chosen=("text",))  # type: ignore[arg-type]
+
+
 def bytes_in(piece: Columns) -> int:
     found = plain(piece)
     sizes = [len(v or b"") for v in (*found["key"], *found["value"])]

@@ -154,6 +154,33 @@ def test_a_reader_compares_the_key() -> None:
         assert reader.get(keys[3]) is UNDECIDED
 
 
+def test_get_answers_alike_however_it_is_called(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "a-0", "a") as log:
+        log.append([(b"k", b"v")])
+        log.roll()
+        log.build_key_index()
+        log.append([(b"end", b"w")])
+        get: Any = kafkalog.Log.get
+        for _ in range(2):  # the second time the compiled reader is there
+            for key, value in ((b"k", b"v"), (b"end", b"w")):
+                calls = [
+                    log.get(key), log.get(*[key]), log.get(key=key), log.get(key, isolation="log_end"),
+                    log.get(bytearray(key)), get(log, key), get(log, key=key), get.__call__(log, key),
+                    get.__get__(log)(key), next(map(log.get, [key])),
+                ]  # fmt: skip
+                assert [record and record.value for record in calls] == [value] * len(calls)
+            assert log.get(b"nobody") is None and log.get(key=b"nobody") is None
+        for arguments, named in (((), {}), ((b"k", b"k"), {}), ((b"k",), {"isolaton": 1}), ((b"k",), {"key": b"k"})):
+            with pytest.raises(TypeError, match="get"):
+                get(log, *arguments, **named)
+        with pytest.raises(TypeError, match="get"):
+            get()
+        with pytest.raises(TypeError, match="encode it first"):
+            log.get("k")  # type: ignore[arg-type]
+    with pytest.raises(kafkalog.LogClosed):
+        log.get(b"k")
+
+
 @given(st.integers(0, 2**32), st.integers(0, 60))
 def test_pages_that_match_their_checksums_may_still_be_wrong(seed: int, size: int) -> None:
     """Numbers beyond their limits are noticed, whatever the checksum says."""

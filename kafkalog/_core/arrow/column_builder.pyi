@@ -25,6 +25,7 @@ class ColumnBuilder:
         every: bool = False,
         most_rows: int = 65536,
         most_bytes: int = 8388608,
+        chosen: tuple[bytes, ...] | None = None,
     ) -> None: ...
     @property
     def rows(self) -> int: ...

@@ -1,6 +1,8 @@
 """ColumnBuilder: the bytes of batches made into the columns of Arrow, in one pass, no Python object a record."""
 cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from kafkalog._core.arrow.columns cimport Columns
@@ -12,6 +14,7 @@ from kafkalog._core.arrow.filling cimport Build, Place, fill_batch
 from kafkalog._core.arrow.growing cimport (
     ERR_COLUMN_SIZE, Bytes, drop_bytes, drop_headers, reserve_bytes, reserve_headers, reserve_rows,
 )
+from kafkalog._core.arrow.sweep cimport Slot
 from kafkalog._core.arrow.pieces cimport (
     HEADER_KEY_DATA, HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_OFFSETS, HEADERS, KEY, KEY_OFFSETS, KINDS, OFFSET,
     OFFSETS, PARTITION, PARTITIONS, TIMESTAMP, TIMESTAMP_TYPE, TIMESTAMP_TYPES, TIMESTAMPS, TOPIC, TOPIC_DATA,
@@ -34,7 +37,8 @@ cdef class ColumnBuilder:
     `kinds` are the columns wanted, one byte each, as in `columns.KIND_NAMES`; `topic` (UTF-8) and `partition` are what
     their columns say. Records with offsets below `start_offset`, or not above the one before, are passed over; the
     first at or above `stop_offset` sets `ended`; with `every`, each record is taken whatever its offset. A piece has at
-    most `most_rows` records and `most_bytes` of keys, values and headers, but at least one record.
+    most `most_rows` records and `most_bytes` of keys, values and headers, but at least one record. With `chosen`, keys as
+    bytes, the values of records with another key are empty: nothing is copied that is filtered out anyway.
 
     `status` is not 0 where decoding stopped at damage: `error_batch` is the row, `error_position` the byte in the
     buffer, `error_record` its number in the batch, `error_text` the reason. All records before it are in the columns.
@@ -43,6 +47,7 @@ cdef class ColumnBuilder:
     cdef Build build
     cdef Place place
     cdef bytes topic
+    cdef tuple chosen
     cdef int32_t partition
     cdef int64_t most_rows
     cdef bint busy
@@ -64,7 +69,9 @@ cdef class ColumnBuilder:
     def __cinit__(
         self, bytes kinds not None, *, bytes topic not None=b"", int32_t partition=0, int64_t start_offset=0,
         int64_t stop_offset=0x7FFFFFFFFFFFFFFF, bint every=False, int64_t most_rows=65536, int64_t most_bytes=8388608,
+        tuple chosen=None,
     ):
+        cdef Py_ssize_t i
         if len(set(kinds)) != len(kinds) or (kinds and max(kinds) >= KINDS):
             raise ValueError(f"{kinds!r} are not columns, each once")
         if not 0 < most_rows <= MOST_PIECE_ROWS or not 0 < most_bytes <= 0x40000000:
@@ -84,10 +91,20 @@ cdef class ColumnBuilder:
         self.build.wants_headers = HEADERS in kinds
         self.build.wants_bodies = self.build.wants_key or self.build.wants_value or self.build.wants_headers
         self.build.wants_type = TIMESTAMP_TYPE in kinds
+        if chosen is not None and self.build.wants_value:
+            self.chosen = chosen
+            self.build.chosen_count = len(chosen)
+            self.build.chosen = <Slot*>calloc(len(chosen) + 1, sizeof(Slot))
+            if self.build.chosen == NULL:
+                raise MemoryError("no memory for the columns")
+            for i in range(len(chosen)):
+                key = <bytes?>chosen[i]
+                self.build.chosen[i] = Slot(<const uint8_t*>PyBytes_AS_STRING(key), <int32_t>PyBytes_GET_SIZE(key))
         self.error_batch = self.error_position = self.error_record = -1
 
     def __dealloc__(self):
         drop_build(&self.build)
+        free(self.build.chosen)
         drop_memory(self.topic_ends)
         drop_memory(self.topic_text)
         drop_memory(self.partitions)

@@ -6,7 +6,7 @@ from kafkalog._core.arrow.growing cimport (
     Bytes, Headers, Lane, back_to, fits, lane_of, put_bytes, put_fitting, put_headers,
 )
 from kafkalog._core.arrow.memory cimport Memory
-from kafkalog._core.arrow.sweep cimport Sweep, sweep_heads, sweep_records
+from kafkalog._core.arrow.sweep cimport Slot, Sweep, is_chosen, sweep_heads, sweep_records
 from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
@@ -40,6 +40,8 @@ cdef struct Build:
     bint wants_value
     bint wants_headers
     bint wants_type
+    Slot* chosen                # keys whose values alone are copied, others are empty; NULL: all are
+    int64_t chosen_count
     Memory* offsets             # NULL unless asked for
     Memory* timestamps
     Memory* types
@@ -190,6 +192,7 @@ cdef inline Sweep sweep_of(Build* b, BatchRow* row) noexcept nogil:
     s.lists = <int32_t*>b.headers.lists.data if b.wants_headers else NULL
     s.wants_key = b.wants_key
     s.wants_value = b.wants_value
+    s.chosen, s.chosen_count = b.chosen, b.chosen_count
     return s
 
 
@@ -208,6 +211,13 @@ cdef inline int64_t sweep_at(
     else:
         sweep_heads(s, c)
     return hand.key.used + hand.value.used - before
+
+
+cdef inline int64_t chosen_bytes(const Build* b, Hand* hand, Fields* f) noexcept nogil:
+    """As bytes_of, after the value was made empty if it is not copied."""
+    if b.chosen != NULL and f.value_size > 0 and not is_chosen(b.chosen, b.chosen_count, f.key, f.key_size):
+        f.value_size = 0
+    return bytes_of(hand, f)
 
 
 cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Place* place) noexcept nogil:
@@ -249,7 +259,7 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
         status = take_body(&c, &f) if b.wants_bodies else take_head(&c, &f)
         if status != OK:
             break
-        more = bytes_of(&hand, &f) if b.wants_bodies else 0
+        more = chosen_bytes(b, &hand, &f) if b.wants_bodies else 0
         offset = added(row.base_offset, f.offset_delta)
         if offset >= next_offset or b.every:
             if offset >= b.stop_offset and not b.every:
@@ -318,7 +328,7 @@ cdef inline int fill_messages(Build* b, BatchRow* row, const uint8_t* batch, Pla
                 break
             f.key, f.key_size, f.value, f.value_size = m.key, m.key_size, m.value, m.value_size
             f.headers = f.end = start
-            more = bytes_of(&hand, &f)
+            more = chosen_bytes(b, &hand, &f)
             if n == b.room or (more > left and n > 0):
                 b.full = True
                 break

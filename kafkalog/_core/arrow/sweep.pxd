@@ -5,7 +5,7 @@ Common is: sound, without headers, its numbers in one or two bytes, its offset t
 for, its bytes fitting what is reserved. Any other record ends the sweep untouched: the careful way says what it is.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from kafkalog._core.arrow.growing cimport Lane
 from kafkalog._core.batch.fields cimport HEAD_BYTES
@@ -63,6 +63,8 @@ cdef struct Sweep:
     bint wants_value
     bint rising                 # whether each offset has to be above the one before
     bint has_keys               # whether a record of the last step has a key
+    const Slot* chosen          # keys whose values alone are copied; NULL: all are
+    int64_t chosen_count
 
 
 cdef inline int64_t read_step(Sweep* s, Cursor* c, int64_t most, Slot* keys, Slot* values) noexcept nogil:
@@ -200,6 +202,22 @@ cdef inline bint key_step(Sweep* s, Lane* lane, int64_t count, const Slot* slots
     return copy_step(lane, s.row, count, slots, limit) if s.has_keys else skip_step(lane, s.row, count)
 
 
+cdef inline bint is_chosen(const Slot* chosen, int64_t count, const uint8_t* key, int32_t size) noexcept nogil:
+    cdef int64_t i
+    for i in range(count):
+        if chosen[i].size == size and memcmp(chosen[i].at, key, <size_t>size) == 0:
+            return True
+    return False
+
+
+cdef inline void choose_step(const Sweep* s, int64_t count, const Slot* keys, Slot* values) noexcept nogil:
+    """Makes the values of a step empty that are not copied."""
+    cdef int64_t i
+    for i in range(count):
+        if values[i].size > 0 and not is_chosen(s.chosen, s.chosen_count, keys[i].at, keys[i].size):
+            values[i].size = 0
+
+
 cdef inline int64_t sweep_records(Sweep* s, Cursor* c, Lane* key_lane, Lane* value_lane) noexcept nogil:
     """Fills rows from the cursor on, which it moves behind the last record taken; how many these were."""
     cdef Slot keys[STEP]
@@ -216,6 +234,8 @@ cdef inline int64_t sweep_records(Sweep* s, Cursor* c, Lane* key_lane, Lane* val
         count = read_step(&next, &step, min(left, <int64_t>STEP), keys, values)
         if count == 0 or next.last_delta > s.highest_delta:
             break
+        if next.chosen != NULL:
+            choose_step(&next, count, keys, values)
         key_before = key_lane[0]
         if not key_step(&next, key_lane, count, keys, c.end):
             break

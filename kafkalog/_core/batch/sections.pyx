@@ -11,7 +11,7 @@ from libc.string cimport memset
 
 from kafkalog._core.arrow.filling cimport take_head
 from kafkalog._core.batch.check cimport BatchRow
-from kafkalog._core.batch.fields cimport Fields, take_record
+from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport CODEC_MASK, OK, V2_ATTRIBUTES_AT, V2_RECORDS_AT
 from kafkalog._core.bytes.crc cimport kl_crc32c
 from kafkalog._core.bytes.cursor cimport Cursor
@@ -69,7 +69,9 @@ cdef const uint8_t* record_in_section(
             return NULL
         if f.offset_delta >= delta:
             c.p = start
-            return start if f.offset_delta == delta and take_record(&c, f) == OK else NULL
+            if f.offset_delta != delta or not take_small_record(&c, f) and take_record(&c, f) != OK:
+                return NULL
+            return start
     return NULL
 
 

@@ -5,6 +5,7 @@ hash, a record that is not where the index says.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memset
 from posix.types cimport off_t
@@ -27,6 +28,21 @@ from functools import update_wrapper
 
 cdef extern from "<unistd.h>" nogil:
     Py_ssize_t pread(int fd, void* into, size_t size, off_t position)
+
+cdef extern from "Python.h":
+    ctypedef object (*vectorcallfunc)(object called, PyObject** args, size_t given, PyObject* names)
+    Py_ssize_t PyVectorcall_NARGS(size_t given)
+
+cdef extern from *:
+    """
+    /* Replace the function that a call of `called` runs; its own one, NULL where it has none that can be replaced. */
+    static vectorcallfunc kl_take_calls(PyObject *called, vectorcallfunc taker) {
+        vectorcallfunc own = PyVectorcall_Function(called);
+        if (own != NULL) memcpy((char *)called + Py_TYPE(called)->tp_vectorcall_offset, &taker, sizeof(taker));
+        return own;
+    }
+    """
+    vectorcallfunc kl_take_calls(object called, vectorcallfunc taker)
 
 cdef enum:
     LINE_BYTES = 64
@@ -113,20 +129,33 @@ cdef class ReaderPlace:
             return UNDECIDED
 
 
+cdef vectorcallfunc usual_call = NULL
+
+
 def read_first(usual):
     """The method `usual` of a log, a look-up by key that takes keywords, with a compiled answer for a key alone.
 
-    `usual` is called where there are keywords, and for what the log's reader does not decide.
+    `usual` is called where there are keywords, and for what the log's reader does not decide. A key alone is taken from
+    the interpreter's own array of arguments: a tuple and a dict of them would be a tenth of the look-up.
     """
+    global usual_call
+
     def get(log, *args, **options):
-        if len(args) == 1 and not options:
-            lookup = slot_get(log, &LOOKUP)
-            if lookup is not None:
-                found = (<ReaderPlace?>slot_get(lookup, &PLACE)).answer(args[0])
-                if found is not UNDECIDED:
-                    return found
         return usual(log, *args, **options)
+
+    usual_call = kl_take_calls(get, <vectorcallfunc>read_alone)
     return update_wrapper(get, usual)
+
+
+cdef object read_alone(object called, PyObject** args, size_t given, PyObject* names):
+    """The call of what `read_first` returns."""
+    if PyVectorcall_NARGS(given) == 2 and names == NULL:
+        lookup = slot_get(<object>args[0], &LOOKUP)
+        if lookup is not None:
+            found = (<ReaderPlace?>slot_get(lookup, &PLACE)).answer(<object>args[1])
+            if found is not UNDECIDED:
+                return found
+    return usual_call(called, args, given, names)
 
 
 @cython.final
@@ -156,8 +185,12 @@ cdef class KeyReader:
 
     cdef bint is_current(self, object state) except -1:
         """True while the log is open and has this state."""
-        if self.fields is not None:
-            return self.fields.state is state and not slot_get(self.fields.health, &CLOSED)
+        cdef LogFields fields = self.fields
+        cdef bint is_same
+        if fields is not None:
+            with cython.critical_section(fields):
+                is_same = fields._state is state
+            return is_same and not slot_get(fields.health, &CLOSED)
         return self.source.state is state and not self.source.closed
 
     def get(self, bytes key not None):
