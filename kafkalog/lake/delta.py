@@ -304,7 +304,7 @@ class DeltaLakeTable:
         wanted = pa.schema([self._schema.field(name) for name in self._schema.names if name in names])
         constant = {one: file.entry[f"partition.{one}"] for one in self._partition_columns if one in wanted.names}
         with store_errors("read the table's files", self.name), self._files().open_input_file(file.path) as source:
-            stored = pq.ParquetFile(source)
+            stored = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # ns end in the year 2262
             present = [name for name in stored.schema_arrow.names if name in wanted.names]
             for batch in stored.iter_batches(batch_size=_READ_ROWS, columns=present, use_threads=False):
                 for name, value in constant.items():

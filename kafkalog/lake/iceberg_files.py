@@ -33,7 +33,7 @@ def file_rows(
     mapping = table.name_mapping()
     mapped = None if mapping is None else [*mapping]
     with table.io.new_input(entry.file_path).open() as source:
-        stored = pq.ParquetFile(source)
+        stored = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # ns end in the year 2262
         found = {one.name: named_by_ids(one, columns, mapped) for one in stored.schema_arrow}
         present = {one: field for one, field in found.items() if field.name in wanted.names}
         absent = [one for one in wanted if all(one.name != field.name for field in present.values())]

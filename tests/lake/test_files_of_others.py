@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kafkalog.lake.table_load import load_table
 from tests.lake.tables import Lake
 
 SCHEMA = pa.schema({"word": pa.string(), "n": pa.int32()})
+TIME = pa.timestamp("us", "UTC")
 ROWS = pa.table({"word": ["a", "b"], "n": pa.array([1, 2], pa.int32())})
 
 
@@ -123,6 +125,17 @@ def test_a_default_for_rows_before_the_column(iceberg: Lake, tmp_path: Path, is_
     else:
         expected = [{"word": "a", "n": 1, "late": 42}, {"word": "b", "n": 2, "late": 42}]
         assert rows_of(iceberg, tmp_path / "data") == expected
+
+
+@pytest.mark.parametrize("format", ["iceberg", "delta"])
+def test_times_of_96_bits_of_all_years(tmp_path: Path, format: str) -> None:
+    rows = pa.table({"at": pa.array([datetime(9999, 12, 31, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)], TIME)})
+    lake = Lake(tmp_path / "lake", format)
+    lake.create(rows.schema)
+    lake.append(rows)
+    (path,) = lake.stored()
+    pq.write_table(pq.read_table(path), path, use_deprecated_int96_timestamps=True)
+    assert [row["at"][:10] for row in rows_of(lake, tmp_path / "data")] == ["9999-12-31", "0001-01-01"]
 
 
 @pytest.mark.parametrize("mode", ["name", "none"])
