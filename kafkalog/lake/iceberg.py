@@ -31,6 +31,8 @@ CATALOG_NAME: Final = "default"
 """Name of a local catalog, stored in its file with each table; pyiceberg's default."""
 FIRST_SEQUENCE: Final = 1
 """Sequence number of a table's first snapshot."""
+_WRITTEN_VERSION: Final = 2
+"""Newest version of Iceberg's format that pyiceberg (0.12) writes."""
 _CATALOG_TABLES: Final = 2
 _LOCK_TIMEOUT_S: Final = 60
 _NOT_IN_URLS: Final = frozenset("#?%")
@@ -202,9 +204,10 @@ class IcebergTable:
     def evolve(
         self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
     ) -> None:
-        """Rename, add and widen columns, in a separate commit."""
+        """Rename, add and widen columns, in a separate commit. Errors as for `writer`."""
         from pyiceberg.exceptions import CommitFailedException
 
+        self._check_version()
         with store_errors("change the table's columns", self.name):
             try:
                 with self._table.transaction() as whole:
@@ -235,11 +238,20 @@ class IcebergTable:
 
     @property
     def writer(self) -> IcebergWriter:
-        """Writer of data files with the columns of the loaded snapshot."""
+        """Writer of data files with the columns of the loaded snapshot; IllegalState if it could not be committed."""
+        self._check_version()
         table = self._table
         return IcebergWriter(
             self.name, self._schema, self.file_schema, table.schema(), table.spec(), table.location_provider(), table.io
         )
+
+    def _check_version(self) -> None:
+        version = self._table.metadata.format_version
+        if version > _WRITTEN_VERSION:
+            raise IllegalState(
+                f"the table has format version {version}, which pyiceberg only reads", path=self.name,
+                hint="sync the topic into another table, or write to this one with another engine",
+            )  # fmt: skip
 
     @property
     def generation(self) -> str:

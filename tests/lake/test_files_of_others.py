@@ -3,6 +3,7 @@
 import json
 import os
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from pyiceberg.types import LongType
 
 import kafkalog
 from kafkalog.errors import IllegalState
+from kafkalog.lake.compact import compact_table
 from kafkalog.lake.iceberg_files import named_by_ids
+from kafkalog.lake.sync import sync_topic
 from kafkalog.lake.table_load import load_table
-from tests.lake.tables import Lake
+from tests.lake.tables import Lake, write
 
 SCHEMA = pa.schema({"word": pa.string(), "n": pa.int32()})
 TIME = pa.timestamp("us", "UTC")
@@ -46,10 +49,6 @@ def add_file(lake: Lake, rows: pa.Table) -> None:
     path = lake.directory / f"{len(lake.stored())}-of-another.parquet"
     pq.write_table(rows, path)
     lake.loaded().add_files([str(path)])
-
-
-def metadata_of(lake: Lake) -> Path:
-    return Path(lake.loaded().metadata_location.removeprefix("file://"))
 
 
 def test_a_renamed_column_of_files_without_ids(iceberg: Lake, tmp_path: Path) -> None:
@@ -111,20 +110,30 @@ def test_a_default_for_rows_before_the_column(iceberg: Lake, tmp_path: Path, is_
     else:
         with iceberg.loaded().update_schema() as update:
             update.add_column("late", LongType())
-    path = metadata_of(iceberg)
-    metadata = json.loads(path.read_text())  # pyiceberg (0.12) only reads version 3
-    metadata |= {"format-version": 3, "next-row-id": 2}
-    for snapshot in metadata["snapshots"]:
-        snapshot |= {"first-row-id": 0, "added-rows": 2}
-    last = metadata["schemas"][-1]["fields"][-1]
-    (last["type"]["fields"][0] if is_inside else last)["initial-default"] = 42
-    path.write_text(json.dumps(metadata))
+    iceberg.upgrade(
+        lambda fields: (fields[-1]["type"]["fields"][0] if is_inside else fields[-1]).update({"initial-default": 42})
+    )
     if is_inside:
         with pytest.raises(IllegalState, match=r"at\.x has a default for rows that were written before it"):
             rows_of(iceberg, tmp_path / "data")
     else:
         expected = [{"word": "a", "n": 1, "late": 42}, {"word": "b", "n": 2, "late": 42}]
         assert rows_of(iceberg, tmp_path / "data") == expected
+
+
+@pytest.mark.parametrize("write_again", [sync_topic, partial(sync_topic, upsert=True)])
+def test_a_table_that_was_upgraded_gets_no_file(tmp_path: Path, write_again: Any) -> None:
+    data, lake = tmp_path / "data", Lake(tmp_path / "lake", "iceberg")
+    for first in (0, 5):
+        write(data, {0: 5}, first)
+        sync_topic(data, "orders", lake.target)
+    lake.upgrade()
+    write(data, {0: 5}, 10)
+    with pytest.raises(IllegalState, match="format version 3, which pyiceberg only reads"):
+        write_again(data, "orders", lake.target)
+    with pytest.raises(IllegalState, match="format version 3, which pyiceberg only reads"):
+        compact_table(lake.target)
+    assert len(lake.stored()) == len(lake.files()) == 2
 
 
 @pytest.mark.parametrize("format", ["iceberg", "delta"])
