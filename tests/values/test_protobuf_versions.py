@@ -120,6 +120,13 @@ values.decoder("protobuf", schema='syntax = "proto3"; message A { int32 x = 1; }
 """
 
 
+WITH_IMPORTS = """
+from kafkalog.values import protobuf_schemas
+protobuf_schemas.find_spec = lambda name: None
+protobuf_schemas.descriptor_files(b"message A {}", imports={"d/a.proto": b"first\\n", "d/b.proto": b"second\\n"})
+"""
+
+
 def test_protoc_ends_with_the_program_that_is_interrupted(tmp_path: Path) -> None:
     pipe = tmp_path / "pid"
     os.mkfifo(pipe)
@@ -142,8 +149,19 @@ def test_names_of_imports_that_are_no_files(tmp_path: Path, monkeypatch: pytest.
     protoc = tmp_path / "protoc"
     protoc.touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(IllegalArgument, match="cannot be written for protoc"):
+    with pytest.raises(IllegalArgument, match="cannot be written for protoc") as error:
         descriptor_files(b'syntax = "proto3"; message A {}', imports=dict.fromkeys(names, b'syntax = "proto3";'))
+    assert error.value.path is None
+
+
+def test_imports_lie_beside_the_schema_for_protoc(tmp_path: Path) -> None:
+    protoc = tmp_path / "protoc"
+    protoc.write_text('#!/bin/sh\ncat "${3#-I}"/*/*.proto >&2\nexit 1\n')
+    protoc.chmod(0o755)
+    command = [sys.executable, "-c", WITH_IMPORTS]
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    found = subprocess.run(command, env={**os.environ, "PATH": path}, stderr=subprocess.PIPE, text=True)
+    assert "the schema is no Protobuf: first; second" in found.stderr
 
 
 @pytest.mark.parametrize("files", [100, 2000])
