@@ -110,7 +110,7 @@ class DescriptorFiles:
             return
         if name in importers:
             raise ValueError(f"{name} imports itself")
-        if len(importers) > MOST_IMPORTS:
+        if len(importers) >= MOST_IMPORTS:
             raise ValueError(f"more than {MOST_IMPORTS} files import each other in a row")
         file = self._given.get(name) or _well_known(name)
         if file is None:

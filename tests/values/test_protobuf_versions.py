@@ -164,7 +164,7 @@ def test_imports_lie_beside_the_schema_for_protoc(tmp_path: Path) -> None:
     assert "the schema is no Protobuf: first; second" in found.stderr
 
 
-@pytest.mark.parametrize("files", [100, 2000])
+@pytest.mark.parametrize("files", [100, 101, 2000])
 def test_a_long_row_of_imports(files: int) -> None:
     found = descriptor_pb2.FileDescriptorSet()
     for number in reversed(range(files)):
