@@ -51,6 +51,12 @@ def add_file(lake: Lake, rows: pa.Table) -> None:
     lake.loaded().add_files([str(path)])
 
 
+def drop_column(lake: Lake, name: str) -> None:
+    """Write the files again without a column."""
+    for path in lake.stored():
+        pq.write_table(pq.read_table(path, partitioning=None).drop_columns([name]), path)
+
+
 def test_a_renamed_column_of_files_without_ids(iceberg: Lake, tmp_path: Path) -> None:
     add_file(iceberg, ROWS)
     with iceberg.loaded().update_schema() as update:
@@ -89,10 +95,17 @@ def test_files_without_the_column_of_their_partition(iceberg: Lake, tmp_path: Pa
     with iceberg.loaded().update_spec() as update:
         update.add_field("n", IdentityTransform(), "n")
     iceberg.append(ROWS)
-    for path, _ in iceberg.files():
-        pq.write_table(pq.read_table(path.removeprefix("file://")).drop_columns(["n"]), path.removeprefix("file://"))
+    drop_column(iceberg, "n")
     found = sorted(rows_of(iceberg, tmp_path / "data"), key=str)
     assert found == [{"word": "a", "n": 1}, {"word": "b", "n": 2}]
+
+
+def test_the_day_of_a_partition_is_no_time(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake", "iceberg")
+    write(tmp_path / "from", {0: 2})
+    sync_topic(tmp_path / "from", "orders", lake.target, partition_by=["day(timestamp)"])
+    drop_column(lake, "timestamp")
+    assert [row["timestamp"] for row in rows_of(lake, tmp_path / "data")] == [None, None]
 
 
 def test_files_without_any_of_the_columns_have_nulls(iceberg: Lake, tmp_path: Path) -> None:
