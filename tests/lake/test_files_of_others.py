@@ -84,11 +84,17 @@ def test_names_are_mapped_at_all_levels() -> None:
     mapping = [
         mapped(["points"], 1, mapped(["element"], 2, *parts)),
         mapped(["places"], 5, mapped(["key"], 6), mapped(["value"], 7, *parts)),
+        mapped(["none"], None),
     ]
     list_field, map_field = (named_by_ids(one, wanted, mapping) for one in stored)
     for found in (list_field.type.value_type, map_field.type.item_type):
         assert [one.name for one in found] == ["across", "up", "\0dropped: z"]
-    assert named_by_ids(pa.field("other", pa.int32()), wanted, mapping).name == "\0dropped: other"
+    for name in ("other", "none"):
+        assert named_by_ids(pa.field(name, pa.int32()), wanted, mapping).name == f"\0dropped: {name}"
+    assert named_by_ids(pa.field("points", pa.int32()), wanted).name == "points", "there is no mapping"
+    assert named_by_ids(field("points", pa.int32(), 5), wanted, mapping).name == "places", "it has an id"
+    for name, kind in (("points", names), ("points", pa.map_(pa.string(), names)), ("places", names)):
+        assert named_by_ids(pa.field(name, kind), wanted, mapping).type == kind, "not of the table's kind"
 
 
 def test_files_without_the_column_of_their_partition(iceberg: Lake, tmp_path: Path) -> None:
