@@ -44,6 +44,8 @@ _FORGETS: Final = "delta.setTransactionRetentionDuration"
 _CONSTRAINTS: Final = "delta.constraints."
 _COLUMN_RULES: Final = ("delta.generationExpression", "delta.identity.", "delta.invariants")
 _APPEND_ONLY: Final = "delta.appendOnly"
+_COLUMN_MAPPING: Final = "delta.columnMapping.mode"
+"""Property of a table whose files have other names for its columns, which delta-rs (1.6) does not look up."""
 
 
 class DeltaLakeTable:
@@ -88,6 +90,12 @@ class DeltaLakeTable:
     def _use(self, table: Any) -> None:
         import pyarrow as pa
 
+        mode = table.metadata().configuration.get(_COLUMN_MAPPING, "none")
+        if mode != "none":
+            raise IllegalState(
+                f"the names of the table's columns in its files are mapped ({_COLUMN_MAPPING} is {mode})",
+                path=self.name, hint="copy the rows into a table without that property",
+            )  # fmt: skip
         self._table = table
         everything = pa.schema(table.schema().to_arrow())
         self._partition_columns = list(table.metadata().partition_columns)
@@ -288,7 +296,7 @@ class DeltaLakeTable:
         wanted = pa.schema([self.schema.field(name) for name in self.schema.names if name in names])
         constant = {one: file.entry[f"partition.{one}"] for one in self._partition_columns if one in wanted.names}
         with store_errors("read the table's files", self.name), self._files().open_input_file(file.path) as source:
-            stored = pq.ParquetFile(source)
+            stored = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # ns end in the year 2262
             present = [name for name in stored.schema_arrow.names if name in wanted.names]
             for batch in stored.iter_batches(batch_size=_READ_ROWS, columns=present, use_threads=False):
                 for name, value in constant.items():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, IllegalState
 from kafkalog.lake.changes import IcebergChanges, TableChanges, ancestors
 from kafkalog.lake.failures import missing_package, store_errors
+from kafkalog.lake.iceberg_files import file_rows
 from kafkalog.lake.partitioning import PartitionField
 from kafkalog.lake.positions import Positions
 from kafkalog.lake.table import NOTHING, CommitConflict, LiveFile, WrittenFile
@@ -30,9 +31,8 @@ CATALOG_NAME: Final = "default"
 """Name of a local catalog, stored in its file with each table; pyiceberg's default."""
 FIRST_SEQUENCE: Final = 1
 """Sequence number of a table's first snapshot."""
-_READ_ROWS: Final = 1 << 20
-_FIELD_ID: Final = b"PARQUET:field_id"
-_DROPPED: Final = "\x00dropped: "
+_WRITTEN_VERSION: Final = 2
+"""Newest version of Iceberg's format that pyiceberg (0.12) writes."""
 _CATALOG_TABLES: Final = 2
 _LOCK_TIMEOUT_S: Final = 60
 _NOT_IN_URLS: Final = frozenset("#?%")
@@ -199,9 +199,10 @@ class IcebergTable:
     def evolve(
         self, change: Evolution, renames: Mapping[str, str] = NOTHING, properties: Mapping[str, str] = NOTHING
     ) -> None:
-        """Rename, add and widen columns, in a separate commit."""
+        """Rename, add and widen columns, in a separate commit. Errors as for `writer`."""
         from pyiceberg.exceptions import CommitFailedException
 
+        self._check_version()
         with store_errors("change the table's columns", self.name):
             try:
                 with self._table.transaction() as whole:
@@ -232,11 +233,20 @@ class IcebergTable:
 
     @property
     def writer(self) -> IcebergWriter:
-        """Writer of data files with the columns of the loaded snapshot."""
+        """Writer of data files with the columns of the loaded snapshot; IllegalState if it could not be committed."""
+        self._check_version()
         table = self._table
         return IcebergWriter(
             self.name, self.schema, self.file_schema, table.schema(), table.spec(), table.location_provider(), table.io
         )
+
+    def _check_version(self) -> None:
+        version = self._table.metadata.format_version
+        if version > _WRITTEN_VERSION:
+            raise IllegalState(
+                f"the table has format version {version}, which pyiceberg only reads", path=self.name,
+                hint="sync the topic into another table, or write to this one with another engine",
+            )  # fmt: skip
 
     @property
     def generation(self) -> str:
@@ -269,21 +279,12 @@ class IcebergTable:
         pyiceberg's own reader (0.12) turns null lists into empty ones, so its rows must not be rewritten.
         """
         import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        from kafkalog.lake.rows import fitted
 
         names = self.schema.names if columns is None else columns
         wanted = pa.schema([one for one in self.schema if one.name in names])
-        with store_errors("read the table's files", self.name), self._table.io.new_input(file.path).open() as source:
-            stored = pq.ParquetFile(source)
-            present = {
-                one.name: named_by_ids(one, self.file_schema) for one in stored.schema_arrow
-            }
-            present = {name: one for name, one in present.items() if one.name in wanted.names}
-            for batch in stored.iter_batches(batch_size=_READ_ROWS, columns=[*present], use_threads=False):
-                arrays = [batch.column(name).view(one.type) for name, one in present.items()]
-                yield fitted(pa.RecordBatch.from_arrays(arrays, names=[one.name for one in present.values()]), wanted)
+        entry = getattr(file.entry, "file", file.entry)
+        with store_errors("read the table's files", self.name):
+            yield from file_rows(self._table, self.name, entry, wanted, self.file_schema)
 
     def commit(
         self, added: Sequence[WrittenFile], removed: Sequence[LiveFile], positions: Positions | None
@@ -468,26 +469,3 @@ def _plain_field(field: pyarrow.Field) -> pyarrow.Field:
     elif types.is_large_binary(kind):
         kind = pa.binary()
     return field.with_type(kind)
-
-
-def named_by_ids(field: pyarrow.Field, wanted: Iterable[pyarrow.Field]) -> pyarrow.Field:
-    """Return a field of a file, renamed at all levels to the `wanted` fields with the same ids.
-
-    A field with another id gets a name that no column has; one without an id keeps its name.
-    """
-    import pyarrow as pa
-
-    id = (field.metadata or {}).get(_FIELD_ID)
-    same = [
-        one for one in wanted if (one.name == field.name if id is None else (one.metadata or {}).get(_FIELD_ID) == id)
-    ]
-    if not same:
-        return field.with_name(f"{_DROPPED}{field.name}")
-    kind, new, types = field.type, same[0].type, pa.types
-    if types.is_struct(kind) and types.is_struct(new):
-        kind = pa.struct([named_by_ids(one, new) for one in kind])
-    elif types.is_list(kind) and types.is_list(new):
-        kind = pa.list_(named_by_ids(kind.value_field, [new.value_field]))
-    elif types.is_map(kind) and types.is_map(new):
-        kind = pa.map_(kind.key_field, named_by_ids(kind.item_field, [new.item_field]).with_name("value"))
-    return pa.field(same[0].name, kind, field.nullable)

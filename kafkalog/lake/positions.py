@@ -41,7 +41,7 @@ class Positions(NamedTuple):
             )
             if not (id is None or isinstance(id, str)) or any(value < 0 for value in (*offsets, *offsets.values())):
                 raise ValueError("it is out of range")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise IllegalState(
                 f"the table's positions are malformed: {error}", path=table, hint=_ELSEWHERE
             ) from None

@@ -139,7 +139,10 @@ class _Compiler:
         order = sorted(range(len(branches)), key=lambda i: _distance(writer, branches[i]))
         reasons: list[str] = []
         if len(branches) == 1:
-            return self.resolve(writer, branches[0], column, path)
+            at = self.resolve(writer, branches[0], column, path)
+            if column is None:
+                self.checks[id(writer), id(reader)] = at  # the branch's steps may stand further up
+            return at
         at = self.place()
         for number in order:
             try:

@@ -24,6 +24,8 @@ from kafkalog.util.interrupts import deferred_interrupts
 
 PROTOC_TIMEOUT_S: Final = 60
 PROTOC_OUTPUT_BYTES: Final = 1 << 16
+MOST_IMPORTS: Final = 100
+"""Files that import each other in a row."""
 WELL_KNOWN: Final = ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct",
                      "timestamp", "type", "wrappers")  # fmt: skip
 _META: Final = """
@@ -108,6 +110,8 @@ class DescriptorFiles:
             return
         if name in importers:
             raise ValueError(f"{name} imports itself")
+        if len(importers) >= MOST_IMPORTS:
+            raise ValueError(f"more than {MOST_IMPORTS} files import each other in a row")
         file = self._given.get(name) or _well_known(name)
         if file is None:
             raise KeyError(f"{name} is imported and not in it (protoc --include_imports puts it there)")
@@ -306,9 +310,15 @@ def _compile(content: bytes, place: str, imports: Mapping[str, bytes]) -> bytes:
             path = os.path.normpath(os.path.join(folder, name))
             if not path.startswith(folder + os.sep):
                 raise IllegalArgument(f"the schema imports {name!r}, which is no relative path", path=place or None)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as file:
-                file.write(text)
+            try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "wb") as file:
+                    file.write(text)
+            except (OSError, ValueError) as error:  # too long, no file's name, or that of a directory of another one
+                raise IllegalArgument(
+                    f"the schema imports {name!r:.200}, which cannot be written for protoc: {error}",
+                    path=place or None,
+                ) from None  # fmt: skip
         made = os.path.join(folder, "made.desc")
         around = [f"-I{os.path.dirname(os.path.abspath(place))}"] if place and os.path.isfile(place) else []
         options = ["--include_imports", f"--descriptor_set_out={made}", f"-I{folder}", *around, "schema_to_read.proto"]

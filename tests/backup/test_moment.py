@@ -177,6 +177,17 @@ def test_what_was_empty_then_stays_and_is_noted(tmp_path: Path) -> None:
         assert [record.offset for record in log.records()] == [25, 26]
 
 
+@pytest.mark.parametrize(("at", "is_noted"), [(1020, True), (1050, False)])
+def test_segments_that_were_tiered_later_are_noted(tmp_path: Path, at: int, is_noted: bool) -> None:
+    TimedLog([Event(PLAIN, 0, (1000 + number,)) for number in range(40)]).write(tmp_path / "data" / "orders-0")
+    TimedLog([Event(PLAIN, 0, (1035,))]).write(tmp_path / "data" / "__remote_log_metadata-0")
+    create_backup(tmp_path / "data", tmp_path / "backups")
+    notes = restore_backup(tmp_path / "backups", tmp_path / "restored", at=at).notes
+    assert [note.startswith("__remote_log_metadata: cut before 1970-01-01T00:00:01.035Z") for note in notes] == (
+        [True] if is_noted else []
+    )
+
+
 @pytest.mark.parametrize("by", ["append", "time"])
 def test_a_batch_that_is_larger_than_a_segment_may_be_today(tmp_path: Path, by: str) -> None:
     events = [Event(PLAIN, 0, (1000,)), Event(PLAIN, 0, tuple(range(1001, 1101))), Event(PLAIN, 0, (1200,))]

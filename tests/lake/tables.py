@@ -3,6 +3,7 @@
 import json
 import struct
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,15 @@ class Lake:
             from deltalake import write_deltalake
 
             write_deltalake(self.loaded(), rows, mode="append", schema_mode="merge")
+
+    def upgrade(self, change: Callable[[list[Any]], object] = len) -> None:
+        """Make an Iceberg table one of format version 3, which pyiceberg (0.12) only reads, and change its fields."""
+        path = Path(self.loaded().metadata_location.removeprefix("file://"))
+        metadata = json.loads(path.read_text()) | {"format-version": 3, "next-row-id": 2}
+        for snapshot in metadata["snapshots"]:
+            snapshot |= {"first-row-id": 0, "added-rows": 2}
+        change(metadata["schemas"][-1]["fields"])
+        path.write_text(json.dumps(metadata))
 
     def add_column(self, field: pa.Field) -> None:
         """Add a column as somebody else does; rows of Delta tables add it themselves."""

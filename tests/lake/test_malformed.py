@@ -8,6 +8,7 @@ import pytest
 
 from kafkalog.errors import IllegalState
 from kafkalog.lake.changes import IcebergChanges
+from kafkalog.lake.positions import Positions
 from kafkalog.lake.sync import NUMBERS, sync_topic
 from tests.lake.tables import Lake, write
 
@@ -23,6 +24,11 @@ def test_malformed_field_numbers(tmp_path: Path, text: str) -> None:
     with pytest.raises(IllegalState, match="field numbers are malformed") as error:
         sync_topic(tmp_path / "data", "orders", lake.target)
     assert error.value.path is not None
+
+
+def test_positions_beyond_all_numbers() -> None:
+    with pytest.raises(IllegalState, match="positions are malformed"):
+        Positions.parse('{"topic_id": null, "next_offsets": {"0": 1e999}, "checksums": {}}', "t")
 
 
 def test_snapshots_that_are_their_own_ancestors() -> None:

@@ -125,6 +125,20 @@ def test_writers_of_other_versions(tmp_path: Path) -> None:
         assert decoder.only(paths).decode(pa.array([row])).values.to_pylist() == [expected]
 
 
+def test_a_writers_type_twice_for_an_optional_field_without_a_column() -> None:
+    def pair(name: str, first: Any) -> dict[str, Any]:
+        return {"type": "record", "name": name, "fields": [{"name": "p", "type": first}, {"name": "q", "type": "Id"}]}
+
+    id = {"type": "fixed", "name": "Id", "size": 2}
+    writer, reader = ({"type": "record", "name": "Row", "fields": [
+        {"name": "x", "type": x}, {"name": "y", "type": y}, {"name": "z", "type": "int"},
+    ]} for x, y in [(pair("One", id), pair("Two", "Id")), (pair("One", id), "One")])  # fmt: skip
+    reader["fields"][0]["type"]["fields"][1]["type"] = ["null", "Id"]
+    both = {"p": b"ab", "q": b"cd"}
+    decoder = values.decoder("avro", schema=reader, writer=writer)
+    check(decoder, [encoded(writer, {"x": both, "y": both, "z": 7})], [("z",)])
+
+
 def test_the_members_of_a_oneof_and_nested_messages() -> None:
     struct_pb2 = pytest.importorskip("google.protobuf.struct_pb2")
     type_pb2 = pytest.importorskip("google.protobuf.type_pb2")

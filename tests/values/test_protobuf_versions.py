@@ -15,6 +15,7 @@ from google.protobuf import descriptor_pb2, text_format
 from kafkalog import values
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.protobuf_columns import MOST_COLUMNS
+from kafkalog.values.protobuf_schemas import descriptor_files, descriptor_set
 from kafkalog.values.schemas.source import Schema, UnknownSchema
 
 FIRST = """name: "o.proto" package: "o" syntax: "proto3" message_type { name: "Order"
@@ -119,6 +120,13 @@ values.decoder("protobuf", schema='syntax = "proto3"; message A { int32 x = 1; }
 """
 
 
+WITH_IMPORTS = """
+from kafkalog.values import protobuf_schemas
+protobuf_schemas.find_spec = lambda name: None
+protobuf_schemas.descriptor_files(b"message A {}", imports={"d/a.proto": b"first\\n", "d/b.proto": b"second\\n"})
+"""
+
+
 def test_protoc_ends_with_the_program_that_is_interrupted(tmp_path: Path) -> None:
     pipe = tmp_path / "pid"
     os.mkfifo(pipe)
@@ -134,3 +142,38 @@ def test_protoc_ends_with_the_program_that_is_interrupted(tmp_path: Path) -> Non
     assert b"KeyboardInterrupt" in errors
     with pytest.raises(ProcessLookupError):
         os.kill(started, 0)
+
+
+@pytest.mark.parametrize("names", [["x", "x/y.proto"], ["x/y.proto", "x"], ["a\0"], ["a" * 300], ["\ud800"]], ids=ascii)
+def test_names_of_imports_that_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    protoc = tmp_path / "protoc"
+    protoc.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(IllegalArgument, match="cannot be written for protoc") as error:
+        descriptor_files(b'syntax = "proto3"; message A {}', imports=dict.fromkeys(names, b'syntax = "proto3";'))
+    assert error.value.path is None
+
+
+def test_imports_lie_beside_the_schema_for_protoc(tmp_path: Path) -> None:
+    protoc = tmp_path / "protoc"
+    protoc.write_text('#!/bin/sh\ncat "${3#-I}"/*/*.proto >&2\nexit 1\n')
+    protoc.chmod(0o755)
+    command = [sys.executable, "-c", WITH_IMPORTS]
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    found = subprocess.run(command, env={**os.environ, "PATH": path}, stderr=subprocess.PIPE, text=True)
+    assert "the schema is no Protobuf: first; second" in found.stderr
+
+
+@pytest.mark.parametrize("files", [100, 101, 2000])
+def test_a_long_row_of_imports(files: int) -> None:
+    found = descriptor_pb2.FileDescriptorSet()
+    for number in reversed(range(files)):
+        file = found.file.add(name=f"{number}.proto")
+        file.message_type.add(name=f"M{number}")
+        if number:
+            file.dependency.append(f"{number - 1}.proto")
+    if files == 100:
+        assert len(descriptor_set(descriptor_files(found.SerializeToString()).message("M99").file)) > 100
+        return
+    with pytest.raises(IllegalArgument, match="more than 100 files import each other in a row"):
+        descriptor_files(found.SerializeToString())

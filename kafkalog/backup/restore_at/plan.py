@@ -15,7 +15,8 @@ from kafkalog.util.fileio import FileSystem
 from kafkalog.util.times import Time, text_ms, time_text, to_ms
 
 By = Literal["append", "time"]
-BROKERS_TOPICS: Final = COPIED_FIRST | {"__remote_log_metadata"}
+_TIERED: Final = "__remote_log_metadata"
+BROKERS_TOPICS: Final = COPIED_FIRST | {_TIERED}
 """Topics whose records have a broker's time: they are always cut in append order."""
 _LARGEST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 
@@ -107,12 +108,21 @@ def check_has_records(
 
 
 def notes_of(plans: Sequence[PartitionPlan], at_ms: int) -> list[str]:
-    """Return a note for each topic, or partition, that was empty at the moment, or whose records then are gone."""
+    """Return a note for each topic, or partition, that was empty at the moment, or whose records then are gone.
+
+    Segments that were tiered, or deleted in the store, after the moment have one together.
+    """
     notes = []
     by_topic: dict[str, list[PartitionPlan]] = {}
     for plan in plans:
         by_topic.setdefault(plan.stored.topic, []).append(plan)
     for topic, found in by_topic.items():
+        later = [plan.later_ms for plan in found if plan.later is not None]
+        if topic == _TIERED and later:
+            notes.append(
+                f"{topic}: cut before {time_text(min(later))}: segments that were tiered since then are unknown, and "
+                "records that only these have are missing; those deleted from the store since then are named"
+            )
         empty = [plan for plan in found if plan.is_empty and plan.by == "append"]
         if topic in BROKERS_TOPICS or not empty:
             continue
