@@ -172,6 +172,20 @@ def test_levels(rest: Rest) -> None:
     assert rest.code("POST", f"{check}/9", body(third)) == 40402
 
 
+def test_a_schema_is_compatible_with_a_subject_that_has_none(rest: Rest) -> None:
+    check = "/compatibility/subjects/new-value/versions"
+    assert rest.ok("POST", f"{check}/latest", body(OLD)) == {"is_compatible": True}
+    assert rest.ok("POST", check, body(OLD)) == {"is_compatible": True}
+    assert rest.code("POST", f"{check}/1", body(OLD)) == 40402
+
+
+def test_an_invalid_schema_is_a_reason_for_those_who_ask_for_reasons(rest: Rest) -> None:
+    check = "/compatibility/subjects/new-value/versions/latest"
+    assert rest.code("POST", check, body("no schema")) == 42201
+    found = rest.ok("POST", f"{check}?verbose=true", body("no schema"))
+    assert not found["is_compatible"] and found["messages"][0].startswith("Invalid schema")
+
+
 def test_soft_and_permanent_deletes(rest: Rest) -> None:
     rest.register("orders-value", OLD)
     rest.register("orders-value", NEW)
