@@ -59,7 +59,7 @@ class MetadataVersion:
         self._writing = asyncio.Lock()
         self._others: dict[int, int] = {}  # on the leader: number of its changes that each other node has
         self._waiting: set[asyncio.Event] = set()
-        self._polling: asyncio.Task[None] | None = None
+        self._polls: dict[int, asyncio.Task[None]] = {}  # by node; each runs while a caller waits
         self._is_stopped = False
 
     async def start(self, file: VersionFile, term: int) -> None:
@@ -75,9 +75,9 @@ class MetadataVersion:
         """Stop, and wake the waiting callers: they get NotController."""
         self._is_stopped = True
         self.wake()
-        if self._polling is not None:
-            self._polling.cancel()
-            await asyncio.wait([self._polling])
+        for poll in self._polls.values():
+            poll.cancel()
+        await asyncio.gather(*self._polls.values(), return_exceptions=True)
 
     @property
     def versions(self) -> Versions:
@@ -161,24 +161,22 @@ class MetadataVersion:
             news.set()
 
     def _start_polling(self) -> None:
-        if self._polling is None or self._polling.done():
-            self._polling = asyncio.get_running_loop().create_task(self._poll_others())
+        """Poll each other node that is not polled: a poll may have ended just before the caller began to wait."""
+        for other in self._quorum.others(self._node.node_id):
+            poll = self._polls.get(other)
+            if poll is None or poll.done():
+                self._polls[other] = asyncio.get_running_loop().create_task(self._poll(other))
 
-    async def _poll_others(self) -> None:
-        """Poll the versions of all other nodes while a caller waits, and notify those that lag."""
-        others = self._quorum.others(self._node.node_id)
-        term = self._quorum.state.term
-        await asyncio.gather(*(self._poll(other, term) for other in others))
-
-    async def _poll(self, other: int, term: int) -> None:
-        notified_of = -1
-        while self._waiting and self._quorum.leads and self._quorum.state.term == term:
-            wanted = self.stored_changes
-            if self._others.get(other, -1) < wanted and notified_of < wanted:
+    async def _poll(self, other: int) -> None:
+        """Poll the version of a node while a caller waits, and notify the node if it lags."""
+        notified_of = (-1, -1)
+        while self._waiting and self._quorum.leads:
+            term, wanted = self._quorum.state.term, self.stored_changes
+            if self._others.get(other, -1) < wanted and notified_of < (term, wanted):
                 await self._quorum.notify(other)
-                notified_of = wanted
+                notified_of = (term, wanted)
             count = await self._count_of(other, term)
-            if count > self._others.get(other, -1):
+            if count > self._others.get(other, -1) and self._quorum.state.term == term:
                 self._others[other] = count
                 self.wake()
             await asyncio.sleep(POLL_SECONDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalog.server.registry.content import Content
-from kafkalog.server.registry.errors import RestError, invalid_schema, no_subject, no_version
+from kafkalog.server.registry.errors import INVALID_SCHEMA, RestError, invalid_schema, no_subject, no_version
 from kafkalog.server.registry.levels import LEVELS, level_incompatibilities
 from kafkalog.server.registry.parsing import Parsed, parsed
 from kafkalog.server.registry.records import (
@@ -16,6 +16,7 @@ from kafkalog.server.registry.records import (
     schema_record,
 )
 from kafkalog.server.registry.requests import Given, Plan, Request, version_number
+from kafkalog.values.schemas.source import PROTOBUF
 
 _WRITABLE = ("READWRITE", "IMPORT")
 
@@ -33,14 +34,23 @@ def check_writable(content: Content, subject: str | None) -> None:
 
 
 def same_schema(content: Content, given: Given, made: Parsed, known: list[Stored], *, normal: bool) -> Stored | None:
-    """Return the latest of these versions that has the given schema."""
-    for one in reversed(known):
-        if (one.kind, one.references) == (given.kind, given.references):
-            if one.text in (made.text, made.normal if normal else made.text):
-                return one
-            if normal and parsed_stored(content, one).normal == made.normal:
-                return one
-    return None
+    """Return the latest of these versions that has the given schema. Spaces of Protobuf text do not matter."""
+    alike = [one for one in reversed(known) if (one.kind, one.references) == (given.kind, given.references)]
+    texts = (made.text, made.normal if normal else made.text)
+    found = next((one for one in alike if one.text in texts), None)
+    if found is None and (normal or given.kind == PROTOBUF):
+        found = next((one for one in alike if _has_normal_form(content, one, made.normal)), None)
+    return found
+
+
+def _has_normal_form(content: Content, one: Stored, form: str) -> bool:
+    """Return True if this is the normal form of a stored version; one that is no schema has none."""
+    try:
+        return parsed_stored(content, one).normal == form
+    except RestError as error:
+        if error.code != INVALID_SCHEMA:
+            raise
+        return False
 
 
 def register(content: Content, subject: str, request: Request) -> Plan:

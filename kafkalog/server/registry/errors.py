@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Final
+
+INVALID_SCHEMA: Final = 42201
 
 
 class RestError(Exception):
@@ -36,4 +39,4 @@ def no_schema(what: str = "Schema") -> RestError:
 
 def invalid_schema(reason: object) -> RestError:
     """Return the error for text that is no schema."""
-    return RestError(42201, f"Invalid schema: {reason}")
+    return RestError(INVALID_SCHEMA, f"Invalid schema: {reason}")

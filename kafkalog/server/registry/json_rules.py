@@ -387,7 +387,7 @@ class _Comparison:
                 found.append(f"PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL at {inner}")
         for name, schema in ours.items():
             inner = f"{path}/properties/{name}"
-            if name not in theirs and (patterns or self.problems(schema, more_theirs, inner)):
+            if name not in theirs and self.problems(schema, True if patterns else more_theirs, inner):
                 found.append(f"PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL at {inner}")
         if self.problems(more_ours, more_theirs, f"{path}/additionalProperties"):
             found.append(f"ADDITIONAL_PROPERTIES_NARROWED at {path}/additionalProperties")

@@ -8,11 +8,11 @@ from typing import Any
 
 from kafkalog.server.registry.changing import found_version, parsed_stored, same_schema
 from kafkalog.server.registry.content import DEFAULT_LEVEL, Content
-from kafkalog.server.registry.errors import RestError, no_schema, no_subject
+from kafkalog.server.registry.errors import INVALID_SCHEMA, RestError, no_schema, no_subject, no_version
 from kafkalog.server.registry.levels import level_incompatibilities
 from kafkalog.server.registry.parsing import KINDS, parsed, serialized
 from kafkalog.server.registry.records import Stored, references_json
-from kafkalog.server.registry.requests import Request
+from kafkalog.server.registry.requests import Request, version_number
 from kafkalog.values.schemas.source import AVRO, PROTOBUF
 
 
@@ -127,17 +127,30 @@ def lookup(content: Content, subject: str, request: Request) -> dict[str, Any]:
 
 def compatibility(content: Content, subject: str, text: str | None, request: Request) -> dict[str, Any]:
     """Answer `POST /compatibility/subjects/S/versions/V`, or without V against all that the level asks for."""
-    given = request.schema()
-    if text is None:
-        earlier = content.versions(subject)
+    given, is_verbose = request.schema(), request.flag("verbose")
+    earlier = content.versions(subject) if text is None else _compared_version(content, subject, text)
+    try:
+        made = parsed(content, given.kind, given.text, given.references)
+    except RestError as error:
+        if not is_verbose or error.code != INVALID_SCHEMA:
+            raise
+        problems = [error.message]
     else:
-        earlier = [found_version(content, subject, text)]
-    made = parsed(content, given.kind, given.text, given.references)
-    problems = level_incompatibilities(content.level(subject), made, [parsed_stored(content, one) for one in earlier])
+        others = [parsed_stored(content, one) for one in earlier]
+        problems = level_incompatibilities(content.level(subject), made, others)
     answer: dict[str, Any] = {"is_compatible": not problems}
-    if request.flag("verbose"):
+    if is_verbose:
         answer["messages"] = problems
     return answer
+
+
+def _compared_version(content: Content, subject: str, text: str) -> list[Stored]:
+    """Return the version to compare a schema with, none for the latest of a subject that has none. RestError 40402."""
+    if content.versions(subject):
+        return [found_version(content, subject, text)]
+    if version_number(text) is not None:
+        raise no_version(text)
+    return []
 
 
 def _with_id(content: Content, text: str) -> list[Stored]:

@@ -201,3 +201,26 @@ async def test_a_change_that_cannot_be_counted_on_disk_is_not_answered_for(tmp_p
         with pytest.raises(NotReplicated):
             await metadata.replicated(100)
         assert metadata.stored == stored and metadata.versions.complete == (stored[0], 1)
+
+
+@in_loop
+async def test_a_silent_node_does_not_keep_the_next_change_from_its_majority(tmp_path: Path) -> None:
+    """Its poll goes on from one change to the next, while that of the other node has ended between them."""
+    async with set_of(tmp_path) as nodes:
+        await nodes.promote(1)
+        leader, follower = nodes.quorum(1).metadata, nodes.quorum(3).metadata
+        peers, term = nodes.quorum(1).peers, nodes.quorum(1).state.term
+
+        class SilentTwo:
+            async def ask(self, node_id: int, *request: Any) -> Any:
+                return await (asyncio.Event().wait() if node_id == 2 else peers.ask(node_id, *request))
+
+            async def close(self) -> None:
+                """Nothing is open."""
+
+        nodes.quorum(1).peers = SilentTwo()
+        for count, name in enumerate("tu", 1):
+            await nodes[1].topics.create(name, 1)
+            await follower.finish(Versions((term, count), (term, count)))
+            await leader.replicated(20_000)
+            await asyncio.sleep(0.1)

@@ -122,6 +122,8 @@ X, XY = {"x": {"type": "integer"}}, {"x": {"type": "integer"}, "y": {"type": "st
         (thing(properties=X), thing(properties=XY), ""),
         (thing(properties=XY, **CLOSED), thing(properties=X, **CLOSED), ""),
         (thing(properties=X, **CLOSED), thing(properties=XY, **CLOSED), "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL"),
+        (thing(properties={"x": {}}), thing(patternProperties={"^x": {"type": "string"}}), ""),
+        (thing(properties=X), thing(patternProperties={"^x": {}}), "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL"),
         (thing(required=["x"]), thing(), "REQUIRED_ATTRIBUTE_ADDED"),
         (thing(**CLOSED), thing(), "ADDITIONAL_PROPERTIES_NARROWED"),
         ({"type": "string", "maxLength": 3}, {"type": "string"}, "MAX_LENGTH_ADDED at #"),

@@ -172,6 +172,29 @@ def test_levels(rest: Rest) -> None:
     assert rest.code("POST", f"{check}/9", body(third)) == 40402
 
 
+def test_a_protobuf_schema_that_is_written_otherwise_is_the_same(rest: Rest) -> None:
+    """As the original and Karapace have it; the files here differ in their name, and text could do in its spaces."""
+    a, b = (base64.b64encode(b"\n\1" + name + b"\x22\3\n\1M").decode() for name in (b"a", b"b"))
+    assert rest.register("m", a, schemaType="PROTOBUF") == 1
+    assert rest.register("m", b, schemaType="PROTOBUF") == 1
+    assert rest.ok("POST", "/subjects/m", body(b, schemaType="PROTOBUF"))["version"] == 1
+    assert rest.ok("GET", "/subjects/m/versions") == [1]
+
+
+def test_a_schema_is_compatible_with_a_subject_that_has_none(rest: Rest) -> None:
+    check = "/compatibility/subjects/new-value/versions"
+    assert rest.ok("POST", f"{check}/latest", body(OLD)) == {"is_compatible": True}
+    assert rest.ok("POST", check, body(OLD)) == {"is_compatible": True}
+    assert rest.code("POST", f"{check}/1", body(OLD)) == 40402
+
+
+def test_an_invalid_schema_is_a_reason_for_those_who_ask_for_reasons(rest: Rest) -> None:
+    check = "/compatibility/subjects/new-value/versions/latest"
+    assert rest.code("POST", check, body("no schema")) == 42201
+    found = rest.ok("POST", f"{check}?verbose=true", body("no schema"))
+    assert not found["is_compatible"] and found["messages"][0].startswith("Invalid schema")
+
+
 def test_soft_and_permanent_deletes(rest: Rest) -> None:
     rest.register("orders-value", OLD)
     rest.register("orders-value", NEW)
