@@ -22,6 +22,7 @@ from kafkalog._core.batch.record import RecordIterator
 from kafkalog._core.batch.scan import scan
 from kafkalog.errors import TopicExists
 from kafkalog.keys import parts
+from kafkalog.values import decoder as decoder_of
 from tests.arrow_readers import ALL, as_tuples, pieces_of
 
 THREADS = 6
@@ -155,6 +156,26 @@ def test_threads_share_a_decoder() -> None:
             assert decoder.decode(column).values.to_pylist() == wanted
 
     together(*[work] * THREADS)
+
+
+@pytest.mark.parametrize("name", ["avro", "json", "protobuf"])
+def test_a_decoder_that_decodes_has_its_type(name: str) -> None:
+    """A thread that sees the columns decodes without a lock, and may ask for the type and the schema then."""
+    pytest.importorskip("pyarrow")
+    schemas: dict[str, Any] = {"avro": "long", "json": {"type": "integer"}}
+    if name == "protobuf":
+        schemas[name] = pytest.importorskip("google.protobuf.type_pb2").Option
+    decoder = type(decoder_of(name, schema=schemas[name]))
+    seen = []
+
+    class Watched(decoder):  # type: ignore[misc, valid-type]
+        def __setattr__(self, attribute: str, value: object) -> None:
+            super().__setattr__(attribute, value)
+            if attribute in ("_column", "_rows") and value is not None:
+                seen.append((self.arrow_type, self.settled))
+
+    whole = Watched(schemas[name])
+    assert seen == [(whole.arrow_type, whole.settled)]
 
 
 def value_of(record: kafkalog.Record | None) -> int:

@@ -63,7 +63,7 @@ class Parts:
         self.lock = threading.Lock()
         self._source = source
         self._segments: object = None
-        self._closed: dict[int, tuple[FileStamp, int, Part]] = {}
+        self._closed: dict[int, tuple[FileStamp, int, Part]] = {}  # replaced whole: readers go through it unlocked
         self._closed_truncations = -1
         self._tried: dict[int, FileStamp | None] = {}
         self._secret = new_secret()
@@ -147,10 +147,9 @@ class Parts:
         """Open the indexes of the closed segments that are new or were changed."""
         self._drop_reader()
         truncations = truncation_count(self._source)
-        known, self._closed = self._closed, {}
+        known, closed = self._closed, dict[int, tuple[FileStamp, int, Part]]()
         if truncations != self._closed_truncations:
             known = {}  # a segment may have been written again within one tick of its file's times
-            self._closed_truncations = truncations
         for segment, following in zip(segments[:-1], segments[1:], strict=True):
             base, bound = segment.base_offset, following.base_offset
             stamp = self._stamp(segment)
@@ -160,7 +159,8 @@ class Parts:
             else:
                 part = held[2]
                 part.segment = segment
-            self._closed[base] = stamp, segment.size, part
+            closed[base] = stamp, segment.size, part
+        self._closed, self._closed_truncations = closed, truncations
         self._end.move(segments[-1])
 
     def _is_new(self, part: Part) -> bool:

@@ -71,15 +71,18 @@ class TopicTable:
         self._options = options
         self._lateness_ms = lateness_ms
         self._window = window
-        self._schema: pyarrow.Schema | None = None
-        self._decoded = options
+        self._found: list[tuple[pyarrow.Schema, dict[str, Any]]] = []  # by threads; the first counts
 
     @property
     def schema(self) -> pyarrow.Schema:
         """Schema of all columns."""
-        if self._schema is None:
-            self._schema, self._decoded = self._typed()
-        return self._schema
+        return self._settled()[0]
+
+    def _settled(self) -> tuple[pyarrow.Schema, dict[str, Any]]:
+        """Return what `_typed` returned first, for all threads: the types of a later one may differ."""
+        if not self._found:
+            self._found.append(self._typed())
+        return self._found[0]
 
     def _typed(self) -> tuple[pyarrow.Schema, dict[str, Any]]:
         """Return the schema, and the options with decoders in place of their names."""
@@ -126,7 +129,7 @@ class TopicTable:
         needed = [*columns_to_read(names, filter, self.schema.names)] or ["offset"]
         found = condition_of(filter, self.schema) if condition is None else condition
         # times have given the ranges; a column with other types in the option `where` is left to the engine
-        left = frozenset({"time", *(name for name, one in self._decoded.items() if isinstance(one, Conditioned))})
+        left = frozenset({"time", *(name for name, one in self._settled()[1].items() if isinstance(one, Conditioned))})
         found = None if found is None else found.split(left)[0]
         return schema, self._read(ranges, needed, names, filter, both(self._own_condition(), found))
 
@@ -147,7 +150,8 @@ class TopicTable:
 
         # a column of errors comes with the column that is decoded
         scanned = [*dict.fromkeys(_DECODED.get(name, name) for name in needed)]
-        options = self._decoded if where is None else {**self._decoded, "where": where}
+        decoded = self._settled()[1]
+        options = decoded if where is None else {**decoded, "where": where}
         try:
             for piece in chain.from_iterable(self._scans(part, scanned, options) for part in ranges):
                 batch = pyarrow.record_batch(piece)

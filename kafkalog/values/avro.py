@@ -91,8 +91,8 @@ class AvroDecoder(ValueDecoder):
             Builder(column.tree(), self._limits[0])
         except ValueError as error:
             raise IllegalArgument(f"the columns of the schema cannot be made: {error}") from None
-        self._column = column
         self._reader = reader
+        self._column = column  # last: a thread that sees it decodes, and may ask for the schema then
 
     def _prepare_alone(self, writer: AnySchema | None, framing: str) -> None:
         """Make the only program, for values without an id."""

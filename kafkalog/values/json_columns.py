@@ -101,10 +101,11 @@ class JsonDecoder(ValueDecoder):
         try:
             tree, steps = json_columns(type)
             Builder(tree)
-            self._rows = JsonRows(tree, steps, self._framing, self._strict)
+            rows = JsonRows(tree, steps, self._framing, self._strict)
         except ValueError as error:
             raise IllegalArgument(f"the columns of these values cannot be made: {error}") from None
         self._type = type
+        self._rows = rows  # last: a thread that sees it decodes without the lock, and may ask for the type then
 
     @property
     def arrow_type(self) -> pyarrow.DataType:

@@ -114,13 +114,14 @@ class ProtobufDecoder(ValueDecoder):
         self._numbers = field_numbers(tree, steps)
         try:
             Builder(tree)
-            self._rows = ProtobufRows(tree, steps, self._framing, indexes)
+            rows = ProtobufRows(tree, steps, self._framing, indexes)
         except ValueError as error:
             raise IllegalArgument(
                 f"the columns of {descriptor.full_name} cannot be made: {error}",
                 hint="give the wanted ones with fields=",
             ) from None
         self._tree = tree
+        self._rows = rows  # last: a thread that sees it decodes without the lock, and may ask for the type then
 
     def _settle_by_values(self, column: Any) -> None:
         """Take the schema and the message that the first value with a header of a known schema names.

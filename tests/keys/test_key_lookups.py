@@ -1,7 +1,7 @@
 """Look-ups by key in logs with transactions, old formats, keys of one hash, large buckets and several blocks."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.keys.key_reader import UNDECIDED, KeyReader, ReadPart
 from kafkalog._core.keys.key_walk import hash_key
 from kafkalog.keys import build, lookup, parts
+from kafkalog.sidecars.identity import FileStamp
 from tests import transactional
 from tests.builder import R, batch
 from tests.transactional import Log as TransactionalLog
@@ -132,6 +133,26 @@ def test_a_map_that_another_thread_follows_is_not_searched() -> None:
     reader = KeyReader(source, [ReadPart(SECRET, 100, found, lambda position, size: b"", None)], lambda at: None, list)
     reader.state, reader.start_offset = source.state, 100
     assert reader.get(b"nobody") is UNDECIDED
+
+
+def test_indexes_are_counted_while_others_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader of single keys goes through them without a lock, to limit their memory."""
+    counts: list[Iterator[object]] = []
+    stamp = parts.Parts._stamp
+
+    def counting(self: parts.Parts, segment: Any) -> FileStamp:
+        counts.append(iter(self._closed.values()))
+        next(counts[-1], None)
+        return stamp(self, segment)
+
+    monkeypatch.setattr(parts.Parts, "_stamp", counting)
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for number in range(6):
+            log.append([(b"%d" % number, b"")])
+            log.roll()
+            if number > 2:
+                assert log.get(b"0")
+    assert sum(len([*one]) for one in counts) > 0  # RuntimeError if one was changed meanwhile
 
 
 def test_a_reader_compares_the_key() -> None:

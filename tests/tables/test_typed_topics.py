@@ -1,6 +1,7 @@
 """Typed scans of whole topics: all partitions decode to the same types, by partition and by time, in SQL too."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import IllegalArgument, IllegalState
 from kafkalog.log.typeless import NothingDecoder
+from kafkalog.tables.topic_table import TopicTable
 
 pa = pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")
@@ -165,3 +167,26 @@ def test_a_value_that_no_type_was_taken_from_is_no_null() -> None:
     assert decoder.decode(pa.array([None, None], pa.binary())).values.null_count == 2
     with pytest.raises(IllegalState, match="no value was read"):
         decoder.decode(pa.array([None, b"{}"], pa.binary()))
+
+
+def test_types_that_were_given_to_one_thread_are_those_of_all(data: Path) -> None:
+    """A thread that finds others, since the log grew meanwhile, does not replace them."""
+    waits, goes_on = threading.Event(), threading.Event()
+
+    class Directories:
+        def logs(self, topic: str) -> tuple[kafkalog.Log, ...]:
+            if threading.current_thread() is late:
+                waits.set()
+                goes_on.wait()
+            return dirs.logs(topic)
+
+    with kafkalog.open_dirs(data, "a") as dirs:
+        table = TopicTable(Directories(), "orders", {"value": "json"})  # type: ignore[arg-type]
+        late = threading.Thread(target=lambda: table.schema)
+        late.start()
+        waits.wait()
+        given = table.schema
+        dirs["orders", 0].append([b'{"id": "a text", "more": 1}'])
+        goes_on.set()
+        late.join()
+        assert table.schema == given
