@@ -435,7 +435,8 @@ class ReplicaManager:
             try:
                 partition = self.find(one.topic_partition)
                 partition.check_topic_id(one.topic_id)  # it may be one created again since it was read
-                moved = partition.follower_fetched(params.replica_id, result, one.log_start_offset, one.last_fetched_epoch)
+                start, epoch = one.log_start_offset, one.last_fetched_epoch
+                moved = partition.follower_fetched(params.replica_id, result, start, epoch)
             except KafkalogError as error:
                 result.error_code, result.records = error.code, None
                 continue
@@ -481,8 +482,7 @@ def make(node: Node) -> ReplicaManager:
         return node.transactions.verify(*batch, **version)
 
     return ReplicaManager(
-        node.store,
-        node.topics,
+        node.store, node.topics,
         node_id=node.node_id,
         monotonic_ms=node.monotonic_ms,
         run=node.run,
@@ -497,4 +497,4 @@ def make(node: Node) -> ReplicaManager:
         fetch_sessions=config["max.incremental.fetch.session.cache.slots"],
         produce_purge_interval=config["producer.purgatory.purge.interval.requests"],
         fetch_purge_interval=config["fetch.purgatory.purge.interval.requests"],
-    )
+    )  # fmt: skip

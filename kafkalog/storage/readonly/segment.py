@@ -137,18 +137,18 @@ class ViewSegment(ViewFiles):
         """
         if end is None:
             end = self._end()
-        if end.size < self._size:
+        if end.size < self.size:
             return end.size
-        if offset >= end.next_offset or not self._size:
+        if offset >= end.next_offset or not self.size:
             return None
-        return extend_end(self.file, self.base_offset, empty_end(self.base_offset), self._size).size
+        return extend_end(self.file, self.base_offset, empty_end(self.base_offset), self.size).size
 
     def _end(self) -> SegmentEnd:
         """Return the end of the complete valid batches of a rolled segment."""
         known = self._known_end
-        if known is None or known[0] != self._size:
+        if known is None or known[0] != self.size:
             start = self.advised_end() or empty_end(self.base_offset)
-            known = self._size, extend_end(self.file, self.base_offset, start, self._size)
+            known = self.size, extend_end(self.file, self.base_offset, start, self.size)
             self._known_end = known
         return known[1]
 
@@ -181,7 +181,7 @@ class ViewSegment(ViewFiles):
         following = self.following
         if following is None or following.base_offset != end.next_offset:
             return False
-        return only_zeros(self.file, end.size, self._size)
+        return only_zeros(self.file, end.size, self.size)
 
     def _timed_position(self, timestamp: int, offset: int) -> int | None:
         """Return the position of the batch a time index entry names; None unless its times confirm the entry."""
@@ -201,12 +201,12 @@ class ViewSegment(ViewFiles):
         `bound` is the base offset of the next segment; raises as `time_search` does.
         """
         end = self.base_offset + MAX_OFFSETS if bound is None else bound
-        data = self.records.slice(0, self._size)
+        data = self.records.slice(0, self.size)
         extent = Extent(self.base_offset, data, end, bound is None, self.offset_index, self.is_elsewhere)
         return find_offset_by_timestamp(extent, self.time_index, timestamp, start_offset)
 
     def __repr__(self) -> str:
-        size = "?" if self._size < 0 else str(self._size)
+        size = "?" if self.size < 0 else str(self.size)
         return f"<ViewSegment {self.base_offset} {size} B {self.path}>"
 
     def batch_with(self, offset: int) -> bytes:
