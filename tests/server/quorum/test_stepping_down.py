@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import AppendParams
 from kafkalog.storage.log import UnifiedLog
 from tests.builder import R, batch
@@ -64,5 +65,5 @@ async def test_no_append_goes_on_once_a_node_that_does_not_lead_follows_no_one(t
         for _ in range(100):
             await asyncio.sleep(0)
         check.release()
-        assert (await writing)[T0].error_code == 0
+        assert (await writing)[T0].error_code == (0 if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert await found == (0 if leads else 1)
