@@ -77,7 +77,7 @@ class Following:
                 await self.fetcher.stop()
             self.fetcher, self._leader = None, None
         if not self._node.quorum.leads:
-            await self._node.replicas.appends_ended()
+            await self._node.replicas.pool_appends.ended()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:

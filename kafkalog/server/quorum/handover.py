@@ -137,7 +137,7 @@ class HandOver:
         return None
 
     def _has_all(self, successor: int) -> bool:
-        return not self._node.replicas.is_appending and self._behind(successor, 0) is None
+        return not self._node.replicas.pool_appends and self._behind(successor, 0) is None
 
     def _not_caught_up(self, successor: int, lag_ms: int) -> KafkalogError:
         found = self._behind(successor, lag_ms)

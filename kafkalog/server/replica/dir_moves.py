@@ -180,7 +180,7 @@ class DirMoves(Part):
             return False
         node.replicas.hold_writes()
         try:
-            while node.replicas.is_appending:
+            while node.replicas.pool_appends:
                 await asyncio.sleep(_SHORT_MS / 1000)
             while copy_chunk(log, future):
                 pass

@@ -26,6 +26,7 @@ from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.delayed_produce import DelayedProduce
 from kafkalog.server.replica.fetch_session import FetchSessions
 from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.pool_appends import PoolAppends
 from kafkalog.server.replica.purgatory import Later, WaitingRequests
 from kafkalog.server.replica.reading import HeldBack, held_back_by, must_wait, read_partitions
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
@@ -86,6 +87,7 @@ class ReplicaManager:
     ) -> None:
         self.sessions = FetchSessions(fetch_sessions, monotonic_ms)
         self.waiting = WaitingRequests(later, **purge_intervals)
+        self.pool_appends = PoolAppends()
         self._store = store
         self._topics = topics
         self._node_id = node_id
@@ -102,7 +104,6 @@ class ReplicaManager:
         self._lag_timer: asyncio.TimerHandle | None = None
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unpacking = asyncio.Semaphore(UNPACKED_AT_ONCE)
-        self._appending: set[asyncio.Future[LogAppendInfo]] = set()
         self._may_append = asyncio.Event()
         self._may_append.set()
         self._holds_writes = False
@@ -207,16 +208,6 @@ class ReplicaManager:
         """Resume the waiting appends, under the roles that their partitions have by then."""
         self._holds_writes = False
         self._may_append.set()
-
-    @property
-    def is_appending(self) -> bool:
-        """True while an append in the pool is unfinished."""
-        return bool(self._appending)
-
-    async def appends_ended(self) -> None:
-        """Wait for the appends in the pool: one that began under an earlier role must not follow a later leader's."""
-        if self._appending:
-            await asyncio.wait(tuple(self._appending))
 
     def _drop_late(self) -> None:
         self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
@@ -368,10 +359,7 @@ class ReplicaManager:
                 raise NotLeaderOrFollower(f"this node stopped leading {partition.topic_partition} during the append")
             return info
 
-        self._appending.add(appending := asyncio.ensure_future(in_pool()))
-        appending.add_done_callback(self._appending.discard)
-        # a disconnected client does not undo a write in progress, and readers still get notified
-        return await asyncio.shield(appending)
+        return await self.pool_appends.start(in_pool())
 
     async def _replicated(
         self, results: dict[TopicPartition, AppendResult], params: AppendParams
@@ -482,7 +470,8 @@ def make(node: Node) -> ReplicaManager:
         return node.transactions.verify(*batch, **version)
 
     return ReplicaManager(
-        node.store, node.topics,
+        node.store,
+        node.topics,
         node_id=node.node_id,
         monotonic_ms=node.monotonic_ms,
         run=node.run,
@@ -497,4 +486,4 @@ def make(node: Node) -> ReplicaManager:
         fetch_sessions=config["max.incremental.fetch.session.cache.slots"],
         produce_purge_interval=config["producer.purgatory.purge.interval.requests"],
         fetch_purge_interval=config["fetch.purgatory.purge.interval.requests"],
-    )  # fmt: skip
+    )

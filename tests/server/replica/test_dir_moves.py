@@ -165,12 +165,14 @@ def test_a_move_leaves_the_appends_to_a_handover_that_has_begun_meanwhile(tmp_pa
             await node.topics.create("t", 1)
             await produce(node, 3)
             target = b if Path(log_of(node).path).parent == a else a
-            node.replicas._appending = 1  # the move waits for it, and holds the others
+            written = asyncio.Event()
+            appending = node.replicas.pool_appends.start(written.wait())  # the move waits for it, and holds the others
             assert await alter(node, (target, "t", [0])) == {("t", 0): 0}
             while not node.replicas._holds_writes:
                 await asyncio.sleep(0.001)
             node.quorum.handover._hold()
-            node.replicas._appending = 0
+            written.set()
+            await appending
             while Path(log_of(node).path).parent != target:
                 await asyncio.sleep(0.001)
             assert node.replicas._holds_writes

@@ -374,11 +374,11 @@ def test_a_large_append_runs_in_the_pool_and_is_told_though_its_client_went(tmp_
         writer = asyncio.create_task(replicas.append({T0: data}, AppendParams(1, 0)))
         await asyncio.sleep(0)
         writer.cancel()
-        assert replicas.is_appending
+        assert replicas.pool_appends
         [result] = await asyncio.wait_for(reader, 30)
         assert offsets_in(result) == [0]
         await settle()
-        assert not replicas.is_appending
+        assert not replicas.pool_appends
 
     run(tmp_path, body, message_max_bytes=2_000_000)
 
