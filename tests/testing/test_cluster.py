@@ -158,6 +158,8 @@ def test_node_cut_off_from_clients_closes_their_connections(cluster: KafkaCluste
 
 def test_restarted_node_has_its_port_and_data(cluster: KafkaCluster) -> None:
     port, pid = cluster.address(3), cluster.pid(3)
+    assert produce(cluster, "kept") == 0
+    wait_until((cluster.directory(3) / "orders-0").is_dir)
     cluster.restart(3)
     assert cluster.address(3) == port and cluster.pid(3) != pid
     assert (cluster.directory(3) / "orders-0").is_dir()
