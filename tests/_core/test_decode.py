@@ -1,5 +1,6 @@
 """Records of a batch as columns, and every way in which a batch can be broken."""
 
+import ctypes
 import struct
 
 import pytest
@@ -173,3 +174,13 @@ def test_any_change_of_a_sealed_batch_never_crashes(data: st.DataObject) -> None
     table = table_of(bytes(seal(bytes(raw))))
     for i in range(len(table)):
         table.key(i), table.value(i), table.headers(i)
+
+
+def test_memory_of_no_object_is_decoded() -> None:
+    """C code makes such views, which have no object that they refer to."""
+    data = bytearray(batch([R(b"v")]))
+    make_view = ctypes.pythonapi.PyMemoryView_FromMemory
+    make_view.restype, make_view.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+    held = (ctypes.c_char * len(data)).from_buffer(data)
+    view = make_view(ctypes.addressof(held), len(data), 0x100)
+    assert [record.value for record in decode(view, scan(view))] == [b"v"]

@@ -418,6 +418,8 @@ cdef int64_t room_for(BatchTable batches, Py_ssize_t first, Py_ssize_t last) noe
 cdef bint refers_to_nothing(object chunk):
     """True for bytes and a bytearray, or a view of them; not for a derived class, whose objects refer to others."""
     if PyMemoryView_Check(chunk):
+        if <void*>PyMemoryView_GET_BUFFER(chunk).obj == NULL:  # a view of memory that no object owns
+            return False
         chunk = <object>PyMemoryView_GET_BUFFER(chunk).obj
     return PyBytes_CheckExact(chunk) or PyByteArray_CheckExact(chunk)
 
