@@ -58,8 +58,9 @@ async def test_an_empty_follower_gets_everything(tmp_path: Path) -> None:
         await pair.until_same(*keys)
         await until(lambda: all(state.is_in_sync for state in pair.fetcher.states.values()))
         assert pair.connections == 1 and pair.fetcher.peer_error is None
-        known = pair.leader.replicas.find(keys[3]).followers[FOLLOWER]  # the leader knows how far it is
-        assert known.log_end.message_offset == pair.logs(keys[3])[0].log_end_offset
+        followers = pair.leader.replicas.find(keys[3]).followers
+        end = pair.logs(keys[3])[0].log_end_offset
+        await until(lambda: followers[FOLLOWER].log_end.message_offset == end)  # its next fetch says how far it is
 
 
 @in_loop
