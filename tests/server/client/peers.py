@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,12 @@ async def server_on(path: Path, **settings: Any) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def open_connection(
-    port: int, settings: PeerSettings | None = None, host: str = HOST
+    port: int, settings: PeerSettings | None = None, host: str = HOST, *, request_ms: int | None = None
 ) -> AsyncIterator[PeerConnection]:
+    """A connection; `request_ms` holds from then on, since a busy machine needs longer to connect."""
     connection = await connect(host, port, settings)
+    if request_ms is not None:
+        connection._settings = replace(connection._settings, request_ms=request_ms)
     try:
         yield connection
     finally:

@@ -80,7 +80,7 @@ async def test_an_answer_that_nobody_asked_for() -> None:
 async def test_a_length_takes_no_memory_before_its_bytes_come() -> None:
     """100 MB are promised, and 2000 bytes come."""
     async with liar(lambda request: (100 << 20).to_bytes(4, "big") + bytes(2000)) as port:
-        async with open_connection(port, PeerSettings(request_ms=200)) as connection:
+        async with open_connection(port, request_ms=200) as connection:
             await error_of(connection.request(METADATA, ALL_TOPICS))
             assert connection._frames.held_bytes <= 1 << 20
 
