@@ -45,7 +45,7 @@ def produced(topic: str = "orders", partition: int = 0, count: int = 1) -> dict[
     """A Produce of version 9, which names topics."""
     records = batches(0, count, count)[0]
     topics = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
-    return {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": topics}
+    return {"transactional_id": None, "acks": -1, "timeout": 60_000, "topic_data": topics}
 
 
 def fetched(topic: str = "orders", *partitions: int, session_id: int = 0, epoch: int = -1) -> dict[str, Any]:
