@@ -149,6 +149,17 @@ async def test_a_leader_that_stepped_down_for_nobody_takes_a_new_term(tmp_path: 
 
 
 @in_loop
+async def test_who_stepped_down_and_has_not_heard_yet_of_the_next_leader_leaves_it_the_lead(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        nodes.cut.add(3)
+        await nodes.promote(1)
+        nodes.cut.clear()
+        assert nodes.quorum(3).leader == NO_NODE
+        await nodes.quorum(3).regain(0, 1)
+        assert nodes.quorum(1).leads and nodes.quorum(3).leader == 1
+
+
+@in_loop
 async def test_a_leader_that_cannot_be_reached_is_not_waited_for(tmp_path: Path) -> None:
     async with set_of(tmp_path) as nodes:
         await with_leader(nodes)
