@@ -27,7 +27,7 @@ from kafkalog.testing.errors import ConditionNotMet, did_not_start
 from kafkalog.testing.faults import Fault, Unmatched
 from kafkalog.testing.hosting import HOST, HostProcess, Ports
 from kafkalog.testing.names import PEER_PREFIX
-from kafkalog.testing.nodes import CutOff, Node
+from kafkalog.testing.nodes import CutOff, Node, know
 from kafkalog.testing.server import DEFAULTS, END_S, STOP_S, counts_of
 
 _OWN_SETTINGS: Final = ("log.dirs", "log.dir", "listeners", "advertised.listeners", "node.id", "kafkalog.replicas")
@@ -309,6 +309,8 @@ class KafkaCluster(Controlled):
                     failure = error
                     continue
                 self._last_leader = one
+                while not know(self._states(), one, self._silent()) and time.monotonic() < deadline:
+                    time.sleep(_POLL_S)
                 return
             time.sleep(_POLL_S)
         raise failure or ConditionNotMet("no node could become the leader")

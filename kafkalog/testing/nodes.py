@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -70,3 +70,8 @@ class CutOff:
 
     def __exit__(self, *_: object) -> None:
         self.heal()
+
+
+def know(states: Mapping[int, Mapping[str, Any]], leader: int, silent: Collection[int]) -> bool:
+    """Return True if all nodes except the `silent` ones know the leader; `states` has their own answers."""
+    return all(state["leader"] == leader for node, state in states.items() if node not in silent)

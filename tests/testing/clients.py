@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-STEPS_S = 60
+STEPS_S = 180
 
 
 class Consuming(Protocol):

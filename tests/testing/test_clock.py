@@ -19,14 +19,14 @@ def test_producers_and_transactional_ids_expire_with_the_clock() -> None:
             return len(partition.active_producers), [one.transactional_id for one in listed]
 
         producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "shop"})
-        producer.init_transactions(30)
+        producer.init_transactions(120)
         producer.begin_transaction()
         producer.produce("orders", b"a value")
-        producer.commit_transaction(30)
+        producer.commit_transaction(120)
         assert known() == (1, ["shop"])
         server.advance(seconds=23 * 3600)
         assert known() == (1, ["shop"])
         server.advance(seconds=2 * 3600)
-        server.wait_for(until=lambda: known() == (0, ["shop"]))
+        server.wait_for(until=lambda: known() == (0, ["shop"]), timeout_s=120)
         server.advance(seconds=8 * 86_400)
-        server.wait_for(until=lambda: known() == (0, []))
+        server.wait_for(until=lambda: known() == (0, []), timeout_s=120)

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafkalog.errors import ConfigError, IllegalArgument, IllegalState, KafkalogError
+from kafkalog.server.quorum.messages import BEGIN_QUORUM_EPOCH
 from kafkalog.testing import KafkaCluster, ServerDidNotStart, async_kafka_cluster, kafka_cluster
 from tests.server.test_testing import is_alive
 from tests.testing.calls import Link
@@ -37,7 +38,7 @@ def _whole_afterwards(cluster: KafkaCluster) -> Iterator[None]:
 
 
 def produce(
-    cluster: KafkaCluster, *values: str, topic: str = "orders", by: str = "", wait_s: float = 30, client: str = "any"
+    cluster: KafkaCluster, *values: str, topic: str = "orders", by: str = "", wait_s: float = 120, client: str = "any"
 ) -> int:
     """Produces with acks=all to partition 0; how many records are not acknowledged in time."""
     settings = {"acks": "all", "message.timeout.ms": wait_s * 1000, "client.id": client}
@@ -116,6 +117,15 @@ def test_leader_moves_to_the_next_node_or_a_chosen_one(cluster: KafkaCluster) ->
     moved = cluster.move_leader()
     assert cluster.leader == moved != before
     assert cluster.move_leader(to=before) == cluster.leader == before
+
+
+def test_all_nodes_know_the_leader_as_soon_as_the_call_returns(cluster: KafkaCluster) -> None:
+    """A client, or a schema registry, may ask any of them next."""
+    late = {"keys": [BEGIN_QUORUM_EPOCH], "delay_ms": 300, "peers": True}
+    with cluster._rules.add("late", cluster.nodes, late, is_reported=False):
+        for _ in range(3):
+            moved = cluster.move_leader()
+            assert [state["leader"] for state in cluster._states().values()] == [moved] * 3
 
 
 def test_leader_cut_off_from_its_peers_acknowledges_nothing_that_is_lost(cluster: KafkaCluster) -> None:
@@ -254,8 +264,8 @@ def test_call_that_is_broken_off_does_not_change_the_next_ones(cluster: KafkaClu
     try:
         cluster.pause(leader, elect=False)
         for call in (lambda: control.call("state"), lambda: host.wait(cluster.pid(leader), 0.1)):
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
             with pytest.raises(BrokenOff):
+                signal.setitimer(signal.ITIMER_REAL, 0.02)
                 call()
     finally:
         signal.signal(signal.SIGALRM, earlier)

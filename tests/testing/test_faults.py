@@ -42,10 +42,10 @@ def server(running: KafkaServer) -> Iterator[KafkaServer]:
 
 
 def produced(topic: str = "orders", partition: int = 0, count: int = 1) -> dict[str, Any]:
-    """A Produce of version 9, which names topics."""
-    records = batches(0, count, count)[0]
+    """A Produce of version 9, which names topics. Retention, which begins after 30 s, keeps its records."""
+    records = batches(0, count, count, timestamp=time.time_ns() // 1_000_000)[0]
     topics = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
-    return {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": topics}
+    return {"transactional_id": None, "acks": -1, "timeout": 60_000, "topic_data": topics}
 
 
 def fetched(topic: str = "orders", *partitions: int, session_id: int = 0, epoch: int = -1) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def test_lag_of_a_group(server: KafkaServer) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap})
     for number in range(10):
         producer.produce("lagging", str(number), partition=number % 2)
-    producer.flush(30)
+    producer.flush(120)
     server.wait_for(topic="lagging", records=10)
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g"})
     consumer.commit(offsets=[TopicPartition("lagging", 0, 5), TopicPartition("lagging", 1, 2)], asynchronous=False)
@@ -114,7 +114,7 @@ def test_contents_as_lists_and_frames() -> None:
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         for number in range(4):
             producer.produce("orders", str(number), key=f"k{number}", partition=number % 2)
-        producer.flush(30)
+        producer.flush(120)
         assert [record.value for record in cluster.records("orders")] == [b"0", b"2", b"1", b"3"]
         assert [record.key for record in cluster.records("orders", 1)] == [b"k1", b"k3"]
         assert cluster.table("orders", ["value"])["value"].to_pylist() == [b"0", b"2", b"1", b"3"]

@@ -20,11 +20,17 @@ def test_a_metric_of_librdkafka_is_seen_by_name_at_every_node() -> None:
         ]  # fmt: skip
         for one in clients:
             one.produce("t", b"a value")
-            assert one.flush(30) == 0
-        cluster.wait_for(until=lambda: len({one.client_instance_id for one in cluster.pushed_metrics()}) == 3)
-        pushed = cluster.pushed_metrics()
+            assert one.flush(120) == 0
+        pushed = []
+
+        def is_seen() -> bool:
+            pushed[:] = cluster.pushed_metrics()
+            is_named = any(NAME in one.metrics for one in pushed)
+            return is_named and len({one.client_instance_id for one in pushed}) == 3
+
+        cluster.wait_for(until=is_seen, timeout_s=120)
         del one, clients
-    assert {one.client_id for one in pushed} == {"mine"} and any(NAME in one.metrics for one in pushed)
+    assert {one.client_id for one in pushed} == {"mine"}
     assert pushed[0].push_interval_ms == 100 and "rdkafka" in pushed[0].software_version
 
 
@@ -34,14 +40,14 @@ def test_the_receiver_stays_when_the_data_is_restored() -> None:
         server.restore(server.snapshot())
         producer = Producer({"bootstrap.servers": server.bootstrap, "client.id": "mine", "enable.metrics.push": True})
         producer.produce("t", b"a value")
-        assert producer.flush(30) == 0
-        server.wait_for(until=lambda: server.pushed_metrics("mine"))
+        assert producer.flush(120) == 0
+        server.wait_for(until=lambda: server.pushed_metrics("mine"), timeout_s=120)
         assert server.pushed_metrics("another") == []
         assert seen.of("GetTelemetrySubscriptions") and seen.of("PushTelemetry")
         producer.produce("t", b"another value")  # an answer behind that of the push, without which the client ends mute
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         del producer
-        server.wait_for(until=lambda: server.pushed_metrics("mine")[-1].is_terminating)
+        server.wait_for(until=lambda: server.pushed_metrics("mine")[-1].is_terminating, timeout_s=120)
 
 
 def test_who_did_not_ask_for_it_is_told_so() -> None:

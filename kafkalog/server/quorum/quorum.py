@@ -235,19 +235,24 @@ class Quorum:
 
     # Leading
 
-    async def promote(self, *, is_forced: bool = False) -> None:
+    async def promote(self, *, is_forced: bool = False, yields: bool = False) -> None:
         """Make this node the leader. A leader that answers first hands over to it. ElectionFailed, StorageError.
 
-        With `is_forced`, neither a handover nor votes are needed.
+        With `is_forced`, neither a handover nor votes are needed. With `yields` it follows a leader that answers.
         """
         async with self._electing:
             if not self.leads:
-                await self._elect(is_forced)
+                await self._elect(is_forced, yields)
 
-    async def _elect(self, is_forced: bool) -> None:
+    async def _elect(self, is_forced: bool, yields: bool) -> None:
         me = self._node.node_id
         known = (self.state.term, self.state.leader)
         reports = await (self.poll.leaders() if is_forced else self.poll.leaders_with(known))
+        for other, (term, leader) in reports.items() if yields else ():
+            if other == leader:
+                await self.learn_leader(term, leader)
+        if yields and self.state.leader not in (NO_NODE, me):
+            return
         term = next_term(max([self.state.term, *(one[0] for one in reports.values())]), me, self.own_set)
         needed: tuple[int, ...] = ()  # a leader that handed over steps down by its vote, or not at all
         if not is_forced:
@@ -326,7 +331,7 @@ class Quorum:
             if self.leads or self.state.leader != NO_NODE:
                 return
             try:
-                await self.promote()
+                await self.promote(yields=True)  # a leader's news may only be late
             except (KafkalogError, OSError) as error:
                 _LOG.warning("no node has led since this node stepped down, and it cannot lead again: %s", error)
 

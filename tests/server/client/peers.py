@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,12 @@ async def server_on(path: Path, **settings: Any) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def open_connection(
-    port: int, settings: PeerSettings | None = None, host: str = HOST
+    port: int, settings: PeerSettings | None = None, host: str = HOST, *, request_ms: int | None = None
 ) -> AsyncIterator[PeerConnection]:
+    """A connection; `request_ms` holds from then on, since a busy machine needs longer to connect."""
     connection = await connect(host, port, settings)
+    if request_ms is not None:
+        connection._settings = replace(connection._settings, request_ms=request_ms)
     try:
         yield connection
     finally:
@@ -51,35 +55,56 @@ def number_of(request: bytes) -> bytes:
     return request[4:8]
 
 
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def peer(serve: Serve) -> AsyncIterator[int]:
+    """Return the port of a peer that serves each connection so; none is left open, which a later test would report."""
+    is_open: set[asyncio.StreamWriter] = set()
+
+    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_open.add(writer)
+        try:
+            with suppress(asyncio.IncompleteReadError, ConnectionError):
+                await serve(reader, writer)
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+            is_open.discard(writer)
+
+    server = await asyncio.start_server(serve_and_close, HOST, 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        while is_open:
+            for writer in is_open:
+                writer.transport.abort()
+            await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def liar(answer: Answer, *, is_honest_first: bool = True) -> AsyncIterator[int]:
     """Return the port of a peer that reports its real versions, then sends what `answer` returns."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         is_honest = is_honest_first
-        try:
-            while True:
-                request = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-                said: bytes | None
-                if is_honest:
-                    said, is_honest = add_length(number_of(request) + api_versions_body(3, APIS)), False
-                else:
-                    said = answer(request)
-                if said is None:
-                    return
-                writer.write(said)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
-        finally:
-            writer.close()
+        while True:
+            request = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            said: bytes | None
+            if is_honest:
+                said, is_honest = add_length(number_of(request) + api_versions_body(3, APIS)), False
+            else:
+                said = answer(request)
+            if said is None:
+                return
+            writer.write(said)
+            await writer.drain()
 
-    server = await asyncio.start_server(serve, HOST, 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        await asyncio.sleep(0)
+    async with peer(serve) as port:
+        yield port
 
 
 async def error_of(awaitable: Awaitable[Any]) -> BaseException:

@@ -106,7 +106,7 @@ async def test_who_is_cancelled_leaves_the_connection_to_others(tmp_path: Path) 
 
 @in_loop
 async def test_no_answer_in_time_ends_the_connection() -> None:
-    async with liar(lambda request: b"") as port, open_connection(port, PeerSettings(request_ms=60)) as connection:
+    async with liar(lambda request: b"") as port, open_connection(port, request_ms=60) as connection:
         errors = await asyncio.gather(*(error_of(connection.request(METADATA, ALL_TOPICS)) for _ in range(2)))
         assert all(isinstance(error, PeerTimedOut | PeerUnreachable) for error in errors)
         assert isinstance(errors[0], PeerTimedOut) and isinstance(errors[0], TimeoutError)
@@ -122,7 +122,7 @@ async def test_no_answer_to_callers_that_left_ends_the_connection() -> None:
         async with asyncio.timeout(0.01):
             await connection.request(METADATA, ALL_TOPICS)
 
-    async with liar(lambda request: b"") as port, open_connection(port, PeerSettings(request_ms=60)) as connection:
+    async with liar(lambda request: b"") as port, open_connection(port, request_ms=60) as connection:
         assert type(await error_of(briefly(connection))) is TimeoutError and connection.is_open
         async with asyncio.timeout(60):
             while connection.is_open:

@@ -14,7 +14,7 @@ from kafkalog.server.client.login import connect
 from kafkalog.server.client.messages import read_answer
 from kafkalog.server.client.settings import PeerSettings
 from kafkalog.server.wire.versions import APIS, api_versions_body
-from tests.server.client.peers import HOST, METADATA, error_of, liar, number_of, open_connection
+from tests.server.client.peers import HOST, METADATA, error_of, liar, number_of, open_connection, peer
 from tests.server.client.test_connection import ALL_TOPICS
 from tests.server.looping import in_loop
 from tests.server.net.networks import add_length
@@ -65,22 +65,18 @@ async def test_an_answer_that_nobody_asked_for() -> None:
         request = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
         writer.write(add_length(number_of(request) + api_versions_body(3, APIS)) + add_length(b"\0\0\0\x01more"))
         await reader.read()
-        writer.close()
 
-    server = await asyncio.start_server(serve, HOST, 0)
-    port = server.sockets[0].getsockname()[1]
-    async with open_connection(port) as connection:
+    async with peer(serve) as port, open_connection(port) as connection:
         while connection.is_open:
             await asyncio.sleep(0.001)
         assert isinstance(await error_of(connection.request(METADATA, ALL_TOPICS)), PeerMisbehaved)
-    server.close()
 
 
 @in_loop
 async def test_a_length_takes_no_memory_before_its_bytes_come() -> None:
     """100 MB are promised, and 2000 bytes come."""
     async with liar(lambda request: (100 << 20).to_bytes(4, "big") + bytes(2000)) as port:
-        async with open_connection(port, PeerSettings(request_ms=200)) as connection:
+        async with open_connection(port, request_ms=200) as connection:
             await error_of(connection.request(METADATA, ALL_TOPICS))
             assert connection._frames.held_bytes <= 1 << 20
 

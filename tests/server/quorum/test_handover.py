@@ -12,6 +12,7 @@ import pytest
 from kafkalog.errors import NotLeaderOrFollower
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum import handover
+from kafkalog.server.quorum.decisions import next_term
 from kafkalog.server.quorum.errors import ElectionFailed, NotController
 from kafkalog.server.quorum.file import NO_NODE
 from kafkalog.server.quorum.handover import NotCaughtUp
@@ -32,6 +33,12 @@ def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "HOLD_SECONDS", 0.3)
 
 
+@pytest.fixture
+def never_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader holds appends until its successor, or the test, ends that."""
+    monkeypatch.setattr(handover, "HOLD_SECONDS", 3600)
+
+
 async def with_leader(nodes: Set) -> int:
     """Node 1 leads, with one record; its term."""
     await with_topic(nodes, 1, 2, 3)
@@ -48,6 +55,7 @@ async def asked(nodes: Set, term: int, successor: int = 2, leader: int = 1) -> i
     return int(answer.error_code)
 
 
+@pytest.mark.usefixtures("never_over")
 @in_loop
 async def test_appends_wait_for_the_one_who_leads_next(tmp_path: Path) -> None:
     """FLOW-4: they get the error that this node does not lead."""
@@ -61,10 +69,11 @@ async def test_appends_wait_for_the_one_who_leads_next(tmp_path: Path) -> None:
         create = {"topics": [], "timeout": 1000, "validate_only": False}
         assert (await call(nodes[1], "create_topics", 7, create)).topics == ()
         assert nodes[1].leaders_calls and not waiting.done()
-        await nodes.quorum(1).learn_leader(term + 1, -1)
+        await nodes.quorum(1).learn_leader(next_term(term, 2, nodes.quorum(1).own_set), 2)
         assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.usefixtures("never_over")
 @in_loop
 async def test_no_topic_setting_or_user_changes_while_another_node_is_about_to_lead(tmp_path: Path) -> None:
     """The successor has copied all of them already."""
@@ -140,6 +149,17 @@ async def test_a_leader_that_stepped_down_for_nobody_takes_a_new_term(tmp_path: 
 
 
 @in_loop
+async def test_who_stepped_down_and_has_not_heard_yet_of_the_next_leader_leaves_it_the_lead(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        nodes.cut.add(3)
+        await nodes.promote(1)
+        nodes.cut.clear()
+        assert nodes.quorum(3).leader == NO_NODE
+        await nodes.quorum(3).regain(0, 1)
+        assert nodes.quorum(1).leads and nodes.quorum(3).leader == 1
+
+
+@in_loop
 async def test_a_leader_that_cannot_be_reached_is_not_waited_for(tmp_path: Path) -> None:
     async with set_of(tmp_path) as nodes:
         await with_leader(nodes)
@@ -180,6 +200,7 @@ async def append_as_follower(nodes: Set, number: int) -> None:
     nodes[number].replicas.find(T0).append_as_follower(bytearray(data), source.leader_epoch)
 
 
+@pytest.mark.usefixtures("never_over")
 @in_loop
 async def test_a_change_that_has_begun_is_done_before_the_successor_has_all(tmp_path: Path) -> None:
     """FLOW-4: and none begins after that, by whichever way."""

@@ -124,9 +124,9 @@ def bytes_from(log: UnifiedLog, start: int) -> bytes:
 
 @asynccontextmanager
 async def pair_in(path: Path, limits: FetchLimits = QUICK, **settings: Any) -> AsyncIterator[Pair]:
-    """A pair, whose fetcher is stopped at the end."""
-    async with server_on(path / "leader", node_id=LEADER) as server:
-        async with node_for(path / "own", node_id=FOLLOWER, **settings) as own:
+    """A pair, whose fetcher is stopped at the end. The records, which are old, stay however long a test takes."""
+    async with server_on(path / "leader", node_id=LEADER, log_retention_ms=-1) as server:
+        async with node_for(path / "own", node_id=FOLLOWER, log_retention_ms=-1, **settings) as own:
             for name in ("t", "u"):
                 await server.node.topics.create(name, 2)
                 await own.topics.create(name, 2)

@@ -35,7 +35,9 @@ class Servers(dict[int, Server]):
         members = ",".join(f"{one}@{HOST}:{port}" for one, port in self.ports.items())
         config = ServerConfig({
             **SMALL, "listeners": f"{self._listener}://{HOST}:{self.ports[number]}", "kafkalog.replicas": members,
-            "node.id": number, "min.insync.replicas": 2, **self.settings,
+            "node.id": number, "min.insync.replicas": 2,
+            "log.retention.ms": -1,  # the tests' records are old, and the first check comes after 30 s
+            **self.settings,
         })  # fmt: skip
         stack = self._running[number] = AsyncExitStack()
         self[number] = await stack.enter_async_context(serving([str(self.directory(number))], config))

@@ -74,7 +74,7 @@ async def test_no_marker_is_written_before_the_end_of_a_transaction_is_certain(t
     async with set_of(tmp_path, count=2, **ONE) as nodes:
         await lead_with_topics(nodes)
         transactions = nodes[1].transactions
-        begun = asyncio.ensure_future(transactions.init_producer_id("x", 10_000))
+        begun = asyncio.ensure_future(transactions.init_producer_id("x", 600_000))
         await wait_for_end(nodes, TRANSACTIONS, 1)
         assert not begun.done()
         await replicate(nodes, TRANSACTIONS)

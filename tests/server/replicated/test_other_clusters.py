@@ -44,7 +44,7 @@ async def test_data_of_another_cluster_stays(tmp_path: Path, caplog: pytest.LogC
         await servers[1].node.topics.create("t", 1)
         await until(lambda: servers[2].node.topics.get("t") is not None)
         with caplog.at_level(logging.ERROR, "kafkalog.server.node.following"):
-            await until(lambda: "cannot follow the leader" in caplog.text)
+            await until(lambda: "this node cannot follow the leader" in caplog.text)
         assert await write(servers[1], T0, b"one") == 0
         text = caplog.text
         assert ANOTHER in text and servers[1].node.cluster_id in text and str(directory) in text

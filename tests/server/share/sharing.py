@@ -90,7 +90,7 @@ async def produce(node: Any, *sizes: int, partition: int = 0) -> None:
 async def produce_values(node: Any, values: list[bytes], *, partition: int = 0) -> None:
     records = batch(0, values, timestamp=node.clock())
     data = [{"name": "t", "partition_data": [{"index": partition, "records": records}]}]
-    tree = {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": data}
+    tree = {"transactional_id": None, "acks": -1, "timeout": 60_000, "topic_data": data}
     assert (await call(node, "produce", 9, tree)).responses[0].partition_responses[0].error_code == 0
 
 

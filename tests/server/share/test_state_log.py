@@ -14,20 +14,20 @@ from kafkalog.server.share import state_log
 from kafkalog.server.share.state_log import ShareStateLog
 from tests.server.looping import in_loop
 from tests.server.nodes import node_for
-from tests.server.replica.partitions import settle
 from tests.server.share.sharing import ACCEPT, SMALL, Member, joined, produce
 
 
-def slow_to_be_ready(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Let calls that need a state wait for the event."""
-    ready, goes_on = ShareStateLog.ready, asyncio.Event()
+def slow_to_be_ready(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
+    """Let calls that need a state set the first event, and wait for the second one."""
+    ready, has_begun, goes_on = ShareStateLog.ready, asyncio.Event(), asyncio.Event()
 
     async def slowly(log: ShareStateLog, key: Any) -> int:
+        has_begun.set()
         await goes_on.wait()
         return await ready(log, key)
 
     monkeypatch.setattr(ShareStateLog, "ready", slowly)
-    return goes_on
+    return has_begun, goes_on
 
 
 async def restart(node: Any) -> None:
@@ -46,9 +46,9 @@ async def test_a_member_that_waited_while_the_leader_changed_begins_no_state(
         member = await joined(node)
         await produce(node, 1)
         assert await member.acquired() == [(0, 0, 1)]
-        goes_on = slow_to_be_ready(monkeypatch)
+        has_begun, goes_on = slow_to_be_ready(monkeypatch)
         waiting = asyncio.ensure_future(Member(node, "n", group="h").beat())
-        await settle()
+        await has_begun.wait()
         await restart(node)
         log = node.replicas.partition(SHARE_GROUP_STATE, 0).log
         end = log.log_end_offset
@@ -65,9 +65,9 @@ async def test_a_member_that_waited_while_the_leader_changed_acquires_nothing(
     async with node_for(tmp_path, **SMALL) as node:
         member = await joined(node)
         await produce(node, 1)
-        goes_on, former = slow_to_be_ready(monkeypatch), node.shares
+        (has_begun, goes_on), former = slow_to_be_ready(monkeypatch), node.shares
         waiting = asyncio.ensure_future(member.fetch())
-        await settle()
+        await has_begun.wait()
         await restart(node)
         goes_on.set()
         assert (await waiting)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -31,6 +31,9 @@ from tests.interop.share_calls import Link, Talker  # noqa: E402
 
 SETTINGS: Final = {
     "group.share.min.heartbeat.interval.ms": "200", "group.share.heartbeat.interval.ms": "200",
+    # no member is forgotten, and no record released, because the machine is busy
+    "group.share.max.session.timeout.ms": "3600000", "group.share.session.timeout.ms": "3600000",
+    "group.share.max.record.lock.duration.ms": "3600000", "group.share.record.lock.duration.ms": "3600000",
     "offsets.topic.num.partitions": "1", "share.coordinator.state.topic.num.partitions": "1",
 }  # fmt: skip
 PARTITIONS: Final = 6
