@@ -20,7 +20,7 @@ def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 def pass_time(seconds: float) -> None:
-    """Make the timers of the running loop that end within this time end now, as `LIMIT_S` of the test would."""
+    """Let this time pass for the timers of the running loop, that of `LIMIT_S` among them."""
     loop = asyncio.get_running_loop()
     time = loop.time
     loop.time = lambda: time() + seconds  # type: ignore[method-assign]
