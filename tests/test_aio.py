@@ -20,6 +20,7 @@ from kafkalog.errors import (
     ReadOnlyLog,
     UnsupportedCompression,
 )
+from kafkalog.reading.tail import Waiting
 from kafkalog.records.control import ControlType
 from tests.cycles import left_to_collector
 from tests.storage.test_log_transactions import append_marker, build_batch
@@ -181,7 +182,7 @@ def test_tail_sees_what_is_appended_meanwhile(tmp_path: Path) -> None:
     run(tmp_path / "t-0", scenario)
 
 
-def test_tail_of_committed_records(tmp_path: Path) -> None:
+def test_tail_of_committed_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records held back by an open transaction come with its marker, and not before; aborted records never come."""
     log_made = made([("plain", 0, 1), ("data", 5, 2), ("plain", 0, 1)])
     directory = tmp_path / "t-0"
@@ -193,8 +194,15 @@ def test_tail_of_committed_records(tmp_path: Path) -> None:
         assert [r.offset async for r in log.tail(0, 0, isolation="read_committed")] == [0]
         assert [r.offset async for r in log.tail(0.01, 3, isolation="read_committed")] == []
         read = log.tail(20, isolation="read_committed")
+        waits, real = asyncio.Event(), kafkalog.aio.log.waited
+
+        async def noted(waiting: Waiting) -> bool:
+            waits.set()
+            return await real(waiting)
+
+        monkeypatch.setattr("kafkalog.aio.log.waited", noted)
         coming = asyncio.ensure_future(anext(read))
-        await asyncio.sleep(0.01)
+        await waits.wait()  # from here on it begins behind what it has seen
         with (directory / f"{0:020d}.log").open("ab") as file:
             file.write(marker(4, 5, 0))
         assert (await coming).offset == 3

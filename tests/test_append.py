@@ -27,6 +27,7 @@ from kafkalog.log.log import Log
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.util.checkpoint import LOG_START_FILE
 from tests.faults import FaultFS
+from tests.gates import wait_until
 from tests.open_logs import open_log
 
 NOW = 1_700_000_000_000
@@ -399,11 +400,7 @@ def test_sync_in_milliseconds_syncs_soon_after(tmp_path: Path) -> None:
     with open_log(tmp_path / "t-0", fs=fs, sync=1) as log:
         fs.calls.clear()
         log.append(b"x")
-        for _ in range(2000):
-            if count_syncs(fs, ".log"):
-                break
-            time.sleep(0.005)
-        assert count_syncs(fs, ".log") >= 1
+        wait_until(lambda: count_syncs(fs, ".log") >= 1)
 
 
 def test_a_failed_background_sync_fails_the_next_append(tmp_path: Path) -> None:

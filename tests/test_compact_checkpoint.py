@@ -20,6 +20,7 @@ from kafkalog.log.writable import WritableLog
 from kafkalog.storage.log_parts.replacer import LogReplacer
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
+from tests.gates import PATIENCE_S, wait_until
 
 KEY = TopicPartition("states", 0)
 
@@ -165,7 +166,8 @@ def test_close_waits_for_a_clean_in_another_thread(tmp_path: Path) -> None:
 
     def slow(stats: CleanerStats) -> None:
         at_work.set()
-        assert is_closing.wait(30)
+        assert is_closing.wait(PATIENCE_S)
+        wait_until(lambda: log._opened.closed)  # type: ignore[union-attr]
         closing.join(0.3)  # a `close` that does not wait ends
         seen.append(log._opened.log.closed)  # type: ignore[union-attr]
 
@@ -178,11 +180,11 @@ def test_close_waits_for_a_clean_in_another_thread(tmp_path: Path) -> None:
     log = open_filled(tmp_path)
     cleaning, closing = threading.Thread(target=compacted), threading.Thread(target=log.close)
     cleaning.start()
-    assert at_work.wait(30)
+    assert at_work.wait(PATIENCE_S)
     closing.start()
     is_closing.set()
-    cleaning.join(30)
-    closing.join(30)
+    cleaning.join(PATIENCE_S)
+    closing.join(PATIENCE_S)
     assert [type(error) for error in errors] == [CleaningAborted] and not any(seen)
     assert not [one.name for one in (tmp_path / "states-0").iterdir() if one.name.endswith(".cleaned")]
     with pytest.raises(LogClosed):

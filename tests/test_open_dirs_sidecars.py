@@ -1,6 +1,5 @@
 """Key indexes and time ranges of all logs of a store: options of `kafkalog.open_dirs`."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from kafkalog.dirs.sidecars import KeyIndexJob
 from kafkalog.errors import IllegalArgument
 from kafkalog.keys import manage
 from kafkalog.sidecars import identity
+from tests.gates import wait_until
 
 T = 1_700_000_000_000
 
@@ -27,10 +27,7 @@ def fill(dirs: kafkalog.LogDirs, topic: str) -> None:
 
 def wait_for_indexes(dirs: kafkalog.LogDirs, topic: str) -> None:
     """Wait until all closed segments of a topic have a key index."""
-    deadline = time.monotonic() + 60
-    while {info.state for log in dirs.logs(topic) for info in log.key_index()} != {"ok"}:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: {info.state for log in dirs.logs(topic) for info in log.key_index()} == {"ok"})
 
 
 @pytest.mark.parametrize("place", ["beside", "store"])
@@ -46,7 +43,8 @@ def test_a_job_builds_the_key_indexes_of_all_logs(tmp_path: Path, place: str) ->
         next(job for job in dirs.jobs if job.name == "kafkalog-key-index").run()
         wait_for_indexes(dirs, "users")
         assert log.get(b"k3") == log[13] and log._keys is not None
-        assert [part.index is not None for part in log._keys.parts.current()] == [True] * 4
+        keys = log._keys
+        wait_until(lambda: [part.index is not None for part in keys.parts.current()] == [True] * 4)
     found = [*(tmp_path / ("data" if place == "beside" else "indexes")).rglob("*.keyindex")]
     assert len(found) == 12
     with kafkalog.open_dirs(tmp_path / "data", key_index=False if store is True else store) as view:
@@ -61,8 +59,8 @@ def test_the_job_passes_over_damage(tmp_path: Path) -> None:
     data[-3] ^= 1
     file.write_bytes(data)
     with kafkalog.open_dirs(tmp_path / "data", "a", key_index=True) as dirs:
-        wait_for_indexes_of(dirs["orders", 1])
-        assert [info.state for info in dirs["orders", 0].key_index()] == ["ok", "missing", "ok"]
+        wait_until(lambda: {info.state for info in dirs["orders", 1].key_index()} == {"ok"})
+        wait_until(lambda: [info.state for info in dirs["orders", 0].key_index()] == ["ok", "missing", "ok"])
 
 
 def test_a_failure_that_passes_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -103,13 +101,6 @@ def test_what_was_built_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mo
         log.roll()
         job.job.run()
         assert looked == [0, 1, 2, 1, 3] and {info.state for info in log.key_index()} == {"ok"}
-
-
-def wait_for_indexes_of(log: kafkalog.Log) -> None:
-    deadline = time.monotonic() + 60
-    while {info.state for info in log.key_index()} != {"ok"}:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_reader_builds_nothing(tmp_path: Path) -> None:

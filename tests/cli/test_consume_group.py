@@ -91,12 +91,14 @@ def test_ctrl_c_keeps_what_was_printed(data: Path, cursors: Path) -> None:
     with started("consume", "-d", data, "-t", "t", "-p", "0", "-G", "g", "--cursors", cursors, "--follow") as running:
         assert running.stdout is not None
         assert [running.stdout.readline() for _ in range(6)][-1] == b"0.5\n"
-        with library.open(data / "t-0", "a") as log:
-            log.append(b"new")
-        assert running.stdout.readline() == b"new\n"
+        for value in (b"new", b"last"):
+            with library.open(data / "t-0", "a") as log:
+                log.append(value)
+            assert running.stdout.readline() == value + b"\n"
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 130
-    assert positions(data, cursors) == [("g", 0, 7, 0)]
+    # the last may be printed and not yet noted
+    assert positions(data, cursors) in ([("g", 0, 8, 0)], [("g", 0, 7, 1)])
 
 
 def test_a_closed_pipe_keeps_what_was_taken(data: Path, cursors: Path) -> None:

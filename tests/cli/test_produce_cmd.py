@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 import kafkalog as library
 from kafkalog._core.bytes.murmur import partition_for_key
 from tests.commands import LINE, environment, kafkalog, ok, started
+from tests.gates import wait_until
 
 
 def values(path: Path) -> list[bytes | None]:
@@ -174,11 +174,7 @@ def test_a_slow_pipe_closes_batches_by_time_and_a_file_does_not(tmp_path: Path, 
     assert running.stdin is not None
     running.stdin.write(b"first\n")
     running.stdin.flush()
-    for _ in range(2000):
-        if any(data.glob("t-0/*.log")) and values(data / "t-0"):
-            break
-        time.sleep(0.005)
-    assert values(data / "t-0") == [b"first"], "it is written while the pipe is still open"
+    wait_until(lambda: any(data.glob("t-0/*.log")) and values(data / "t-0") == [b"first"])  # the pipe is still open
     running.communicate(b"second\n", timeout=60)
     assert running.returncode == 0 and values(data / "t-0") == [b"first", b"second"]
 
@@ -335,15 +331,12 @@ def test_an_unclean_partition_is_recovered(data: Path) -> None:
 
 
 def interrupt_produce(data: Path, sign: int) -> int:
-    """The status of a produce that is stopped while its pipe is open and one record is in."""
+    """The status of a produce that is stopped while its pipe is open and two records are in."""
     running = started("produce", "-d", data, "-t", "t", "-X", "linger.ms=1")
     assert running.stdin is not None
     running.stdin.write(b"first\nsecond\nbegun")
     running.stdin.flush()
-    for _ in range(2000):
-        if any(data.glob("t-0/*.log")) and values(data / "t-0"):
-            break
-        time.sleep(0.005)
+    wait_until(lambda: any(data.glob("t-0/*.log")) and values(data / "t-0") == [b"first", b"second"])
     running.send_signal(sign)
     _, errors = running.communicate(timeout=60)
     assert b"Traceback" not in errors

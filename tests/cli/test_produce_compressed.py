@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from kafkalog.records.packing import parse_compression
 from kafkalog.tools.produce import queue as produce_queue
 from kafkalog.tools.produce.text import Encoding, Producer
 from tests.commands import kafkalog, ok, started
+from tests.gates import wait_until
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
 LAGOU = b"".join(b"hello lagou %d\n" % number for number in range(1, 60_001))
@@ -210,10 +210,7 @@ def test_a_stop_by_signal_leaves_a_good_log(data: Path, sign: int, status: int) 
     assert running.stdin is not None
     running.stdin.write(LAGOU)
     running.stdin.flush()
-    for _ in range(2000):
-        if any(data.glob("t-0/*.log")) and values(data / "t-0"):
-            break
-        time.sleep(0.005)
+    wait_until(lambda: any(data.glob("t-0/*.log")) and bool(values(data / "t-0")))
     running.send_signal(sign)
     _, errors = running.communicate(timeout=60)
     assert b"Traceback" not in errors and running.returncode == status
@@ -229,10 +226,6 @@ def test_a_pipe_that_pauses_is_written_while_it_is_open(data: Path) -> None:
     assert running.stdin is not None
     running.stdin.write(LAGOU)
     running.stdin.flush()
-    for _ in range(2000):
-        if any(data.glob("t-0/*.log")) and len(values(data / "t-0")) > 59_000:
-            break
-        time.sleep(0.005)
-    assert len(values(data / "t-0")) > 59_000
+    wait_until(lambda: any(data.glob("t-0/*.log")) and len(values(data / "t-0")) > 59_000)
     running.communicate(b"second\n", timeout=60)
     assert running.returncode == 0 and values(data / "t-0") == [*LAGOU.splitlines(), b"second"]

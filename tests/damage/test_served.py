@@ -21,6 +21,8 @@ aiokafka = pytest.importorskip("aiokafka")
 FAMILIES = ("v1 none", "v2 none", "v2 lz4")
 IDLE_S = 1.0
 """A consumer that gets nothing for so long, and is not at the end, has stopped."""
+END_S = 5.0
+"""The server does not tell an end that it cannot read, and a consumer asks for it again and again."""
 LONGEST_S = 6.0
 """A consumer that is not at the end by then never comes there."""
 
@@ -60,7 +62,7 @@ async def consumed(server: KafkaServer, topic: str) -> Result:
     """Read a partition with a consumer up to its end, an error, or a stop without one."""
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=server.bootstrap, enable_auto_commit=False, check_crcs=True, fetch_max_wait_ms=50,
-        retry_backoff_ms=20, request_timeout_ms=5000,
+        retry_backoff_ms=20, request_timeout_ms=60_000,
     )  # fmt: skip
     rows: list[Row] = []
     await consumer.start()
@@ -68,7 +70,8 @@ async def consumed(server: KafkaServer, topic: str) -> Result:
         where = aiokafka.TopicPartition(topic, 0)
         consumer.assign([where])
         consumer.seek(where, 0)
-        end = (await consumer.end_offsets([where]))[where]
+        async with asyncio.timeout(END_S):
+            end = (await consumer.end_offsets([where]))[where]
         deadline = asyncio.get_running_loop().time() + LONGEST_S
         while await consumer.position(where) < end:
             if asyncio.get_running_loop().time() > deadline:

@@ -3,12 +3,12 @@
 import json
 import os
 import re
-import time
 from datetime import datetime
 from pathlib import Path
 
 import kafkalog
 from tests.examples.programs import interrupted, refused, said, started
+from tests.gates import wait_until
 
 PROGRAM = "import_json_lines.py"
 
@@ -30,6 +30,11 @@ def test_each_line_is_a_record(tmp_path: Path) -> None:
     assert said(PROGRAM, source, target)[0].startswith("imported 0 lines")
 
 
+def end_of(directory: Path) -> int:
+    with kafkalog.open(directory) as log:
+        return log.end_offset
+
+
 def test_an_import_that_is_interrupted_goes_on(tmp_path: Path) -> None:
     """The first run reads from a pipe in which not all lines are: so it is always in the middle of them."""
     source, pipe, target = tmp_path / "events.jsonl", tmp_path / "pipe", tmp_path / "data" / "events-0"
@@ -39,12 +44,9 @@ def test_an_import_that_is_interrupted_goes_on(tmp_path: Path) -> None:
     running = started(PROGRAM, pipe, target, "--key", "user")
     with pipe.open("wb", buffering=0) as file:
         file.write(b"".join(lines[:300]))
-        while not (target.is_dir() and any(path.stat().st_size for path in target.glob("*.log"))):
-            assert running.poll() is None
-            time.sleep(0.01)
+        wait_until(lambda: running.poll() is not None or any(target.glob("*.log")) and end_of(target) == 300)
         interrupted(running)
-    with kafkalog.open(target) as log:
-        assert log.end_offset == 300
+    assert end_of(target) == 300
     assert said(PROGRAM, source, target, "--key", "user")[0].startswith(f"imported {len(lines) - 300:,} lines")
     with kafkalog.open(target) as log:
         assert [(record.value or b"") + b"\n" for record in log] == lines

@@ -1,6 +1,6 @@
 """examples/said_at.py: what a topic said at a moment."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import kafkalog
@@ -26,7 +26,7 @@ def fields(line: str) -> list[str]:
 def test_the_last_before_and_the_first_from_a_moment_on(tmp_path: Path) -> None:
     write(tmp_path / "prices-0", (-90, b"a", b"1"), (-1, b"b", b"2"), (0, b"a", b"3"), (1, b"b", b"4"))
     write(tmp_path / "prices-1", (-30, b"c", b"5"))
-    lines = said("said_at.py", tmp_path, "prices", NOON.isoformat(), "-n", "1")
+    lines = said("said_at.py", tmp_path, "prices", NOON.isoformat(), "-n", "1", TZ="UTC")
     assert [fields(line) for line in lines] == [
         ["before", "prices-0", "1", "b", "2"], ["prices-0", "2", "a", "3"], ["before", "prices-1", "0", "c", "5"]
     ]  # fmt: skip
@@ -36,11 +36,14 @@ def test_the_last_before_and_the_first_from_a_moment_on(tmp_path: Path) -> None:
 
 
 def test_without_a_time_it_is_noon_yesterday_as_this_machine_counts(tmp_path: Path) -> None:
-    yesterday = datetime.now().astimezone() - timedelta(days=1)
-    noon = yesterday.replace(hour=12, minute=0, second=0, microsecond=0)
+    hours = datetime.now(UTC).hour - 12
+    here = timezone(timedelta(hours=-hours))  # where it is about noon: no midnight comes before the program looks
+    noon = (datetime.now(here) - timedelta(days=1)).replace(hour=12, minute=0, second=0, microsecond=0)
     with kafkalog.open(tmp_path / "t-0", "a", retention_ms=-1) as log:
         log.append([(b"k", b"%d" % n, int(noon.timestamp() * 1000) + n) for n in range(-3, 3)])
-    assert [fields(line)[-1] for line in said("said_at.py", tmp_path, "t")] == ["-1", "0", "1", "2"]
+    assert [fields(line)[-1] for line in said("said_at.py", tmp_path, "t", TZ=f"here{hours:+}")] == [
+        "-1", "0", "1", "2"
+    ]  # fmt: skip
 
 
 def test_gaps_and_a_long_way_back(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import kafkalog
 from kafkalog.exchange.kafka_dir import EXPORT_FILE
 from kafkalog.testing import kafka_server
 from tests import commands
+from tests.backup.load import until_loaded
 from tests.exchange.damaged_groups import spoilt_groups
 from tests.server.groups.other_kinds import share_records
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
 GROUPS = {f"group {n}": n + 1 for n in range(5)}
-TIMEOUT_S = 60
 
 
 def consumer(bootstrap: str, group: str) -> Any:
@@ -30,7 +30,7 @@ def read_committed(bootstrap: str, topic: str) -> dict[str, list[int]]:
     found = {}
     for group in GROUPS:
         one = consumer(bootstrap, group)
-        found[group] = [at.offset for at in one.committed([TopicPartition(topic, n) for n in range(2)], TIMEOUT_S)]
+        found[group] = [until_loaded(one, TopicPartition(topic, n)).offset for n in range(2)]
         one.close()
     return found
 

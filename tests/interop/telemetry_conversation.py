@@ -27,8 +27,8 @@ def conversation(bootstrap: str) -> Iterator[tuple[Any, ...]]:
         found = _asked(link, None)
         yield "no subscription", found[0], found[2:4], found[4:]
         assert found[1] not in (None, UUID(int=1))
-        _subscribe(link, "mine", metrics="org.", match="client_id=te.t", **{"interval.ms": str(LONG_MS)})
         _subscribe(link, "other", metrics="nothing", match="client_id=tes")
+        _subscribe(link, "mine", metrics="org.", match="client_id=te.t", **{"interval.ms": str(LONG_MS)})
         one = _told_of(link, "org.")
         yield "asked", _asked(link, one)
         yield "pushed with another number", _pushed(link, one, 1)

@@ -148,9 +148,9 @@ def test_ctrl_c_in_acquire_leaves_nothing_acquired(tmp_path: Path, delay_s: floa
                 for number in range(10):
                     appending = threading.Timer(0.02, dirs["tasks", 0].append, [b"%d" % number])
                     appending.start()
-                    signal.setitimer(signal.ITIMER_REAL, 0.02 + delay_s)
                     found = []
                     try:
+                        signal.setitimer(signal.ITIMER_REAL, 0.02 + delay_s)
                         found = queue.acquire(timeout=None)
                         while True:
                             time.sleep(1)

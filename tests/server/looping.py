@@ -19,6 +19,13 @@ def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     return run
 
 
+def pass_time(seconds: float) -> None:
+    """Let this time pass for the timers of the running loop, that of `LIMIT_S` among them."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    loop.time = lambda: time() + seconds  # type: ignore[method-assign]
+
+
 async def turns_during(work: Awaitable[T]) -> tuple[T, int]:
     """The result of some work, and how often others had their turn meanwhile."""
     turns, is_over = 0, False

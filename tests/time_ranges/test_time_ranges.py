@@ -319,7 +319,10 @@ def test_a_segment_whose_status_cannot_be_had_costs_no_row(
         assert len([*reader.records(where=f"time < {T + 1}")]) == 50
 
 
-def test_a_build_notes_what_is_sound_and_raises_the_damage(path: Path, tmp_path: Path) -> None:
+def test_a_build_notes_what_is_sound_and_raises_the_damage(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "SETTLED_NS", 1 << 60)
     for file in path.glob("*.timeranges"):
         file.unlink()
     file = path / f"{3:020}.log"
@@ -354,6 +357,7 @@ def test_the_builder_waits_until_a_file_is_settled(path: Path, monkeypatch: pyte
     with kafkalog.open(path, "a") as log:
         builder = TimeRangesBuilder(None)
         source: Any = log._source
+        monkeypatch.setattr(identity, "SETTLED_NS", 1 << 60)
         assert not builder.run([source]) and not [*path.glob("*.timeranges")]
         monkeypatch.setattr(identity, "SETTLED_NS", -1)
         assert builder.run([source]) and len([*path.glob("*.timeranges")]) == 3

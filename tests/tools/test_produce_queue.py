@@ -13,6 +13,7 @@ from kafkalog.records.format import CompressionType
 from kafkalog.records.packing import PLAIN, Compression
 from kafkalog.tools.produce import queue as produce_queue
 from kafkalog.tools.produce.queue import WriteQueue
+from tests.gates import PATIENCE_S
 
 ZSTD = Compression(CompressionType.ZSTD)
 
@@ -26,6 +27,8 @@ class Journal:
         self.packing: dict[bytes, BaseException] = {}
         self.writing: dict[bytes, BaseException] = {}
         self.pause = 0.0
+        self.wanted = 0  # so many are packed at once before one is through
+        self.reached = threading.Event()
         self.packed_by: set[str] = set()
         self.at_once = 0
         self._working = 0
@@ -36,7 +39,10 @@ class Journal:
             self._working += 1
             self.at_once = max(self.at_once, self._working)
             self.packed_by.add(threading.current_thread().name)
+            if self.at_once >= self.wanted:
+                self.reached.set()
         time.sleep(random.random() * self.pause)
+        assert self.reached.wait(PATIENCE_S), "no other group is packed meanwhile"
         with self._lock:
             self._working -= 1
         if bytes(batches) in self.packing:
@@ -86,7 +92,7 @@ def test_groups_are_written_in_the_order_they_came(threads: int) -> None:
 
 
 def test_several_are_packed_at_once(sink: Journal) -> None:
-    sink.pause = 0.1
+    sink.wanted = 2
     queue = fill_queue(sink, 12, threads=4)
     queue.drain()
     queue.close()

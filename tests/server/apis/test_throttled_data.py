@@ -22,12 +22,12 @@ async def set_limit(node: Node, key: str, rate: float) -> None:
 
 
 async def produce(node: Node, client_id: str, acks: int = 1) -> Any:
-    """The answer, and for how many ms the connection is muted then."""
-    connection = connection_for()
+    """The answer, and for how many ms from the request on the connection is muted."""
+    connection, before_ms = connection_for(), node.monotonic_ms()
     topic = {"name": "t", "partition_data": [{"index": 0, "records": DATA}]}
     tree = {"transactional_id": None, "acks": acks, "timeout": 1_000, "topic_data": [topic]}
     answer = await call(node, "produce", 9, tree, client_id=client_id, connection=connection)
-    return answer, connection.mute_until_ms - node.monotonic_ms()
+    return answer, connection.mute_until_ms - before_ms
 
 
 async def fetch(node: Node, client_id: str, version: int = 12, **more: Any) -> Any:

@@ -22,7 +22,7 @@ from tests.server.exactly_once.worker import LIBRDKAFKA, PARTITIONS
 
 KILLS = int(os.environ.get("KAFKALOG_KILLS", "1"))
 RECORDS_A_KILL = 40
-DEADLINE_S = 120 + 15 * KILLS
+DEADLINE_S = 300 + 15 * KILLS
 SETTINGS = {
     "group.min.session.timeout.ms": 1000, "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2,
     "transaction.state.log.num.partitions": 2, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,

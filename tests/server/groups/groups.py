@@ -11,7 +11,7 @@ PROTOCOLS = [{"name": "range", "metadata": b"m"}]
 READS_T = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
 """The metadata of a consumer that reads topic t."""
 JOIN = {
-    "session_timeout": 6000, "rebalance_timeout": 6000, "member_id": "", "protocol_type": "consumer",
+    "session_timeout": 60_000, "rebalance_timeout": 60_000, "member_id": "", "protocol_type": "consumer",
     "protocols": PROTOCOLS,
 }  # fmt: skip
 

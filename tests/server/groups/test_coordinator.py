@@ -14,7 +14,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.commits import Committer, NewOffset
 from kafkalog.server.groups.values import CommittedOffset, KeptPosition
 from tests.server.groups.groups import JOIN, READS_T, commit_offset, create_topic, fetch_offset, form_group, join_group
-from tests.server.looping import in_loop
+from tests.server.looping import in_loop, pass_time
 from tests.server.nodes import call, node_for
 from tests.server.replica.copies import until
 
@@ -470,14 +470,14 @@ async def test_a_member_commits_in_the_epoch_since_which_it_has_a_partition(tmp_
 @in_loop
 async def test_who_joined_and_never_asks_for_its_assignment_is_out_when_its_time_is_over(tmp_path: Path) -> None:
     """Of the timers of a classic group each one ends what it is for: the wait for others, for a sync, for a beat."""
-    settings = {"group_initial_rebalance_delay_ms": 20, "group_min_session_timeout_ms": 1}
-    async with node_for(tmp_path, **settings) as node:
-        late = await join_group(node, "late", rebalance_timeout=30, session_timeout=600_000)
+    async with node_for(tmp_path, group_initial_rebalance_delay_ms=20) as node:
+        late = await join_group(node, "late", session_timeout=600_000)
         assert late.error_code == 0, "the wait for others is over"
-        silent = await join_group(node, "silent", session_timeout=30)
+        silent = await join_group(node, "silent", rebalance_timeout=600_000)
         given = [{"member_id": silent.member_id, "assignment": b"a"}]
         who = {"group_id": "silent", "member_id": silent.member_id, "generation_id": silent.generation_id}
         assert (await call(node, "sync_group", 4, who | {"assignments": given})).error_code == 0
+        pass_time(61)
         for name in ("late", "silent"):
             await until(lambda name=name: node.groups.groups[name].is_empty)  # type: ignore[misc]
 

@@ -88,8 +88,19 @@ def have_read_all(*members: Member) -> Callable[[], bool]:
 
 
 def offsets_of(admin: AdminClient, group_id: str = "g") -> dict[int, int]:
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])[group_id].result()
-    return {one.partition: one.offset for one in found.topic_partitions}
+    found: dict[int, int] = {}
+
+    def are_loaded() -> bool:  # a server that has just started may still read its groups
+        try:
+            rows = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])[group_id].result()
+        except confluent_kafka.KafkaException as error:
+            assert error.args[0].code() == confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS, error
+            return False
+        found.update((one.partition, one.offset) for one in rows.topic_partitions)
+        return True
+
+    until(are_loaded, "the groups are not loaded")
+    return found
 
 
 @pytest.mark.slow

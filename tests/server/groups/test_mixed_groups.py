@@ -50,7 +50,7 @@ class Group:
 
     async def join(self, member_id: str = "", *owned: int, **more: Any) -> Any:
         protocols = [{"name": more.pop("protocol", "range"), "metadata": more.pop("metadata", metadata(*owned))}]
-        tree = {"group_id": "g", "session_timeout": 6000, "rebalance_timeout": 60_000, "member_id": member_id,
+        tree = {"group_id": "g", "session_timeout": 60_000, "rebalance_timeout": 60_000, "member_id": member_id,
                 "protocol_type": "consumer", "protocols": protocols, **more}  # fmt: skip
         joined = await call(self.node, "join_group", 9, tree)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:

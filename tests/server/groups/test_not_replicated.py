@@ -158,8 +158,8 @@ async def test_a_static_member_that_returns_is_answered_though_its_group_ends_me
             assert node.groups.overview()[0].group_type == "consumer"
             replicated(node, partition)
             assert await beating == 0
-            await asyncio.wait([again], timeout=10)
-    await asyncio.wait([again], timeout=10)
+            await asyncio.wait([again], timeout=60)
+    await asyncio.wait([again], timeout=60)
     assert again.done()
     assert again.result().error_code == (
         ErrorCode.REBALANCE_IN_PROGRESS if is_upgraded else ErrorCode.NOT_COORDINATOR
@@ -290,7 +290,7 @@ async def test_a_member_that_waited_while_the_leader_changed_does_not_join_the_f
         await settle()
         await restarted(node, "groups")
         goes_on.set()
-        assert (await asyncio.wait_for(waiting, 30)).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await asyncio.wait_for(waiting, 60)).error_code == ErrorCode.NOT_COORDINATOR
 
 
 @in_loop

@@ -8,6 +8,8 @@ import threading
 import time
 from typing import Any, Final
 
+from tests.backup.load import until_loaded
+
 PARTITIONS: Final = 3
 TIMEOUT_S: Final = 90
 MOST_WAITING: Final = 400
@@ -251,6 +253,6 @@ def committed_offsets(bootstrap: str, group_id: str, topic: str) -> dict[int, in
     import confluent_kafka as ck
 
     consumer = ck.Consumer({**LIBRDKAFKA, "bootstrap.servers": bootstrap, "group.id": group_id})
-    rows = consumer.committed([ck.TopicPartition(topic, index) for index in range(PARTITIONS)], TIMEOUT_S)
+    found = {index: until_loaded(consumer, ck.TopicPartition(topic, index)).offset for index in range(PARTITIONS)}
     consumer.close()
-    return {row.partition: row.offset for row in rows}
+    return found

@@ -34,7 +34,7 @@ from tests.server.killed.clients import (
 KILLS = int(os.environ.get("KAFKALOG_KILLS", "2"))
 RECORDS_A_KILL = 60
 """Of each client, at the least, between two kills."""
-DEADLINE_S = 120 + 20 * KILLS
+DEADLINE_S = 300 + 20 * KILLS
 POLICIES = {
     "every record flushed": {"log.flush.interval.messages": "1"},
     "flushed by the system": {},

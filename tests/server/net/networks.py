@@ -47,7 +47,7 @@ async def network_for(dispatch: Callable[..., Any], **settings: Any) -> AsyncIte
         yield network
     finally:
         network.stop_accepting()
-        await network.finish(2)
+        await network.finish(60)
         await asyncio.to_thread(pool.close)
 
 

@@ -154,10 +154,10 @@ def test_a_client_above_its_limit_is_told_and_muted(tmp_path: Path) -> None:
         await node.credentials.file.change(node.run, lambda state: state._replace(quotas=limits))
         tree = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False}
         for client_id, wait_ms in (("slow", 1000), ("fast", 0)):
-            connection = connection_for()
+            connection, before_ms = connection_for(), node.monotonic_ms()
             answer = await call(node, "describe_cluster", 2, tree, client_id=client_id, connection=connection)
             assert answer.throttle_time == wait_ms
-            assert (connection.mute_until_ms > node.monotonic_ms()) == bool(wait_ms)
+            assert (connection.mute_until_ms > before_ms) == bool(wait_ms)
 
     with_node(tmp_path, use)
 

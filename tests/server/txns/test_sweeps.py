@@ -88,9 +88,10 @@ def test_an_end_whose_own_record_is_on_a_failed_disk_does_not_keep_other_ends_fr
 
 def test_an_end_that_fails_while_the_coordinator_stops_is_left_to_the_next_one(tmp_path: Path) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        is_stopping = asyncio.Event()
+        is_stopping, settling = asyncio.Event(), []
 
         async def settled(keys: Any) -> int:
+            settling.append(keys)
             try:
                 await is_stopping.wait()
             except asyncio.CancelledError:
@@ -107,7 +108,8 @@ def test_an_end_that_fails_while_the_coordinator_stops_is_left_to_the_next_one(t
         find, node.replicas.settled = node.replicas.partition, settled
         node.replicas.partition = lambda *place: SimpleNamespace(**{**vars(find(*place)), "is_alone": False})
         waiting = [asyncio.ensure_future(coordinator.end(*one, True)) for one in ends]
-        await asyncio.sleep(0.01)
+        while len(settling) < len(ends):
+            await asyncio.sleep(0)
         await coordinator.stop()
         await asyncio.gather(*waiting)
         assert is_stopping.is_set() and not node._timers
