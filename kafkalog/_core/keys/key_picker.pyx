@@ -29,7 +29,27 @@ from kafkalog._core.keys.given_keys cimport GivenKeys
 
 from kafkalog._core.batch.decode import STATUS_TEXT, decode
 
+cdef extern from *:
+    """
+    /* p + step, of a step that is known from before: what the bytes at p are is a guess to be confirmed, not waited for */
+    static inline const uint8_t *kl_apart(const uint8_t *p, int64_t step) {
+    #if defined(__GNUC__)
+        __asm__("" : "+r"(step));
+    #endif
+        return p + step;
+    }
+    /* the two bytes that have the length of a record, or a part of it */
+    static inline uint32_t head_at(const uint8_t *p) {
+        uint16_t head;
+        memcpy(&head, p, 2);
+        return head;
+    }
+    """
+    const uint8_t* kl_apart(const uint8_t* p, int64_t step) noexcept nogil
+    uint32_t head_at(const uint8_t* p) noexcept nogil
+
 cdef enum:
+    NO_HEAD = 1 << 16
     MOST_DIGIT_BITS = 12            # two passes for the offsets of a segment of ten million records
     MOST_DIGITS = 1 << MOST_DIGIT_BITS
     FEW_DIGIT_BITS = 8              # for few offsets, for which the counts of the digits would take longer
@@ -272,8 +292,12 @@ cdef class KeyPicker:
         """
         cdef const uint8_t* p = batch + V2_RECORDS_AT
         cdef const uint8_t* end = batch + row.size
+        cdef const uint8_t* start
         cdef int64_t i = 0
         cdef int64_t delta
+        cdef uint32_t head
+        cdef uint32_t last_head = NO_HEAD
+        cdef int64_t step = 0
         cdef uint32_t size
         cdef Cursor c
         cdef Fields f
@@ -281,12 +305,19 @@ cdef class KeyPicker:
         while self.at < self.count and self.wanted[self.at].offset <= row.last_offset:
             delta = self.wanted[self.at].offset - row.base_offset
             while i < delta and end - p >= HEAD_BYTES:
+                kl_prefetch(p + FETCHED_AHEAD)
+                head = head_at(p)
+                if head == last_head and step <= end - p:
+                    p = kl_apart(p, step)
+                    i += 1
+                    continue
+                start = p
                 size = kl_short(&p)
                 if size & 1 or size >> 1 > <uint64_t>(end - p):
                     return OK
-                kl_prefetch(p + FETCHED_AHEAD)
                 p += size >> 1
                 i += 1
+                last_head, step = head, p - start
             if i != delta:
                 return OK
             c.p, c.end = p, end
