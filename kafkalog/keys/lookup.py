@@ -42,8 +42,9 @@ NEAR_OFFSETS: Final = 512
 LONG_RUN: Final = 1 << 16
 """Offsets from the first to the last of near records, from which on the log is read in larger chunks."""
 LARGE_CHUNK_BYTES: Final = 1 << 20
-MOST_PIECE: Final = {"most_rows": 1 << 18, "most_bytes": 32 << 20}
-"""Limits of a record batch of a table, whose columns then fill large pages: to touch small ones takes longer."""
+MOST_ROWS: Final = 1 << 18
+"""Rows of a record batch of a table, whose columns then fill large pages: to touch small ones takes longer."""
+MOST_BYTES: Final = 32 << 20
 NOWHERE: Final = b"\xff" * 8
 """The offset of a key without one."""
 _Picker = TypeVar("_Picker", KeyRecords, KeyColumns)
@@ -320,7 +321,8 @@ class KeyLookup:
         """Return the columns `kinds` of the last record of each key; TypeError as for `get`."""
         keys = checked_keys(given)
         picker = self._pick_all(keys, KeyColumns, isolation, skipped, None)
-        while (made := picker.finish(kinds, topic=topic, partition=partition, **MOST_PIECE)) is None:
+        limits = {"most_rows": MOST_ROWS, "most_bytes": MOST_BYTES}
+        while (made := picker.finish(kinds, topic=topic, partition=partition, **limits)) is None:
             for number in picker.missed:  # another key of the same hash
                 picker.give(number, self.get(keys[number], isolation, skipped))
         return made

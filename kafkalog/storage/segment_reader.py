@@ -140,8 +140,8 @@ class SegmentWalk:
     """
 
     __slots__ = (
-        "_anchor", "_at", "_bound", "_check_crc", "_chunk_bytes", "_end", "_extent", "_file", "_following", "_has_yielded", "_is_sure",
-        "_is_wide", "_path", "_start", "_stop", "_want",
+        "_anchor", "_at", "_bound", "_check_crc", "_chunk_bytes", "_end", "_extent", "_file", "_following",
+        "_has_yielded", "_is_sure", "_is_wide", "_path", "_start", "_stop", "_want",
     )  # fmt: skip
 
     def __init__(
