@@ -174,7 +174,7 @@ def test_many_pieces_become_one_for_numpy_and_pandas(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_steady", [True, False])
 def test_more_copies_than_a_cache_holds(is_steady: bool) -> None:
-    """They lie in parts; where the first records do not show how large the others are, the rest lies behind the parts."""
+    """They lie in parts; where the first records do not show how large the others are, some lie behind the parts."""
     count = 20_000
     keys = [b"key-%d" % n for n in range(count)]
     values = [b"%d" % n * (150 if is_steady else n // 65) for n in range(count)]
