@@ -25,6 +25,7 @@ from kafkalog.reading.chunks import batch_chunks, check_tail, records, visible_c
 from kafkalog.reading.source import ATTEMPTS, end_of, refresh, was_replaced
 from kafkalog.storage.fast_lookup import LARGEST_WINDOW_BYTES, OFFSET_BYTES, record_at_offset
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.storage.segment_reader import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -38,6 +39,12 @@ if TYPE_CHECKING:
 
 NEAR_OFFSETS: Final = 512
 """Offsets between two wanted records up to which those between them are read too."""
+LONG_RUN: Final = 1 << 16
+"""Offsets from the first to the last of near records, from which on the log is read in larger chunks."""
+LARGE_CHUNK_BYTES: Final = 1 << 20
+MOST_ROWS: Final = 1 << 18
+"""Rows of a record batch of a table, whose columns then fill large pages: to touch small ones takes longer."""
+MOST_BYTES: Final = 32 << 20
 NOWHERE: Final = b"\xff" * 8
 """The offset of a key without one."""
 _Picker = TypeVar("_Picker", KeyRecords, KeyColumns)
@@ -314,7 +321,8 @@ class KeyLookup:
         """Return the columns `kinds` of the last record of each key; TypeError as for `get`."""
         keys = checked_keys(given)
         picker = self._pick_all(keys, KeyColumns, isolation, skipped, None)
-        while (made := picker.finish(kinds, topic=topic, partition=partition)) is None:
+        limits = {"most_rows": MOST_ROWS, "most_bytes": MOST_BYTES}
+        while (made := picker.finish(kinds, topic=topic, partition=partition, **limits)) is None:
             for number in picker.missed:  # another key of the same hash
                 picker.give(number, self.get(keys[number], isolation, skipped))
         return made
@@ -370,7 +378,8 @@ class KeyLookup:
                 picker.take_one(self._read(parts[at], offset, isolation, skipped))
                 continue
             stop = picker.run_end(NEAR_OFFSETS)
-            chunks = batch_chunks(self._source, offset, stop, skipped=skipped)
+            size = LARGE_CHUNK_BYTES if stop - offset >= LONG_RUN else CHUNK_BYTES
+            chunks = batch_chunks(self._source, offset, stop, skipped=skipped, chunk_bytes=size)
             for chunk in visible_chunks(self._source, chunks, committed, stop, skipped):
                 take_keys(picker, chunk)
             picker.pass_over(stop)

@@ -42,11 +42,12 @@ def batch_chunks(
     sequential: bool = False,
     check_crc: bool = True,
     skipped: list[Skipped] | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Chunk]:
     """Yield the batches that hold offsets in [start, stop), in order; `stop` at most the log's end.
 
     The iterator keeps a reference to `owner`. `sequential` advises the system that whole files are read. Without
-    `check_crc` checksums are not verified.
+    `check_crc` checksums are not verified. A chunk has about `chunk_bytes`.
 
     Raises CorruptRecord for bytes that are no complete valid batch, or batches that contradict each other: with
     segment, position, and the intact offsets before and behind. With `skipped`, such bytes are skipped and recorded
@@ -63,7 +64,8 @@ def batch_chunks(
             if sequential and extent.data.size > CHUNK_BYTES:
                 extent.data.file.expect_whole_read()
             anchor = retry.anchor if retry is not None and retry.base_offset == extent.base_offset else None
-            for chunk in segment_chunks(extent, start, stop, anchor=anchor, check_crc=check_crc):
+            read = segment_chunks(extent, start, stop, anchor=anchor, check_crc=check_crc, chunk_bytes=chunk_bytes)
+            for chunk in read:
                 log.metrics.reads.add(len(chunk.data))
                 yield chunk
                 start = chunk.next_offset

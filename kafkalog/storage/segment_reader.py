@@ -99,18 +99,25 @@ def anchor_of(extent: Extent, start: int) -> Anchor:
 
 
 def segment_chunks(
-    extent: Extent, start: int, stop: int, *, anchor: Anchor | None = None, check_crc: bool = True
+    extent: Extent,
+    start: int,
+    stop: int,
+    *,
+    anchor: Anchor | None = None,
+    check_crc: bool = True,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Chunk]:
-    """Yield the batches of a segment that hold offsets in [start, stop), in order.
+    """Yield the batches of a segment that hold offsets in [start, stop), in order; a chunk has about `chunk_bytes`.
 
     The walk begins at `anchor`, by default at the index's position. CorruptRecord with the position of the damage
     and the next expected offset, also for damage on the way to `start`.
     """
     first_anchor = anchor_of(extent, start) if anchor is None else anchor
     try:
-        yield from SegmentWalk(extent, first_anchor, start, stop, check_crc).chunks()
+        yield from SegmentWalk(extent, first_anchor, start, stop, check_crc, chunk_bytes).chunks()
     except NotAnchored:
-        yield from SegmentWalk(extent, Anchor(0, extent.base_offset), start, stop, check_crc).chunks()
+        first_anchor = Anchor(0, extent.base_offset)
+        yield from SegmentWalk(extent, first_anchor, start, stop, check_crc, chunk_bytes).chunks()
 
 
 def anchor_behind(extent: Extent, error: CorruptRecord) -> Anchor | None:
@@ -133,11 +140,14 @@ class SegmentWalk:
     """
 
     __slots__ = (
-        "_anchor", "_at", "_bound", "_check_crc", "_end", "_extent", "_file", "_following", "_has_yielded", "_is_sure",
-        "_is_wide", "_path", "_start", "_stop", "_want",
+        "_anchor", "_at", "_bound", "_check_crc", "_chunk_bytes", "_end", "_extent", "_file", "_following",
+        "_has_yielded", "_is_sure", "_is_wide", "_path", "_start", "_stop", "_want",
     )  # fmt: skip
 
-    def __init__(self, extent: Extent, anchor: Anchor, start: int, stop: int, check_crc: bool = True) -> None:
+    def __init__(
+        self, extent: Extent, anchor: Anchor, start: int, stop: int, check_crc: bool = True,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:  # fmt: skip
         data = extent.data
         self._extent = extent
         self._file = data.file
@@ -150,6 +160,7 @@ class SegmentWalk:
         else:  # what lies behind the bound of a closed segment is damage
             self._stop = stop if stop < extent.bound or extent.is_last else LARGEST_OFFSET
         self._check_crc = check_crc
+        self._chunk_bytes = chunk_bytes
         self._at, self._following, entry = anchor
         self._end = data.end
         self._want = FIRST_CHUNK_BYTES
@@ -233,7 +244,7 @@ class SegmentWalk:
         if rows < len(table):
             self._at = table.position(rows)
             self._is_wide = rows == 0
-            self._want = self._wide(table.size(rows)) if self._is_wide else CHUNK_BYTES
+            self._want = self._wide(table.size(rows)) if self._is_wide else self._chunk_bytes
             return True
         self._is_wide = False
         if table.stop_reason not in (REASON_END, REASON_PARTIAL):
@@ -244,7 +255,8 @@ class SegmentWalk:
         if self._end - self._at < HEADER_BYTES and not self._extent.is_last and self._ends_in_zeros(self._at):
             return False
         if rows:
-            self._want = _fitting(claimed_size(data[table.valid_bytes : table.valid_bytes + LOG_OVERHEAD]))
+            claimed = claimed_size(data[table.valid_bytes : table.valid_bytes + LOG_OVERHEAD])
+            self._want = _fitting(claimed, self._chunk_bytes)
         else:
             self._take_large(data)
         return True
@@ -252,7 +264,7 @@ class SegmentWalk:
     def _take_large(self, data: bytes) -> None:
         """Prepare to read the next batch whole, after a read that held a part of it. CorruptRecord."""
         size = claimed_size(data)
-        self._want = max(CHUNK_BYTES, size)
+        self._want = max(self._chunk_bytes, size)
         if self._at + self._want > self._end and self._at + len(data) == self._end:
             raise self._cut(self._at)
         if not is_worth_reading(self._file, self._at, size):
@@ -283,11 +295,11 @@ class SegmentWalk:
         return error if self._is_sure else NotAnchored()
 
 
-def _fitting(size: int) -> int:
+def _fitting(size: int, chunk_bytes: int) -> int:
     """Return the number of bytes to read if the next batch has `size` bytes: a chunk, or whole large batches.
 
     Batches mostly have similar sizes, and a partial batch at a chunk's end is read again with the next chunk.
     """
-    if not CHUNK_BYTES // 8 < size <= CHUNK_BYTES:
-        return CHUNK_BYTES
-    return min(CHUNK_BYTES // size * (size + size // 32), CHUNK_BYTES)
+    if not chunk_bytes // 8 < size <= chunk_bytes:
+        return chunk_bytes
+    return min(chunk_bytes // size * (size + size // 32), chunk_bytes)

@@ -172,6 +172,31 @@ def test_many_pieces_become_one_for_numpy_and_pandas(tmp_path: Path) -> None:
         assert frame["timestamp"].dropna().unique() == [pandas.Timestamp(R().timestamp, unit="ms", tz="UTC")]
 
 
+@pytest.mark.parametrize("is_steady", [True, False])
+def test_more_copies_than_a_cache_holds(is_steady: bool) -> None:
+    """They lie in parts; where the first records do not show how large the others are, some lie behind the parts."""
+    count = 20_000
+    keys = [b"key-%d" % n for n in range(count)]
+    values = [b"%d" % n * (150 if is_steady else n // 65) for n in range(count)]
+    numbers = random.Random(6).sample(range(count), count) + [5, 5, count - 1]
+    given = GivenKeys([keys[n] for n in numbers])
+    offsets = b"".join((n if n % 9 else -1).to_bytes(8, "little", signed=True) for n in numbers)
+    few, many = KeyRecords(given, offsets, 0, 9 << 20), KeyRecords(given, offsets, 0)
+    columns = KeyColumns(given, offsets, 0)
+    for first in range(0, count, 1000):
+        sent = [R(values[n], keys[n]) for n in range(first, first + 1000)]
+        data = batch(sent, base_offset=first)
+        for picker in (columns, few, many):
+            assert picker.take(data, scan(data), 0, 1)
+    expected = [values[n] if n % 9 else None for n in numbers]
+    made = columns.finish(bytes(range(8)), topic=b"t")
+    assert made is not None and pyarrow.table(Table(made))["value"].to_pylist() == expected
+    for records in (few, many):
+        records.finish()
+        assert not records.missed
+        assert [record and record.value for record in records.records] == expected
+
+
 def test_old_formats(tmp_path: Path) -> None:
     path = tmp_path / "data" / "t-0"
     path.mkdir(parents=True)

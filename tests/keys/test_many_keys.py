@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,33 @@ def test_a_record_before_the_wanted_one_has_the_offset_of_another() -> None:
     assert [record and record.key for record in picker.records] == [None, b"k6", b"k4"]
 
 
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 50, 51, 120, 9000]), st.integers(1, 90)), max_size=12), st.randoms())
+@settings(deadline=None, max_examples=60)
+def test_runs_of_records_of_one_length(runs: list[tuple[int, int]], rng: random.Random) -> None:
+    """A record as long as the one before is passed over without a look at all of its length."""
+    sizes = [size for size, count in runs for _ in range(count)] or [3]
+    keys = [b"k%d" % n for n in range(len(sizes))]
+    data = batch([R(b"v" * size, key) for size, key in zip(sizes, keys, strict=True)])
+    numbers = [rng.randrange(len(sizes)) for _ in range(1 + len(sizes) // 7)]
+    picker = KeyRecords(GivenKeys([keys[n] for n in numbers]), b"".join(n.to_bytes(8, "little") for n in numbers), 0)
+    assert picker.take(data, scan(data), 0, 1)
+    picker.finish()
+    records = list(decode(data, scan(data)))
+    assert picker.records == [records[n] for n in numbers]
+
+
+def test_a_record_as_long_as_the_one_before_that_ends_behind_the_batch() -> None:
+    whole = batch([R(b"v" * 50, b"k%d" % n) for n in range(9)])
+    size = (len(whole) - 61) // 9
+    for kept in range(8 * size - 1, 7 * size, -1):
+        cut = bytearray(whole[: 61 + kept])
+        cut[8:12] = (len(cut) - 12).to_bytes(4, "big")
+        data = seal(bytes(cut))
+        picker = KeyRecords(GivenKeys([b"k2", b"k8"]), b"".join(n.to_bytes(8, "little") for n in (2, 8)), 0)
+        assert not picker.take(data, scan(data), 0, 1)
+        assert (picker.error_record, picker.error_position) == (7, 61 + 7 * size)
+
+
 def test_an_index_that_fills_a_large_page(tmp_path: Path) -> None:
     """Its address and content stay when its small pages become a large one, also while it is read again."""
     count = 300_000
@@ -96,8 +124,8 @@ def test_an_index_that_fills_a_large_page(tmp_path: Path) -> None:
         index = lookup_of(log).parts.current()[0].index
         assert isinstance(index, KeyIndex)
         for _ in range(2):
-            found = log.get_table([b"%d" % n for n in keys], ["offset"])["offset"].to_pylist()
-            assert found == keys
+            found = pyarrow.table(log.get_table([b"%d" % n for n in keys], ["offset"]))["offset"]
+            assert found.to_pylist() == keys and found.num_chunks == 2
             assert index.held_bytes > 2 << 20
             assert [log[n] == log.get(b"%d" % n) for n in keys[:500]] == [True] * 500
             index.release()

@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog.keys.lookup import LARGE_CHUNK_BYTES
+from kafkalog.reading.chunks import batch_chunks
 from kafkalog.storage.segment_reader import CHUNK_BYTES, _fitting
 
 
@@ -40,8 +42,19 @@ def test_batches_of_any_sizes_are_read_whole(tmp_path: Path, sizes: list[int]) -
         ]
 
 
-@given(size=st.integers(-(2**31), 2**31))
-def test_a_read_is_never_longer_than_a_chunk(size: int) -> None:
-    assert CHUNK_BYTES // 2 < _fitting(size) <= CHUNK_BYTES
-    if 0 < size <= CHUNK_BYTES:
-        assert _fitting(size) >= size
+@given(size=st.integers(-(2**31), 2**31), chunk_bytes=st.sampled_from([CHUNK_BYTES, LARGE_CHUNK_BYTES]))
+def test_a_read_is_never_longer_than_a_chunk(size: int, chunk_bytes: int) -> None:
+    assert chunk_bytes // 2 < _fitting(size, chunk_bytes) <= chunk_bytes
+    if 0 < size <= chunk_bytes:
+        assert _fitting(size, chunk_bytes) >= size
+
+
+def test_a_chunk_is_as_large_as_asked_for(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "asked-0", [10_000] * 300)
+    with kafkalog.open(path) as log:
+        found = {}
+        for asked in (CHUNK_BYTES, LARGE_CHUNK_BYTES):
+            chunks = list(batch_chunks(log._source, 0, 300, chunk_bytes=asked))
+            found[asked] = max(len(chunk.data) for chunk in chunks)
+            assert [chunk.next_offset for chunk in chunks][-1] == 300
+        assert found == {CHUNK_BYTES: CHUNK_BYTES, LARGE_CHUNK_BYTES: LARGE_CHUNK_BYTES}

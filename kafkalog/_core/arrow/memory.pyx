@@ -7,6 +7,8 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from kafkalog._core.bytes.large_pages cimport kl_want_whole
+
 cdef extern from *:
     """
     #include <stdint.h>
@@ -59,7 +61,9 @@ cdef extern from *:
             *size = (*size + KL_STEP - 1) / KL_STEP * KL_STEP;
             if ((data = kl_take(size)) != NULL) return data;
         }
-        return posix_memalign(&data, KL_LINE, (size_t)*size) ? NULL : data;
+        if (posix_memalign(&data, *size < KL_LARGE_PAGE ? KL_LINE : KL_LARGE_PAGE, (size_t)*size)) return NULL;
+        kl_want_whole(data, (size_t)*size);
+        return data;
     }
 
     static void kl_free(void* data, int64_t size) {

@@ -17,8 +17,21 @@ cdef extern from *:
         *p += 2;
         return high < 0x80 ? (low & 0x7F) | high << 7 : KL_LONG | 1;
     }
+
+    /* the two bytes that hold such a varint, or begin with it: where they are the same, its value is too */
+    static inline uint32_t kl_head(const uint8_t* p) { return p[0] | (uint32_t)p[1] << 8; }
+
+    /* p + step, where the step is a guess that the bytes at p confirmed: the processor is not to wait for them */
+    static inline const uint8_t* kl_step(const uint8_t* p, int64_t step) {
+    #if defined(__GNUC__)
+        __asm__("" : "+r"(step));
+    #endif
+        return p + step;
+    }
     """
     uint32_t kl_short(const uint8_t** p) noexcept nogil
+    uint32_t kl_head(const uint8_t* p) noexcept nogil
+    const uint8_t* kl_step(const uint8_t* p, int64_t step) noexcept nogil
     enum:
         KL_LONG
 

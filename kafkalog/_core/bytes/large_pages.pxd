@@ -20,6 +20,13 @@ cdef extern from *:
             (void)madvise((void *)first, size - (first - (uintptr_t)address), MADV_HUGEPAGE);
     #endif
     }
+    /* asks for large pages for as much as fills them of memory that begins where one may */
+    static inline void kl_want_whole(void *address, size_t size) {
+    #if KL_HAS_LARGE
+        if (size >= KL_LARGE_PAGE)
+            (void)madvise(address, size / KL_LARGE_PAGE * KL_LARGE_PAGE, MADV_HUGEPAGE);
+    #endif
+    }
     /* memory that begins where a large page may; small pages of it become memory as they are written; for free() */
     static inline void *kl_new_area(size_t size) {
         void *made;
@@ -37,5 +44,6 @@ cdef extern from *:
     enum:
         KL_LARGE_PAGE
     void kl_want_huge(void* address, size_t size) noexcept nogil
+    void kl_want_whole(void* address, size_t size) noexcept nogil
     void* kl_new_area(size_t size) noexcept nogil
     void kl_make_large(void* address) noexcept nogil

@@ -23,7 +23,7 @@ from kafkalog._core.batch.record cimport Record
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.keys.given_keys cimport GivenKeys
 from kafkalog._core.keys.key_picker cimport (
-    AHEAD, COMPARED, HAS_OBJECT, MISSED, STATUS_MISSED, Copied, KeyPicker, fetch_copy, own_record,
+    AHEAD, COMPARED, HAS_OBJECT, MISSED, STATUS_MISSED, Copied, KeyPicker, fetch_copy, fetch_part, own_record,
 )
 
 cdef enum:
@@ -161,6 +161,8 @@ cdef class KeyColumns(KeyPicker):
         for i in range(first, first + rows):
             if i + AHEAD < self.keys.count and self.places[i + AHEAD] > 0:
                 fetch_copy(self.copies, self.places[i + AHEAD])
+            if self.parts != NULL:
+                fetch_part(self.copies + self.parts_at, self.part_bytes, i)
             place = self.places[i]
             if place > 0:
                 if not self.has_key(i, <const Copied*>(self.copies + place - 1)):

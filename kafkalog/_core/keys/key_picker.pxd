@@ -15,6 +15,7 @@ cdef enum:
     HAS_OBJECT = -2                 # its record is an object
     AHEAD = 16                      # keys whose copies are asked for so early
     LINE_BYTES = 64
+    PART_BITS = 14                  # of the number of keys whose copies lie in one part
     STATUS_FULL = -3                # no status of a reader: there is no room for a copy
     STATUS_OLD = -4                 # a batch of an old format
     STATUS_MISSED = -5              # a copy is of another key's record
@@ -43,6 +44,13 @@ cdef inline void fetch_copy(const uint8_t* copies, int64_t place) noexcept nogil
     kl_prefetch(copies + place - 1 + 2 * LINE_BYTES)
 
 
+cdef inline void fetch_part(const uint8_t* parts, int64_t part_bytes, int64_t number) noexcept nogil:
+    """Ask for the share of a key in the part behind its own: what is asked for so comes in the order of memory."""
+    cdef const uint8_t* share = parts + part_bytes + (number * part_bytes >> PART_BITS)
+    kl_prefetch(share)
+    kl_prefetch(share + LINE_BYTES)
+
+
 cpdef Record own_record(Record record)
 
 
@@ -55,6 +63,11 @@ cdef class KeyPicker:
     cdef uint8_t* copies
     cdef int64_t copied_bytes
     cdef int64_t room
+    cdef int64_t tail               # where the next copy goes that is in no part
+    cdef int64_t tail_at            # where those begin
+    cdef int64_t* parts             # where the next copy for a key goes, for each part; NULL while there are none
+    cdef int64_t parts_at
+    cdef int64_t part_bytes
     cdef int64_t wanted_room        # that a copy needs, in all
     cdef int64_t* places            # of the copy for each key, counted from one
     cdef bint busy
@@ -73,6 +86,9 @@ cdef class KeyPicker:
     cdef int miss(self, int64_t below) noexcept nogil
     cdef int take_table(self, RecordTable table) except -1
     cdef int make_room(self) except -1
+    cdef int make_parts(self, int64_t expected) except -1
+    cdef void empty_parts(self) noexcept nogil
+    cdef int grow(self, int64_t room) except -1
     cdef int64_t expected_room(self) noexcept nogil
     cdef int take_row(self, RecordTable table, Py_ssize_t row, int64_t number) except -1
     cdef int put(self, int64_t number, Record record) except -1

@@ -21,15 +21,16 @@ from kafkalog._core.batch.record cimport Record, lone_record, record_of
 from kafkalog._core.batch.record_walk cimport check_plain, check_rows
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.bytes.cursor cimport Cursor, kl_short
+from kafkalog._core.bytes.cursor cimport Cursor, kl_head, kl_short, kl_step
 from kafkalog._core.bytes.large_pages cimport kl_want_huge
-from kafkalog._core.bytes.prefetch cimport kl_prefetch
+from kafkalog._core.bytes.prefetch cimport kl_prefetch, kl_prefetch_to_write
 from kafkalog._core.bytes.wrap cimport added
 from kafkalog._core.keys.given_keys cimport GivenKeys
 
 from kafkalog._core.batch.decode import STATUS_TEXT, decode
 
 cdef enum:
+    NO_HEAD = 1 << 16
     MOST_DIGIT_BITS = 12            # two passes for the offsets of a segment of ten million records
     MOST_DIGITS = 1 << MOST_DIGIT_BITS
     FEW_DIGIT_BITS = 8              # for few offsets, for which the counts of the digits would take longer
@@ -37,6 +38,8 @@ cdef enum:
     LEAST_TO_EXPECT = 256           # keys that were looked at
     MOST_EXPECTED = 256 << 20
     FETCHED_AHEAD = 768             # bytes between a record that is read and what is then on its way into the cache
+    LEAST_IN_PARTS = 8 << 20        # bytes of copies that would not stay in the cache until they are used
+    EARLY_COPY = 128                # bytes between a copy and the line that is then on its way for one of the next
 
 
 cdef bint sort_by_offset(Wanted** wanted, Py_ssize_t count, int64_t least, int64_t most) noexcept nogil:
@@ -130,6 +133,7 @@ cdef class KeyPicker:
         free(self.wanted)
         free(self.places)
         free(self.copies)
+        free(self.parts)
 
     @property
     def offset(self) -> int:
@@ -272,8 +276,12 @@ cdef class KeyPicker:
         """
         cdef const uint8_t* p = batch + V2_RECORDS_AT
         cdef const uint8_t* end = batch + row.size
+        cdef const uint8_t* start
         cdef int64_t i = 0
         cdef int64_t delta
+        cdef uint32_t head
+        cdef uint32_t last_head = NO_HEAD
+        cdef int64_t step = 0
         cdef uint32_t size
         cdef Cursor c
         cdef Fields f
@@ -281,12 +289,19 @@ cdef class KeyPicker:
         while self.at < self.count and self.wanted[self.at].offset <= row.last_offset:
             delta = self.wanted[self.at].offset - row.base_offset
             while i < delta and end - p >= HEAD_BYTES:
+                kl_prefetch(p + FETCHED_AHEAD)
+                head = kl_head(p)
+                if head == last_head and step <= end - p:
+                    p = kl_step(p, step)
+                    i += 1
+                    continue
+                start = p
                 size = kl_short(&p)
                 if size & 1 or size >> 1 > <uint64_t>(end - p):
                     return OK
-                kl_prefetch(p + FETCHED_AHEAD)
                 p += size >> 1
                 i += 1
+                last_head, step = head, p - start
             if i != delta:
                 return OK
             c.p, c.end = p, end
@@ -346,14 +361,22 @@ cdef class KeyPicker:
 
     cdef Copied* copy(self, int64_t number, int64_t size) noexcept nogil:
         """The place of the copy for a key, with `size` bytes behind it; NULL without room."""
-        cdef Copied* made = <Copied*>(self.copies + self.copied_bytes)
+        cdef int64_t at = self.tail
+        cdef int64_t part = number >> PART_BITS
         size = (size + <int64_t>sizeof(Copied) + 7) & ~7
-        if self.copied_bytes + size > self.room:
-            self.wanted_room = self.copied_bytes + size
+        if self.parts != NULL and self.parts[part] + size <= self.parts_at + (part + 1) * self.part_bytes:
+            at = self.parts[part]
+            self.parts[part] = at + size
+            kl_prefetch_to_write(self.copies + at + size + EARLY_COPY)
+            kl_prefetch_to_write(self.copies + at + size + EARLY_COPY + LINE_BYTES)
+        elif at + size > self.room:
+            self.wanted_room = at + size
             return NULL
-        self.places[number] = self.copied_bytes + 1
+        else:
+            self.tail = at + size
+        self.places[number] = at + 1
         self.copied_bytes += size
-        return made
+        return <Copied*>(self.copies + at)
 
     cdef int miss(self, int64_t below) noexcept nogil:
         """Mark the wanted offsets below `below` as missing."""
@@ -378,7 +401,45 @@ cdef class KeyPicker:
 
     cdef int make_room(self) except -1:
         """Make room for the copy that found none."""
-        cdef int64_t room = max(2 * self.room, self.wanted_room, <int64_t>FIRST_ROOM, self.expected_room())
+        cdef int64_t expected = self.expected_room() if self.parts == NULL else 0
+        cdef int64_t room
+        if expected >= LEAST_IN_PARTS:
+            return self.make_parts(expected)
+        room = max(self.room + max(self.room - self.tail_at, <int64_t>FIRST_ROOM), self.wanted_room, expected)
+        return self.grow(room)
+
+    cdef int make_parts(self, int64_t expected) except -1:
+        """Make room for the other copies, in parts that each have the copies for keys that follow each other.
+
+        What is read in the order of the keys then comes from one part after the other, each of which fits into a cache.
+        """
+        cdef int64_t* parts
+        cdef int64_t count = (self.keys.count >> PART_BITS) + 1
+        cdef int64_t size = min(expected, (expected << PART_BITS) // self.keys.count)
+        cdef int64_t first = self.room
+        size = (size + LINE_BYTES) // LINE_BYTES * LINE_BYTES
+        parts = <int64_t*>malloc(<size_t>count * sizeof(int64_t))
+        if parts == NULL:
+            raise MemoryError("no memory for copies of records")
+        try:
+            self.grow(first + count * size + FIRST_ROOM)
+        except MemoryError:
+            free(parts)
+            raise
+        self.parts, self.parts_at, self.part_bytes = parts, first, size
+        self.tail_at = first + count * size
+        self.empty_parts()
+        return 0
+
+    cdef void empty_parts(self) noexcept nogil:
+        """Let copies begin again at the start of each part, and behind them."""
+        cdef int64_t i
+        self.tail = self.tail_at
+        if self.parts != NULL:
+            for i in range((self.keys.count >> PART_BITS) + 1):
+                self.parts[i] = self.parts_at + i * self.part_bytes
+
+    cdef int grow(self, int64_t room) except -1:
         cdef void* copies = realloc(self.copies, <size_t>room)
         if copies == NULL:
             raise MemoryError("no memory for copies of records")

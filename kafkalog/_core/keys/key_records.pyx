@@ -68,6 +68,7 @@ cdef class KeyRecords(KeyPicker):
             if collects:
                 PyGC_Enable()
         self.copied_bytes = 0
+        self.empty_parts()
 
     cdef int make_all(self) except -1:
         cdef Py_ssize_t i
