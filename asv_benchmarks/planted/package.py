@@ -141,7 +141,7 @@ TYPED = (
     Plant("Avro values to Arrow columns", "values/avro.py", "given = value_column(column)", "sum(bytes(30000))"),
     Plant("JSON values to Arrow columns", "_core/values/json_rows.pyx", "memset(&run, 0, sizeof(Run))",
           "sum(bytearray(30000))", also=("condition on a path into JSON",)),
-    Plant("condition on a path into JSON", "log/selection.py", 'expression = _expression(given.get("where"))',
+    Plant("condition on a path into JSON", "log/selecting.py", 'expression = _expression(given.get("where"))',
           "sum(bytes(200000))"),
 )  # fmt: skip
 PACKAGE = (*APPENDING, *CLEANING, *CODECS, *COLUMNS, *INDEXES, *OPENING, *TOOLS, *PRODUCERS, *READING, *TYPED)

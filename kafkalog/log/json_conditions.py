@@ -37,6 +37,10 @@ class Conditioned(NamedTuple):
         """Decode the column that is returned."""
         return self.decoder.decode(column)
 
+    def seen_in(self, values: Any) -> Any:
+        """Return the column of `test`, from values that `decode` made without an error; None if it may differ."""
+        return self.test._of_whole(self.decoder, values)
+
 
 def conditioned(root: str, decoder: Any, outputs: Collection[Path], expression: Expression | None) -> Any:
     """Return a decoder of values without a schema, and a second one for a condition on fields of `outputs`."""

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError, MissingPackage
-from kafkalog.log.json_conditions import Conditioned, conditioned, json_options
-from kafkalog.log.scan import SCHEMA_OPTIONS
-from kafkalog.log.typeless import NoJsonDecoder, NothingDecoder
+from kafkalog.errors import InvalidRecord
+from kafkalog.log.json_conditions import Conditioned
 from kafkalog.records.column_reader import COLUMNS, kinds_of
-from kafkalog.where import Bounds, Expression, Field, parse, parse_field
+from kafkalog.where import Bounds, Expression, Field
 from kafkalog.where.bounds import EVERY
-from kafkalog.where.fields import COLUMN_OF, UnknownField
 from kafkalog.where.keys import keys_of
 
 if TYPE_CHECKING:
     import pyarrow
 
-OF_ONE_TYPE: Final = ("schema", "subject", "message", "framing")
-"""Keywords for the types of a column; where keys and values are decoded, they are those of the values."""
 _SIZES: Final = {"key": "key_size", "value": "size"}
-Projection = str | Iterable[str] | Mapping[str, str]
+_LEAST_SHARE: Final = 0.25
+"""Rows that pass, of all, from which on decoding every row once takes less than the fields of a condition first."""
 
 
 class ColumnDecoder(Protocol):
@@ -35,7 +31,7 @@ class ColumnDecoder(Protocol):
         """Return `values`, `errors` (text where a row does not decode, or None) and `failed`, their number."""
 
 
-class _Output(NamedTuple):
+class Output(NamedTuple):
     """A column of the result: a field of the expression language, or a column of the scan as it is."""
 
     name: str
@@ -51,13 +47,13 @@ class Selection:
     """
 
     __slots__ = (
-        "_decoders", "_given", "_is_lenient", "_needs_keys", "_outputs", "_rest", "_schema", "_tests", "_untyped",
-        "columns", "expression", "undecodable",
+        "_decoders", "_given", "_is_lenient", "_needs_keys", "_outputs", "_rest", "_schema", "_share", "_tests",
+        "_untyped", "columns", "expression", "undecodable",
     )  # fmt: skip
 
     def __init__(
         self,
-        outputs: list[_Output],
+        outputs: list[Output],
         expression: Expression | None,
         decoders: dict[str, ColumnDecoder],
         is_lenient: bool,
@@ -84,6 +80,8 @@ class Selection:
             wanted.add("key")
         self.columns: tuple[str, ...] = tuple(name for name in COLUMNS if name in wanted)
         self._schema: pyarrow.Schema | None = None
+        self._share = 1.0
+        """Rows that passed, of all of the last batch; -1 if a condition's columns cannot be those of the result."""
 
     @property
     def decoders(self) -> dict[str, ColumnDecoder]:
@@ -147,11 +145,12 @@ class Selection:
         errors: dict[str, Any] = {}
         wanted = frozenset(one.field.root if one.field is not None else one.column for one in self._outputs)
         if self._rest is not None and self._tests is not self._decoders:
-            tested, errors = self._tested(batch)
-            mask = self._rest.mask(tested)
-            batch, errors = batch.filter(mask), {root: one.filter(mask) for root, one in errors.items()}
-            # what passes is decoded again, and counted then
-            self.undecodable -= sum(len(one) - one.null_count for root, one in errors.items() if root in wanted)
+            at_once = self._at_once(batch)
+            if at_once is not None:
+                batch = at_once
+                wanted -= self._roots_of(self._rest)
+            else:
+                batch, errors = self._tested_first(batch, wanted)
         elif self._rest is not None:
             batch, errors = self._tested(batch)
             if errors:
@@ -161,6 +160,46 @@ class Selection:
             wanted -= self._roots_of(self._rest)
         batch, more = self._decoded(batch, wanted, self._decoders)
         return self._selected(batch, errors | more)
+
+    def _at_once(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch | None:
+        """Return the rows that pass, with the columns of the condition decoded once, as they are returned.
+
+        None if that would take longer, if the condition sees other types, or if a row does not decode, which may be one
+        that does not pass.
+        """
+        assert self._rest is not None
+        if self._needs_keys or self._share < _LEAST_SHARE:
+            return None
+        whole = tested = batch
+        roots = self._roots_of(self._rest)
+        for root, decoder in self._decoders.items():
+            if root not in roots:
+                continue
+            raw = batch.column(batch.schema.get_field_index(root))
+            found = decoder.decode(raw)
+            seen = decoder.seen_in(found.values) if isinstance(decoder, Conditioned) else found.values
+            if found.failed or seen is None:
+                self._share = -1.0
+                return None
+            whole, tested = _replaced(whole, root, found.values), _replaced(tested, root, seen)
+        mask = self._rest.mask(tested)
+        if len(mask):
+            self._share = mask.true_count / len(mask)
+        return whole if mask.true_count == len(mask) else whole.filter(mask)
+
+    def _tested_first(
+        self, batch: pyarrow.RecordBatch, wanted: frozenset[str]
+    ) -> tuple[pyarrow.RecordBatch, dict[str, pyarrow.Array]]:
+        """Return the rows that pass, not decoded, and the errors that the condition met in them."""
+        assert self._rest is not None
+        tested, errors = self._tested(batch)
+        mask = self._rest.mask(tested)
+        if len(mask) and self._share >= 0:
+            self._share = mask.true_count / len(mask)
+        errors = {root: one.filter(mask) for root, one in errors.items()}
+        # what passes is decoded again, and counted then
+        self.undecodable -= sum(len(one) - one.null_count for root, one in errors.items() if root in wanted)
+        return batch.filter(mask), errors
 
     def _tested(self, batch: pyarrow.RecordBatch) -> tuple[pyarrow.RecordBatch, dict[str, pyarrow.Array]]:
         """Return the batch with the columns decoded that the typed part of the expression looks into."""
@@ -181,18 +220,13 @@ class Selection:
         for root, decoder in decoders.items():
             if root not in roots:
                 continue
-            import pyarrow.compute as pc
-
-            at = batch.schema.get_field_index(root)
-            raw = batch.column(at)
+            raw = batch.column(batch.schema.get_field_index(root))
             decode: Callable[..., Any] = decoder.decode
             found = decode(raw, *keys) if root == "value" else decode(raw)
             if found.failed:
                 self.undecodable += found.failed
                 errors[root] = found.errors
-            batch = batch.set_column(at, root, found.values)
-            if _SIZES[root] not in batch.schema.names:
-                batch = batch.append_column(_SIZES[root], pc.binary_length(raw))
+            batch = _replaced(batch, root, found.values)
         if errors and not self._is_lenient:
             raise _undecodable(batch, errors)
         return batch, errors
@@ -224,11 +258,11 @@ def _keeps_bytes(decoder: ColumnDecoder) -> bool:
 
 
 def _needed(
-    root: str, decoder: ColumnDecoder, outputs: list[_Output], expression: Expression | None
+    root: str, decoder: ColumnDecoder, outputs: list[Output], expression: Expression | None
 ) -> ColumnDecoder:
     """Return a decoder of only the fields that an expression and the outputs look into."""
     only = getattr(decoder, "only", None)
-    paths = _paths(root, outputs) | (set() if expression is None else {*getattr(expression.names, root)})
+    paths = paths_of(root, outputs) | (set() if expression is None else {*getattr(expression.names, root)})
     if only is None or not paths:
         return decoder
     from kafkalog.where.columns import record_path
@@ -238,7 +272,7 @@ def _needed(
     return narrowed
 
 
-def _paths(root: str, outputs: list[_Output]) -> set[tuple[str, ...]]:
+def paths_of(root: str, outputs: list[Output]) -> set[tuple[str, ...]]:
     """Return the paths into a column that the outputs have."""
     return {
         () if one.field is None else one.field.path[1:]
@@ -255,6 +289,16 @@ class _Capsule:
 
     def __arrow_c_schema__(self) -> object:
         return self._capsule
+
+
+def _replaced(batch: pyarrow.RecordBatch, root: str, values: pyarrow.Array) -> pyarrow.RecordBatch:
+    """Return a batch with decoded keys or values in place of the bytes, whose sizes it keeps."""
+    import pyarrow.compute as pc
+
+    at = batch.schema.get_field_index(root)
+    raw = batch.column(at)
+    batch = batch.set_column(at, root, values)
+    return batch if _SIZES[root] in batch.schema.names else batch.append_column(_SIZES[root], pc.binary_length(raw))
 
 
 def _filtered(batch: pyarrow.RecordBatch, expression: Expression) -> pyarrow.RecordBatch:
@@ -279,191 +323,3 @@ def _undecodable(batch: pyarrow.RecordBatch, errors: dict[str, pyarrow.StringArr
         f"the {root} does not decode: {errors[root][row].as_py()}", offset=offset,
         hint="on_undecodable='null' gives null, and the reason in a column of its own",
     )  # fmt: skip
-
-
-def selection_of(
-    columns: Iterable[str] | None,
-    given: Mapping[str, Any],
-    sample: Callable[[str], list[bytes]] | None = None,
-    topic: str | None = None,
-) -> Selection:
-    """Return the selection of a scan's typed keywords (`TYPED_OPTIONS`); raise IllegalArgument for wrong ones.
-
-    `sample` returns the first keys or values, for types that nothing else gives. Schemas of a registry are those of the
-    subjects of `topic`, unless others are named.
-    """
-    lenient = given.get("on_undecodable") or "raise"
-    if lenient not in ("null", "raise"):
-        raise IllegalArgument(f"on_undecodable is {lenient!r}", hint="give 'null' or 'raise'")
-    project = given.get("project")
-    if project is not None and columns is not None:
-        raise IllegalArgument("both columns and project are given", hint="name all wanted fields in project")
-    if given.get("on_undecodable") is not None and given.get("key") is None and given.get("value") is None:
-        raise IllegalArgument("on_undecodable is given, but nothing is decoded", hint="give value= or key= as well")
-    expression = _expression(given.get("where"))
-    outputs = _columns(columns) if project is None else _projected(project)
-    _check_arrow()
-    decoders = _decoders(outputs, expression, given, sample, topic, lenient == "null")
-    try:
-        selection = Selection(outputs, expression, decoders, lenient == "null")
-        for one in outputs:
-            if one.field is not None:
-                _check_path(one.field, decoders)
-    except UnknownField as error:
-        subject = given.get("subject") or (None if topic is None else f"{topic}-{error.root}")
-        _add_schema_hint(error, decoders.get(error.root), subject)
-        raise
-    return selection
-
-
-def _add_schema_hint(error: UnknownField, decoder: ColumnDecoder | None, subject: str | None) -> None:
-    """Add the latest schema that has the unknown field to the hint, if there is one."""
-    find = getattr(decoder, "_schemas_with", None)
-    try:
-        number = None if find is None else next(find(error.names, subject), None)
-    except KafkalogError:  # a registry that is down, or a schema that cannot be read: no hint
-        return
-    if number is not None:
-        error.hint = f"{error.hint}; schema {number} has it: give schema={number} (--schema {number})"
-
-
-def select_matching(
-    typed: Mapping[str, Any], where: str | Expression, sample: Callable[[str], list[bytes]], topic: str | None
-) -> Selection:
-    """Return the selection of the records for which a condition is true, with the decoders of `typed` for it.
-
-    Keys and values that do not decode are null.
-    """
-    has_decoders = typed.get("key") is not None or typed.get("value") is not None
-    lenient = {"on_undecodable": "null"} if has_decoders else {}
-    return selection_of(["offset"], {**typed, **lenient, "where": where}, sample, topic)
-
-
-def _check_arrow() -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise MissingPackage(f"typed scans need pyarrow ({error})", hint="pip install 'kafkalog[arrow]'") from None
-
-
-def _check_path(field: Field, decoders: Mapping[str, ColumnDecoder]) -> None:
-    import pyarrow
-
-    from kafkalog.where.columns import field_type
-
-    key, value = (decoders[root].arrow_type if root in decoders else pyarrow.binary() for root in ("key", "value"))
-    field_type(field, key, value)
-
-
-def _expression(where: object) -> Expression | None:
-    if where is None or isinstance(where, Expression):
-        return where
-    return parse(where)  # type: ignore[arg-type]  # raises TypeError for what is no text
-
-
-def _columns(columns: Iterable[str] | None) -> list[_Output]:
-    names = [COLUMNS[kind] for kind in kinds_of(columns)]
-    return [_Output(name, None, name) for name in names]
-
-
-def _projected(project: Projection) -> list[_Output]:
-    """Return the columns of a projection: paths by their texts, or by the names of a mapping."""
-    if isinstance(project, str):
-        raise TypeError(f"project is a str: give a list, [{project!r}], or a dict of names and paths")
-    pairs = [*project.items()] if isinstance(project, Mapping) else [(text, text) for text in project]
-    if not pairs:
-        raise IllegalArgument("no field is given", hint="project is a list such as ['offset', 'value.order.total']")
-    fields = [(name, parse_field(text)) for name, text in pairs]
-    if len({name for name, _ in fields}) < len(fields):
-        raise IllegalArgument("a field is given twice", hint="give a dict of names and paths")
-    return [_Output(name, field, COLUMN_OF[field.root]) for name, field in fields]
-
-
-def _decoders(
-    outputs: list[_Output],
-    expression: Expression | None,
-    given: Mapping[str, Any],
-    sample: Callable[[str], list[bytes]] | None,
-    topic: str | None,
-    is_lenient: bool,
-) -> dict[str, ColumnDecoder]:
-    found: dict[str, ColumnDecoder] = {}
-    options = {name: given[name] for name in SCHEMA_OPTIONS if given.get(name) is not None}
-    used = {one.column if one.field is None else one.field.root for one in outputs}
-    used |= set() if expression is None else expression.typed_roots
-    names = [root for root in ("value", "key") if isinstance(given.get(root), str)]
-    if options and not names:
-        raise IllegalArgument(f"{next(iter(options))} is given, but nothing is decoded by it", hint="give value='avro'")
-    for root in ("key", "value"):
-        asked = given.get(root)
-        if asked is None:
-            continue
-        if not isinstance(asked, str):
-            if not hasattr(asked, "decode") or not hasattr(asked, "arrow_type"):
-                raise TypeError(f"{root} is a {type(asked).__name__}: give a decoder's name, such as 'avro'")
-            if root in used:
-                found[root] = asked
-            continue
-        if root not in used:
-            continue
-        own = options_of(root, asked, names, options)
-        if {"schemas", "registry"} & own.keys() and not {"schema", "subject"} & own.keys():
-            found[root] = _registered(asked, own, None if topic is None else f"{topic}-{root}", root, sample)
-            continue
-        is_sampled = asked == "json" and not {"schema", "subject"} & own.keys()
-        paths = _paths(root, outputs)
-        if is_sampled:
-            own |= json_options(root, paths, expression, sample)
-        if own.get("sample") == []:
-            found[root] = NothingDecoder()
-            continue
-        from kafkalog import values
-        from kafkalog.values.decoding import NoJsonValue
-
-        try:
-            found[root] = values.decoder(asked, **own)
-        except NoJsonValue:
-            if not is_lenient:
-                raise
-            found[root] = NoJsonDecoder()
-            continue
-        if is_sampled:
-            found[root] = conditioned(root, found[root], paths, expression)
-    return found
-
-
-def options_of(root: str, decoder: str, names: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that the decoder of a column takes, of those for all of `names`, the columns that are decoded.
-
-    One schema is that of the value, if both are decoded; a decoder without a schema takes none of a registry.
-    """
-    from kafkalog.values.named import INTERNAL, WITH_SCHEMA
-
-    if root != names[0]:
-        options = {name: one for name, one in options.items() if name not in OF_ONE_TYPE}
-    if len(names) > 1 and decoder not in WITH_SCHEMA:
-        options = {name: one for name, one in options.items() if name in OF_ONE_TYPE}
-    return {**options, **({"part": "key"} if root == "key" and decoder in INTERNAL else {})}
-
-
-def _registered(
-    name: str, own: dict[str, Any], subject: str | None, root: str, sample: Callable[[str], list[bytes]] | None
-) -> ColumnDecoder:
-    """Return a decoder with the subject's latest schema, or that of the first value if there is no such subject."""
-    import pyarrow
-
-    from kafkalog import values
-    from kafkalog.values.schemas.directory import SchemaDirectory
-
-    has_subjects = "schemas" not in own or not isinstance(values.schema_source(own["schemas"]), SchemaDirectory)
-    if subject is not None and has_subjects:
-        try:
-            return values.decoder(name, subject=subject, **own)
-        except values.UnknownSchema:
-            pass
-    first = [] if sample is None else sample(root)
-    if not first:
-        return NothingDecoder()
-    decoder = values.decoder(name, **own)
-    decoder.decode(pyarrow.array(first, pyarrow.binary()))
-    return decoder

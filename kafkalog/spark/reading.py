@@ -10,7 +10,8 @@ import pyarrow as pa
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, InvalidTimestamp, KafkalogError
 from kafkalog.log.log import Log
 from kafkalog.log.scan import LogScan
-from kafkalog.log.selection import Selection, selection_of
+from kafkalog.log.selecting import selection_of
+from kafkalog.log.selection import Selection
 from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
 from kafkalog.records.column_reader import COLUMNS
 from kafkalog.spark.damage import SKIP_HINT, report_to

@@ -21,6 +21,7 @@ from kafkalog.values.decoding import (
     import_pyarrow,
     value_column,
 )
+from kafkalog.values.json_parts import is_part, taken
 from kafkalog.values.json_sample import SAMPLE_ROWS, sample_type
 from kafkalog.values.json_schema import parse_schema, schema_type
 from kafkalog.values.json_types import JSON, JsonType, check_levels, given_types, json_columns, schema_of, select
@@ -138,6 +139,12 @@ class JsonDecoder(ValueDecoder):
         made = JsonDecoder(framing=self._framing, strict=False, most_bytes=self._most_bytes)
         made._settle_as(select(self._type, wanted_fields(fields, typed=True), strict=False))
         return made
+
+    def _of_whole(self, whole: JsonDecoder, values: pyarrow.Array) -> pyarrow.Array | None:
+        """Return the column of these fields, from values that `whole` made without an error; None if it may differ."""
+        if self._type is None or whole._type is None or not is_part(self._type, whole._type, widens=whole._strict):
+            return None
+        return taken(values, self.arrow_type)
 
     def decode(self, column: pyarrow.Array) -> Decoded:
         """Decode a binary or string column. A value that is not JSON, or does not fit, is an error of its row."""

@@ -33,16 +33,23 @@ LOOK = """
 import json, random
 from kafkalog._core.bytes import crc
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
+from kafkalog._core.keys.given_keys import hash_keys
+from kafkalog._core.keys.key_walk import hash_key
 
 data = random.Random(31).randbytes(100_003)
 pieces = [data[n:] for n in range(0, 100_003, 9973)]
 made = SkimpyOffsetMap(24 * 40_000, secret=bytes(range(16)))
 for size in range(1, 90):
     made.put_run(data[: size * 100], size, size * 1000)
+keys = [data[at : at + size] for size in range(90) for at in range(0, 1100, 100)]
+keys += random.Random(32).sample(keys, 200)
+secret = bytes(range(16))
+hashes = memoryview(hash_keys(secret, keys)).cast("Q").tolist()
 print(json.dumps({
     "level": crc.instruction_level(), "crc": crc.implementation(), "all": crc.implementations(),
     "crc32c": [crc.crc32c(one) for one in pieces], "crc32": [crc.crc32(one) for one in pieces],
     "found": [made.get(data[at : at + size]) for size in range(1, 90) for at in range(0, size * 100, size)],
+    "hashed": [hashed == hash_key(secret, one) for one, hashed in zip(keys, hashes, strict=True)],
 }))
 """
 
@@ -60,10 +67,11 @@ def looked(*command: str, level: str = "") -> dict[str, Any]:
 
 
 def check(report: dict[str, Any]) -> None:
-    """The checksums are right, and every key of the map has the offset that the last of its equals got."""
+    """The checksums are right, every key of the map has the offset of its last equal, and keys hash alike together."""
     assert report["crc"] == report["all"][0] and report["crc"] in CRC_OF[report["level"]]
     assert report["crc32c"] == [pypi_crc32c.crc32c(one) for one in PIECES]
     assert report["crc32"] == [zlib.crc32(one) for one in PIECES]
+    assert len(report["hashed"]) == 1190 and all(report["hashed"])
     last: dict[bytes, int] = {}
     keys = [(BYTES[at * size : (at + 1) * size], size * 1000 + at) for size in range(1, 90) for at in range(100)]
     last.update(keys)

@@ -5,10 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import polars
+import pyarrow
 import pytest
 
 import kafkalog
 from kafkalog.exchange.export import export_records
+from kafkalog.log.json_conditions import conditioned
+from kafkalog.values.json_columns import JsonDecoder
+from kafkalog.where import parse
 from tests.commands import ok
 
 ROWS: list[Any] = [
@@ -74,3 +78,50 @@ def test_what_does_not_decode_is_counted_once(data: Path) -> None:
         scan = dirs["events", 0].scan(where="value.s == 'b' or offset == 6", value="json", on_undecodable="null")
         assert scan.table()["offset"].to_pylist() == [0, 6]
         assert scan.undecodable == 2
+
+
+WHOLE = [
+    b'{"in": {"x": 1, "s": "b"}, "n": 2.5, "t": true}', b'{"in": {"x": 9007199254740993}, "n": -0.0, "more": [1]}',
+    b'{"in": null, "t": false, "more": [2, 3]}', b'{"in": {}, "n": 3}', b"{}", b'{"in": {"x": 1, "x": 7}}', b"null",
+    None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "where", ["value.in.x > 1", "value.in.s == 'b' and value.n < 3", "value.t or value.in.x in (7)"]
+)  # fmt: skip
+def test_a_condition_sees_in_whole_values_what_it_decodes_itself(where: str) -> None:
+    """The values are decoded once then; an integer is the double that the condition compares."""
+    both = conditioned("value", JsonDecoder(sample=WHOLE), {()}, parse(where))
+    column = pyarrow.array(WHOLE, pyarrow.binary())
+    for part in (column, column.slice(2, 4), column.slice(0, 0)):
+        assert both.seen_in(both.decode(part).values).equals(both.test.decode(part).values)
+
+
+@pytest.mark.parametrize(
+    "where", ["value.n == 'a'", "value.s == 1", "value.in.y > 1", "value.j == 'a'", "value.i == 'a'"]
+)  # fmt: skip
+def test_a_condition_on_other_types_decodes_for_itself(where: str) -> None:
+    sample = [b'{"n": 1, "s": "a", "in": {"x": 1}, "j": 1, "i": {}}', b'{"j": "a", "i": {"a": 1}}']
+    both = conditioned("value", JsonDecoder(sample=sample), {()}, parse(where))
+    assert both.seen_in(both.decode(pyarrow.array(sample, pyarrow.binary())).values) is None
+
+
+@pytest.mark.parametrize("odd", [1, 2, 4])
+def test_values_that_pass_and_others_change_from_batch_to_batch(tmp_path: Path, odd: int) -> None:
+    """A value that a condition rules out need not fit the types, also where most pass; one that passes must."""
+    with kafkalog.open(tmp_path / "log-0", "a") as log:
+        for run, least in enumerate((0, 9, 0, 10, 3)):
+            values = [{"n": n % 10 if n % 10 >= least else -1, "s": "x" * 20} for n in range(1200)]
+            values[700] |= {"n": -1, "s": 5} if run == odd else {}
+            log.append([json.dumps(value).encode() for value in values])
+        found = log.scan(["offset", "value"], where="value.n >= 0", value="json", batch_rows=1200).table()
+        expected = [
+            (run * 1200 + n, n % 10) for run, least in enumerate((0, 9, 0, 10, 3)) for n in range(1200)
+            if n % 10 >= least and (run, n) != (odd, 700)
+        ]  # fmt: skip
+        assert [(row["offset"], row["value"]["n"]) for row in found.to_pylist()] == expected
+        log.append([b'{"n": 1, "s": 5}'])
+        with pytest.raises(kafkalog.InvalidRecord) as raised:
+            log.scan(["offset", "value"], where="value.n >= 0", value="json").table()
+        assert raised.value.offset == 6000

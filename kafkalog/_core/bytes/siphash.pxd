@@ -29,7 +29,7 @@ cdef extern from *:
         b = _mm256_xor_si256(KL_TURN(b, 17), c); d = _mm256_xor_si256(KL_TURN(d, 21), a); \\
         c = KL_HALF_TURN(c)
 
-    /* four results, for `count` words of each of four lanes side by side */
+    /* four results, for `count` words of each of four lanes side by side; `second` may be NULL */
     KL_SIP_FOUR static void kl_sip_four(
         uint64_t low, uint64_t high, const uint64_t* words, int count, uint64_t* first, uint64_t* second
     ) {
@@ -46,24 +46,56 @@ cdef extern from *:
         c = _mm256_xor_si256(c, _mm256_set1_epi64x(0xEE));
         KL_SIP_ROUND; KL_SIP_ROUND; KL_SIP_ROUND; KL_SIP_ROUND;
         _mm256_storeu_si256((__m256i*)first, _mm256_xor_si256(_mm256_xor_si256(a, b), _mm256_xor_si256(c, d)));
+        if (second == NULL) return;
         b = _mm256_xor_si256(b, _mm256_set1_epi64x(0xDD));
         KL_SIP_ROUND; KL_SIP_ROUND; KL_SIP_ROUND; KL_SIP_ROUND;
         _mm256_storeu_si256((__m256i*)second, _mm256_xor_si256(_mm256_xor_si256(a, b), _mm256_xor_si256(c, d)));
     }
+
+    #define KL_SIP_EIGHT __attribute__((target("avx512f")))
+    #define KL_HAS_EIGHT() (kl_cpu_level >= KL_CPU_AVX512)
+    #define KL_SIP_WIDE \\
+        a = _mm512_add_epi64(a, b); c = _mm512_add_epi64(c, d); \\
+        b = _mm512_xor_si512(_mm512_rol_epi64(b, 13), a); d = _mm512_xor_si512(_mm512_rol_epi64(d, 16), c); \\
+        a = _mm512_rol_epi64(a, 32); \\
+        c = _mm512_add_epi64(c, b); a = _mm512_add_epi64(a, d); \\
+        b = _mm512_xor_si512(_mm512_rol_epi64(b, 17), c); d = _mm512_xor_si512(_mm512_rol_epi64(d, 21), a); \\
+        c = _mm512_rol_epi64(c, 32)
+
+    /* the first words of eight results, for `count` words of each of eight lanes side by side */
+    KL_SIP_EIGHT static void kl_sip_eight(uint64_t low, uint64_t high, const uint64_t* words, int count, uint64_t* first) {
+        __m512i a = _mm512_set1_epi64((int64_t)(KL_SIP_0 ^ low)), b = _mm512_set1_epi64((int64_t)(KL_SIP_1 ^ high ^ 0xEE));
+        __m512i c = _mm512_set1_epi64((int64_t)(KL_SIP_2 ^ low)), d = _mm512_set1_epi64((int64_t)(KL_SIP_3 ^ high));
+        for (int i = 0; i < count; i++) {
+            __m512i word = _mm512_loadu_si512(words + 8 * i);
+            d = _mm512_xor_si512(d, word);
+            KL_SIP_WIDE; KL_SIP_WIDE;
+            a = _mm512_xor_si512(a, word);
+        }
+        c = _mm512_xor_si512(c, _mm512_set1_epi64(0xEE));
+        KL_SIP_WIDE; KL_SIP_WIDE; KL_SIP_WIDE; KL_SIP_WIDE;
+        _mm512_storeu_si512(first, _mm512_xor_si512(_mm512_xor_si512(a, b), _mm512_xor_si512(c, d)));
+    }
     #else
     #define KL_HAS_FOUR() 0
+    #define KL_HAS_EIGHT() 0
     #define kl_sip_four(low, high, words, count, first, second) ((void)0)
+    #define kl_sip_eight(low, high, words, count, first) ((void)0)
     #endif
     """
     const uint64_t KL_SIP_0, KL_SIP_1, KL_SIP_2, KL_SIP_3
     bint KL_HAS_FOUR() noexcept nogil
+    bint KL_HAS_EIGHT() noexcept nogil
     void kl_sip_four(
         uint64_t low, uint64_t high, const uint64_t* words, int count, uint64_t* first, uint64_t* second
+    ) noexcept nogil
+    void kl_sip_eight(
+        uint64_t low, uint64_t high, const uint64_t* words, int count, uint64_t* first
     ) noexcept nogil
 
 
 cdef enum:
-    FOUR_WORDS = 8                  # keys of fewer than 64 bytes are hashed four at a time, where the processor can
+    FOUR_WORDS = 8                  # keys of fewer than 64 bytes are hashed together, where the processor can
 
 
 cdef struct SipKey:
@@ -151,19 +183,36 @@ cdef inline void siphash_128(const SipKey* key, const uint8_t* p, Py_ssize_t siz
     out[1] = s.a ^ s.b ^ s.c ^ s.d
 
 
+cdef inline int side_by_side(
+    const uint8_t** keys, const Py_ssize_t* sizes, int lanes, uint64_t* words
+) noexcept nogil:
+    """Lays the words of keys with the same number of whole words, below FOUR_WORDS, side by side; how many each has."""
+    cdef int whole = <int>(sizes[0] >> 3)
+    cdef int i
+    cdef int lane
+    for lane in range(lanes):
+        for i in range(whole):
+            memcpy(&words[lanes * i + lane], keys[lane] + 8 * i, 8)
+        words[lanes * whole + lane] = last_word(keys[lane] + 8 * whole, sizes[lane], sizes[lane] & 7)
+    return whole + 1
+
+
 cdef inline void siphash_four(
     const SipKey* key, const uint8_t** keys, const Py_ssize_t* sizes, uint64_t* first, uint64_t* second
 ) noexcept nogil:
-    """The two words of each of four results, of keys with the same number of whole words, below FOUR_WORDS.
+    """The two words of each of four results, the second unless it is NULL; the keys are those of `side_by_side`.
 
     Only where KL_HAS_FOUR().
     """
     cdef uint64_t words[4 * FOUR_WORDS]
-    cdef int whole = <int>(sizes[0] >> 3)
-    cdef int i
-    cdef int lane
-    for lane in range(4):
-        for i in range(whole):
-            memcpy(&words[4 * i + lane], keys[lane] + 8 * i, 8)
-        words[4 * whole + lane] = last_word(keys[lane] + 8 * whole, sizes[lane], sizes[lane] & 7)
-    kl_sip_four(key.low, key.high, words, whole + 1, first, second)
+    cdef int count = side_by_side(keys, sizes, 4, words)
+    kl_sip_four(key.low, key.high, words, count, first, second)
+
+
+cdef inline void siphash_eight(
+    const SipKey* key, const uint8_t** keys, const Py_ssize_t* sizes, uint64_t* first
+) noexcept nogil:
+    """The first word of each of eight results; the keys are those of `side_by_side`. Only where KL_HAS_EIGHT()."""
+    cdef uint64_t words[8 * FOUR_WORDS]
+    cdef int count = side_by_side(keys, sizes, 8, words)
+    kl_sip_eight(key.low, key.high, words, count, first)

@@ -8,6 +8,7 @@ from libc.string cimport memset
 from kafkalog._core.batch.layout cimport ERR_MEMORY, OK
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.large_pages cimport kl_want_huge
+from kafkalog._core.bytes.prefetch cimport kl_prefetch_to_write
 from kafkalog._core.keys.key_layout cimport (
     MARK_RECORDS, PAGE_BYTES, SORTED_FROM, bits_for, bucket_of_high, directory_bytes, entry_of, relative_of, tag_of,
 )
@@ -21,6 +22,7 @@ cdef enum:
     FIRST_MARKS = 1024
     STREAMS = 256                   # by the first byte of the hash, so that each one's part of a block fits the cache
     STREAM_BITS = 8
+    AHEAD = 6                       # keys of a stream from one line of memory to the next
 
 cdef struct Gathered:
     uint32_t high                   # half of the hash, of which the first bits choose the bucket
@@ -29,10 +31,12 @@ cdef struct Gathered:
 
 cdef struct Chunk:                  # the keys follow
     Chunk* next
-    int64_t count
+    int64_t count                   # of a stream's last one, `count_last` sets it
     int64_t room
 
 cdef struct Stream:
+    Gathered* at                    # where the next key goes
+    Gathered* end                   # of the last chunk
     Chunk* first
     Chunk* last
 
@@ -76,6 +80,12 @@ cdef inline Gathered* items_of(Chunk* chunk) noexcept nogil:
     return <Gathered*>(chunk + 1)
 
 
+cdef inline void count_last(Stream* stream) noexcept nogil:
+    """Sets how many keys the last chunk has; each one before it is full."""
+    if stream.last != NULL:
+        stream.last.count = stream.at - items_of(stream.last)
+
+
 @cython.final
 cdef class KeyBuilder(KeyWalk):
     """Gathers the keys of a segment, 12 bytes each, and the places of its batches; `finish` makes them a block.
@@ -108,39 +118,38 @@ cdef class KeyBuilder(KeyWalk):
     cdef int put(self, const uint64_t* hashes, const int64_t* offsets, Py_ssize_t count) noexcept nogil:
         cdef Py_ssize_t i
         cdef Stream* stream
-        cdef Chunk* chunk
         cdef Gathered* item
         for i in range(count):
             stream = &self.streams[hashes[i] >> (64 - STREAM_BITS)]
-            chunk = stream.last
-            if chunk == NULL or chunk.count == chunk.room:
-                chunk = self.add_chunk(stream)
-                if chunk == NULL:
-                    return ERR_MEMORY
-            item = items_of(chunk) + chunk.count
+            if stream.at == stream.end and not self.add_chunk(stream):
+                return ERR_MEMORY
+            item = stream.at
+            stream.at += 1
+            kl_prefetch_to_write(item + AHEAD)
             item.high = <uint32_t>(hashes[i] >> 32)
             item.tag = tag_of(hashes[i])
             item.relative = <uint32_t>(offsets[i] - self.base_offset)
-            chunk.count += 1
         self.count += count
         return OK
 
-    cdef Chunk* add_chunk(self, Stream* stream) noexcept nogil:
-        """Give a stream its next chunk; NULL without memory."""
+    cdef bint add_chunk(self, Stream* stream) noexcept nogil:
+        """Give a stream its next chunk; False without memory."""
         cdef int64_t room = FIRST_ROOM if stream.last == NULL else min(2 * stream.last.room, <int64_t>MOST_ROOM)
         cdef int64_t size = sizeof(Chunk) + (room * <int64_t>sizeof(Gathered) + 7) // 8 * 8
         cdef Chunk* chunk
         if (self.slab == NULL or self.slab.used + size > self.slab.size) and not self.add_slab():
-            return NULL
+            return False
         chunk = <Chunk*>(<char*>self.slab + self.slab.used)
         self.slab.used += size
-        chunk.next, chunk.count, chunk.room = NULL, 0, room
+        chunk.next, chunk.count, chunk.room = NULL, room, room
         if stream.last == NULL:
             stream.first = chunk
         else:
             stream.last.next = chunk
         stream.last = chunk
-        return chunk
+        stream.at = items_of(chunk)
+        stream.end = stream.at + room
+        return True
 
     cdef bint add_slab(self) noexcept nogil:
         cdef int64_t size = FIRST_SLAB if self.slab == NULL else min(2 * self.slab.size, <int64_t>LARGEST_SLAB)
@@ -221,6 +230,7 @@ cdef class KeyBuilder(KeyWalk):
         cdef int64_t n
         memset(ends, 0, <size_t>directory)
         for n in range(STREAMS):
+            count_last(&self.streams[n])
             self.count_entries(&self.streams[n], ends, bits)
         for i in range(buckets):
             own = ends[i]

@@ -1,5 +1,6 @@
 # cython: language_level=3
 """The keys of batches with their hashes: what a key index, a map in memory and a search share."""
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kafkalog._core.batch.check cimport BatchRow
@@ -41,9 +42,13 @@ cdef class KeyWalk:
 
     cdef int begin(self, object secret, int64_t start_offset, int64_t stop_offset) except -1
     cdef int take_batch(self, const uint8_t* batch, const BatchRow* row) noexcept nogil
+    @cython.final
     cdef int take_records(self, const uint8_t* batch, const BatchRow* row) noexcept nogil
+    @cython.final
     cdef int take_messages(self, const uint8_t* batch, const BatchRow* row) noexcept nogil
+    @cython.final
     cdef int wait(self, const uint8_t* key, Py_ssize_t size, int64_t offset) noexcept nogil
     cdef int settle(self) noexcept nogil
+    @cython.final
     cdef int damaged(self, int status, int64_t position, int64_t record) noexcept nogil
     cdef int put(self, const uint64_t* hashes, const int64_t* offsets, Py_ssize_t count) noexcept nogil

@@ -19,7 +19,9 @@ from kafkalog._core.batch.record_walk cimport SET_ENDS, check_plain, check_rows,
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.cursor cimport Cursor
-from kafkalog._core.bytes.siphash cimport FOUR_WORDS, KL_HAS_FOUR, SipKey, siphash_128, siphash_four
+from kafkalog._core.bytes.siphash cimport (
+    FOUR_WORDS, KL_HAS_EIGHT, KL_HAS_FOUR, SipKey, siphash_128, siphash_eight, siphash_four,
+)
 from kafkalog._core.bytes.wrap cimport added
 
 cdef enum:
@@ -37,21 +39,28 @@ cdef int take_secret(object secret, SipKey* into) except -1:
 cdef void hash_together(
     const SipKey* secret, const uint8_t** keys, const Py_ssize_t* sizes, Py_ssize_t count, uint64_t* hashes
 ) noexcept nogil:
-    """The hashes of up to HASHED_TOGETHER keys, four at a time where they are alike."""
-    cdef uint64_t second[4]
+    """The hashes of up to HASHED_TOGETHER keys, eight or four at a time where they are alike."""
     cdef Py_ssize_t i = 0
-    cdef Py_ssize_t words
     while i < count:
-        words = sizes[i] >> 3
-        if (
-            i + 4 <= count and words < FOUR_WORDS and KL_HAS_FOUR()
-            and sizes[i + 1] >> 3 == words and sizes[i + 2] >> 3 == words and sizes[i + 3] >> 3 == words
-        ):
-            siphash_four(secret, keys + i, sizes + i, hashes + i, second)
+        if KL_HAS_EIGHT() and i + 8 <= count and are_alike(sizes + i, 8):
+            siphash_eight(secret, keys + i, sizes + i, hashes + i)
+            i += 8
+        elif KL_HAS_FOUR() and i + 4 <= count and are_alike(sizes + i, 4):
+            siphash_four(secret, keys + i, sizes + i, hashes + i, NULL)
             i += 4
         else:
             hashes[i] = hash_of_key(secret, keys[i], sizes[i])
             i += 1
+
+
+cdef inline bint are_alike(const Py_ssize_t* sizes, int lanes) noexcept nogil:
+    """True for keys that `side_by_side` takes."""
+    cdef Py_ssize_t words = sizes[0] >> 3
+    cdef bint alike = words < FOUR_WORDS
+    cdef int i
+    for i in range(1, lanes):
+        alike &= sizes[i] >> 3 == words
+    return alike
 
 
 cdef class KeyWalk:
