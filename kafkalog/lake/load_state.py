@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 __all__ = ["LoadBatch", "read_state", "write_state"]
 
@@ -73,7 +74,5 @@ def read_state(path: str, *, fs: FileSystem = OS) -> LoadBatch | None:
 def write_state(path: str, batch: LoadBatch, *, fs: FileSystem = OS) -> None:
     """Replace the state, synced. Raises StorageError; then the old one or this one is in place."""
     line = json.dumps({"version": VERSION, **batch._asdict()}, separators=(",", ":")).encode()
-    try:
+    with os_errors("write how far the table was loaded", os.fspath(path)):
         atomic_write(fs, path, b"%b\n%08x\n" % (line, crc32c(line)))
-    except OSError as error:
-        raise StorageError.from_os(error, "write how far the table was loaded", path=os.fspath(path)) from error

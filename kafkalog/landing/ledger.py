@@ -22,6 +22,7 @@ from kafkalog.manager.topics import check_partitions
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 LEDGER_FILE: Final = "kafkalog.spark-ledger.json"
 VERSION: Final = 1
@@ -145,10 +146,8 @@ def write_ledger(directory: str, ledger: Ledger, *, fs: FileSystem = OS) -> None
     `read_ledger` returns which. The caller holds the directory's lock.
     """
     path = ledger_path(directory)
-    try:
+    with os_errors("write the sink's ledger", path):
         atomic_write(fs, path, format_ledger(ledger))
-    except OSError as error:
-        raise StorageError.from_os(error, "write the sink's ledger", path=path) from error
 
 
 def format_ledger(ledger: Ledger) -> bytes:

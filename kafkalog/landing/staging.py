@@ -25,6 +25,7 @@ from kafkalog.errors import CorruptStagedFile, IllegalArgument, KafkalogError, S
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, TMP_SUFFIX, File, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.util.buffers import Data
@@ -249,10 +250,8 @@ class StageReader:
         self.close()
 
     def _read_index(self, staged: StagedFile) -> tuple[Section, ...]:
-        try:
+        with os_errors("read a staged file", self.path):
             size = self._file.size()
-        except OSError as error:
-            raise StorageError.from_os(error, "read a staged file", path=self.path) from error
         if size != staged.size:
             raise self._damaged(f"the staged file has {size} bytes, but its task wrote {staged.size}")
         at = size - _TRAILER.size
@@ -271,10 +270,8 @@ class StageReader:
 
     def _bytes(self, size: int, position: int) -> bytearray:
         data = bytearray(size)
-        try:
+        with os_errors("read a staged file", self.path):
             read = self._file.pread_into(data, position)
-        except OSError as error:
-            raise StorageError.from_os(error, "read a staged file", path=self.path) from error
         if read != size:
             raise self._damaged(f"the staged file ends after {position + read} bytes", position=position)
         return data

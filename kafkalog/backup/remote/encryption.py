@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import IO, Any, Final
 
-from kafkalog.errors import CorruptBackup, IllegalArgument, MissingPackage, StorageError
+from kafkalog.errors import CorruptBackup, IllegalArgument, MissingPackage
+from kafkalog.util.os_errors import os_errors
 
 SUFFIX: Final = ".age"
 """Suffix of the names of encrypted objects."""
@@ -178,8 +179,5 @@ def _read(path: str, what: str) -> bytes:
         raise IllegalArgument(
             f"a private key was given in place of a file with the {what}", hint="write the key to a file, and name it"
         )
-    try:
-        with open(path, "rb") as file:
-            return file.read(_MAX_KEY_FILE_BYTES)
-    except OSError as error:
-        raise StorageError.from_os(error, f"read the {what}", path=path) from error
+    with os_errors(f"read the {what}", path), open(path, "rb") as file:
+        return file.read(_MAX_KEY_FILE_BYTES)

@@ -48,6 +48,7 @@ from kafkalog.util.checkpoint import RECOVERY_POINT_FILE, OffsetCheckpoint
 from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.paths import real_path
 
 T = TypeVar("T")
@@ -209,10 +210,8 @@ class LogView:
 
     def _was_closed_cleanly(self) -> bool:
         marker = os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)
-        try:
+        with os_errors("get the status of the marker of a clean close", marker):
             return self.fs.exists(marker)
-        except OSError as error:
-            raise StorageError.from_os(error, "get the status of the marker of a clean close", path=marker) from error
 
     @staticmethod
     def _is_untrimmed(state: ViewState) -> bool:
