@@ -17,6 +17,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.batch.scan import scan
@@ -179,13 +180,11 @@ class StageWriter:
     def abandon(self) -> None:
         """Delete what was written; files that cannot be deleted expire later. May be called at any time."""
         file, self._file = self._file, None
-        try:
+        with suppress(OSError):
             if file is not None:
                 file.close()
             self._fs.unlink_if_exists(self._path + TMP_SUFFIX)
             self._fs.unlink_if_exists(self._path)
-        except OSError:
-            pass
 
     def _write(self, partitions: Iterable[TopicPartition]) -> None:
         for key in partitions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError, MissingPackage
@@ -457,10 +458,8 @@ def _registered(
 
     has_subjects = "schemas" not in own or not isinstance(values.schema_source(own["schemas"]), SchemaDirectory)
     if subject is not None and has_subjects:
-        try:
+        with suppress(values.UnknownSchema):
             return values.decoder(name, subject=subject, **own)
-        except values.UnknownSchema:
-            pass
     first = [] if sample is None else sample(root)
     if not first:
         return NothingDecoder()
