@@ -91,7 +91,7 @@ class LocalCopy:
     def _write_manifest(self, which: str, names: list[str]) -> None:
         """Write the manifest of a backup, the newest of the objects `names`."""
         directory = os.path.join(self.path, which)
-        try:
+        with os_errors("prepare the backup", directory):
             make_directories(self._fs, directory)
             path = os.path.join(directory, MANIFEST)
             with suppress(CorruptBackup, IllegalArgument):
@@ -102,10 +102,6 @@ class LocalCopy:
                 with create(self._fs, path + _PARTIAL) as file:
                     file.pwrite(content, 0)
                 self._fs.rename(path + _PARTIAL, path)
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError.from_os(error, "prepare the backup", path=directory) from error
 
     def prepared(self) -> list[str]:
         """Return the ids of complete backups that are not in the store, oldest first."""
@@ -228,14 +224,10 @@ class LocalCopy:
     def _download_file(self, path: str, file: StoredFile, tell: Tell | None) -> None:
         if self._is_there(path, file):
             return
-        try:
+        with os_errors("download", path):
             with open(path + _PARTIAL, "wb") as target:
                 self._objects.get(file, _Target(target, path), tell)
             self._fs.rename(path + _PARTIAL, path)
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError.from_os(error, "download", path=path) from error
 
     def remove(self) -> None:
         """Remove the directory, unless another run uses it. After a kill, the rest is still a local copy."""

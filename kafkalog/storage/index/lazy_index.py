@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from errno import ENOENT
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -141,12 +142,8 @@ class LazyIndex(Generic[T]):
             if self.index is not None:
                 self.index.rename_to(path)
             else:
-                try:
+                with os_errors(f"rename to {path}", self.path), suppress(FileNotFoundError):
                     self._fs.rename(self.path, path)
-                except FileNotFoundError:
-                    pass
-                except OSError as error:
-                    raise StorageError.from_os(error, f"rename to {path}", path=self.path) from error
             self.path = path
 
     def relocate(self, path: str) -> None:
