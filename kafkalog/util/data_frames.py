@@ -1,4 +1,4 @@
-"""pandas data frames of pyarrow's tables."""
+"""pandas and Polars data frames of tables and scans."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from kafkalog.util.python_rows import NO_OBJECT
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
 
 def pandas_frame(table: Any) -> pandas.DataFrame:
@@ -34,3 +35,15 @@ def pandas_frame(table: Any) -> pandas.DataFrame:
         if column.null_count and pyarrow.types.is_integer(column.type):
             frame[name] = frame[name].astype(str(column.type).replace("uint", "UInt").replace("int", "Int"))
     return frame
+
+
+def polars_frame(scan: Any) -> polars.DataFrame:
+    """Return a Polars DataFrame of a scan's rows; raise MissingPackage if Polars is not installed.
+
+    Polars gets a table, since it would replace the errors of a stream by its own.
+    """
+    try:
+        import polars
+    except ImportError as error:
+        raise MissingPackage(f"to_polars() needs polars ({error})", hint="pip install 'kafkalog[polars]'") from None
+    return polars.DataFrame(scan.table())
