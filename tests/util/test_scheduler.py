@@ -9,9 +9,9 @@ import pytest
 
 import kafkalog.util.scheduler
 from kafkalog.errors import IllegalState
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler, Scheduler
+from kafkalog.util.scheduler import Scheduler
 from tests.interruptions import interrupted_at
+from tests.mock_time import MockClock, MockScheduler
 
 SCHEDULER = kafkalog.util.scheduler.__file__
 
