@@ -351,7 +351,7 @@ class _Staging:
 
     def check_place(self) -> None:
         """Raise IllegalArgument if the place holds anything but leftovers of an interrupted restore."""
-        names = self._names()
+        names = _names_in(self._place, self._fs)
         if not names or names == [STAGING] or self.is_ready():
             return
         if self._read_record(self._ready_inside) or self._read_record(self._ready_beside):
@@ -360,9 +360,6 @@ class _Staging:
                 hint="run that restore again, or empty the directory",
             )  # fmt: skip
         raise _occupied(self._place, names)
-
-    def _names(self) -> list[str]:
-        return _names_in(self._place, self._fs)
 
     def publish(self) -> None:
         """Rename the staged entries to their final names, except those that a killed restore has renamed."""
