@@ -142,13 +142,9 @@ def _opened(dirs: list[str], tiered: str | None) -> Iterator[list[str] | LogDirs
 
 
 def _duckdb() -> Any:
-    from kafkalog.errors import MissingPackage
+    from kafkalog.util.packages import needed
 
-    try:
-        import duckdb
-    except ImportError as error:
-        raise MissingPackage(f"a query needs duckdb ({error})", hint="pip install 'kafkalog[sql]'") from None
-    return duckdb
+    return needed("duckdb", "a query needs duckdb ({})", "sql")
 
 
 def _run(connection: duckdb.DuckDBPyConnection, query: str, tables: TopicTables, show: _Printer) -> None:

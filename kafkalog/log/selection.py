@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError, MissingPackage
+from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError
 from kafkalog.log.json_conditions import Conditioned, conditioned, json_options
 from kafkalog.log.scan import SCHEMA_OPTIONS
 from kafkalog.log.typeless import NoJsonDecoder, NothingDecoder
 from kafkalog.records.column_reader import COLUMNS, kinds_of
+from kafkalog.util.packages import needed
 from kafkalog.where import Bounds, Expression, Field, parse, parse_field
 from kafkalog.where.bounds import EVERY
 from kafkalog.where.fields import COLUMN_OF, UnknownField
@@ -303,7 +304,7 @@ def selection_of(
         raise IllegalArgument("on_undecodable is given, but nothing is decoded", hint="give value= or key= as well")
     expression = _expression(given.get("where"))
     outputs = _columns(columns) if project is None else _projected(project)
-    _check_arrow()
+    needed("pyarrow", "typed scans need pyarrow ({})", "arrow")
     decoders = _decoders(outputs, expression, given, sample, topic, lenient == "null")
     try:
         selection = Selection(outputs, expression, decoders, lenient == "null")
@@ -338,13 +339,6 @@ def select_matching(
     has_decoders = typed.get("key") is not None or typed.get("value") is not None
     lenient = {"on_undecodable": "null"} if has_decoders else {}
     return selection_of(["offset"], {**typed, **lenient, "where": where}, sample, topic)
-
-
-def _check_arrow() -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise MissingPackage(f"typed scans need pyarrow ({error})", hint="pip install 'kafkalog[arrow]'") from None
 
 
 def _check_path(field: Field, decoders: Mapping[str, ColumnDecoder]) -> None:

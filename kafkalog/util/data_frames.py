@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidRecord, MissingPackage
+from kafkalog.util.packages import needed
 from kafkalog.util.python_rows import NO_OBJECT
 
 if TYPE_CHECKING:
@@ -42,8 +43,5 @@ def polars_frame(scan: Any) -> polars.DataFrame:
 
     Polars gets a table, since it would replace the errors of a stream by its own.
     """
-    try:
-        import polars
-    except ImportError as error:
-        raise MissingPackage(f"to_polars() needs polars ({error})", hint="pip install 'kafkalog[polars]'") from None
-    return polars.DataFrame(scan.table())
+    found: polars.DataFrame = needed("polars", "to_polars() needs polars ({})", "polars").DataFrame(scan.table())
+    return found

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import IO, Any, Final
 
-from kafkalog.errors import CorruptBackup, IllegalArgument, MissingPackage
+from kafkalog.errors import CorruptBackup, IllegalArgument
 from kafkalog.util.os_errors import os_errors
+from kafkalog.util.packages import needed
 
 SUFFIX: Final = ".age"
 """Suffix of the names of encrypted objects."""
@@ -117,13 +118,7 @@ _OTHER_BACKUP: Final = "use another backup: `kafkalog backup list` shows them"
 
 
 def _age() -> Any:
-    try:
-        import pyrage
-    except ImportError as error:
-        raise MissingPackage(
-            f"encrypted backups need more packages ({error})", hint="pip install 'kafkalog[encryption]'"
-        ) from None
-    return pyrage
+    return needed("pyrage", "encrypted backups need more packages ({})", "encryption")
 
 
 def _recipients(age: Any, given: str) -> Sequence[tuple[str, Any]]:
