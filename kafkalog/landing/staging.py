@@ -25,6 +25,7 @@ from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import CorruptStagedFile, IllegalArgument, KafkalogError, StorageError
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
+from kafkalog.util.closing import Closing
 from kafkalog.util.fileio import OS, TMP_SUFFIX, File, FileSystem
 from kafkalog.util.os_errors import os_errors
 
@@ -210,7 +211,7 @@ class StageWriter:
         return StorageError.from_os(error, "stage records", path=self._path)
 
 
-class StageReader:
+class StageReader(Closing):
     """A staged file that a commit reads. Only one thread at a time may use it."""
 
     def __init__(self, directory: str, staged: StagedFile, *, fs: FileSystem = OS) -> None:
@@ -241,12 +242,6 @@ class StageReader:
     def close(self) -> None:
         """Close the descriptor."""
         self._file.close()
-
-    def __enter__(self) -> StageReader:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _read_index(self, staged: StagedFile) -> tuple[Section, ...]:
         with os_errors("read a staged file", self.path):
