@@ -12,7 +12,7 @@ from kafkalog.queue.worker import ACCEPT, REJECT, RELEASE, RENEW
 from kafkalog.reading.tail import check_timeout
 
 if TYPE_CHECKING:
-    from kafkalog.queue.worker import Lease, Worker
+    from kafkalog.queue.worker import Acquired, Lease, Worker
 
 MAX_RECORDS: Final = 500
 
@@ -66,7 +66,7 @@ class WorkQueue:
         worker = self._worker_to_acquire(max_records, timeout)
         acquiring = worker.begin_acquire(max_records, timeout)
         try:
-            return [Item(one, self._finish) for one in worker.wait(acquiring)]
+            return [self._item_of(one) for one in worker.wait(acquiring)]
         except BaseException:
             worker.give_back(acquiring)
             raise
@@ -79,6 +79,10 @@ class WorkQueue:
         if max_records < 1:
             raise IllegalArgument(f"max_records={max_records}", hint="use a number from 1 on")
         return self._open()
+
+    def _item_of(self, acquired: Acquired) -> Item:
+        """Return an acquired record as an item of this queue."""
+        return Item(acquired, self._finish)
 
     def ack(self, items: Iterable[Item]) -> None:
         """Finish items, whose work is done. The states are in the log when this returns.
