@@ -6,10 +6,11 @@ import shutil
 import tempfile
 from contextlib import nullcontext
 
+from fuzz.leader import validate_and_assign_offsets
 from kafkalog import hooks
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import KafkalogError
-from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
+from kafkalog.records.validate import ValidationRules
 from kafkalog.storage.log import UnifiedLog
 
 SEALS = True

@@ -1,10 +1,11 @@
 """The validator: batches of every format and codec as a leader accepts, refuses or rewrites them."""
 
+from fuzz.leader import validate_and_assign_offsets
 from kafkalog._core.batch.scan import scan
 from kafkalog.errors import KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.tables import record_tables
-from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
+from kafkalog.records.validate import ValidationRules
 
 SEALS = True
 NOW = 1_700_000_000_000

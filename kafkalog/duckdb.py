@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, ref
 
@@ -95,7 +96,5 @@ def _unregister(
     del newest[name.lower()]
     if made() is None:  # the connection replaced it with something else of that name
         return
-    try:
+    with suppress(duckdb.Error):  # the connection is closed, and its tables with it
         connection.unregister(name)
-    except duckdb.Error:
-        pass  # the connection is closed, and its tables with it

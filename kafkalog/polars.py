@@ -14,9 +14,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.errors import MissingPackage
 from kafkalog.tables.topic_table import need_arrow
 from kafkalog.tables.topics import TopicTables
+from kafkalog.util.packages import needed
 
 if TYPE_CHECKING:
     import polars
@@ -110,10 +110,7 @@ class TopicFrames(TopicTables):
 def _need_polars() -> None:
     """Raise MissingPackage if Polars or pyarrow is not installed."""
     need_arrow("kafkalog.polars", "polars")
-    try:
-        import polars  # noqa: F401
-    except ImportError as error:
-        raise MissingPackage(f"kafkalog.polars needs polars ({error})", hint="pip install 'kafkalog[polars]'") from None
+    needed("polars", "kafkalog.polars needs polars ({})", "polars")
 
 
 def _frame(tables: TopicTables, topic: str) -> polars.LazyFrame:

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.dirs.writable import LogStore
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
+from tests.mock_time import MockClock, MockScheduler
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000

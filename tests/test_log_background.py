@@ -14,10 +14,9 @@ import pytest
 import kafkalog
 from kafkalog import hooks
 from kafkalog.errors import StorageError
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
-from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
+from tests.mock_time import MockClock, MockScheduler
 from tests.open_logs import open_log
 
 DELAY_MS = 1000

@@ -17,8 +17,8 @@ from kafkalog.manager.job import Job
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.metrics.definitions import sources
 from kafkalog.records.builder import RecordsBuilder
-from kafkalog.util.clock import MockClock
 from tests.faults import FaultFS
+from tests.mock_time import MockClock
 from tests.storage.logs import NOW, append_batches, log, sized_batch
 
 NAME = re.compile(r"kafkalog_[a-z]+(_[a-z]+)*\Z")

@@ -16,6 +16,7 @@ from kafkalog.backup.restore_at.plan import Moment
 from kafkalog.backup.store import MARKER, BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, DirectoryLocked, IllegalArgument, KafkalogError, StorageError
 from kafkalog.util.fileio import FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 _STORE: Final = ".kafkalog-restore"
 """Suffix of the directory beside the restored one in which data directories in use are copied first."""
@@ -43,10 +44,8 @@ class Copies:
     @property
     def exists(self) -> bool:
         """True if the directory exists and has kafkalog's marker. StorageError."""
-        try:
+        with os_errors("read the state of the restore", self.path):
             return self._fs.exists(os.path.join(self.path, MARKER))
-        except OSError as error:
-            raise StorageError.from_os(error, "read the state of the restore", path=self.path) from error
 
     @property
     def is_begun(self) -> bool:
@@ -77,11 +76,9 @@ class Copies:
         """Record that the restore is complete, then remove the copies. StorageError, IllegalArgument."""
         self._check_record()
         self._write(_RECORD, _RECORD_START, self._request, encode_manifest(restored))
-        try:
+        with os_errors("write the state of the restore", self._record):
             self._fs.rename(os.path.join(self.path, _RECORD), self._record)
             self._fs.fsync_dir(os.path.dirname(self._record))
-        except OSError as error:
-            raise StorageError.from_os(error, "write the state of the restore", path=self._record) from error
         with suppress(StorageError, DirectoryLocked):  # the next run removes what is left
             self.clear()
 
@@ -98,10 +95,8 @@ class Copies:
         """
         if not self._check_record():
             return
-        try:
+        with os_errors("read the state of the restore", self.path):
             is_ours = not self._fs.exists(self.path) or self.exists or not self._fs.names(self.path)
-        except OSError as error:
-            raise StorageError.from_os(error, "read the state of the restore", path=self.path) from error
         if not is_ours:
             raise IllegalArgument(
                 "the directory has no marker of kafkalog's and is not removed", path=self.path,
@@ -142,14 +137,10 @@ class Copies:
         return content or b""
 
     def _read(self, path: str) -> bytes | None:
-        try:
+        with os_errors("read the state of the restore", path):
             return self._fs.read_file(path, _MAX_BYTES) if self._fs.exists(path) else None
-        except OSError as error:
-            raise StorageError.from_os(error, "read the state of the restore", path=path) from error
 
     def _write(self, name: str, *content: bytes) -> None:
         path = os.path.join(self.path, name)
-        try:
+        with os_errors("write the state of the restore", path):
             atomic_write(self._fs, path, *content)
-        except OSError as error:
-            raise StorageError.from_os(error, "write the state of the restore", path=path) from error

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from kafkalog.errors import StorageError
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.side_by_side import side_by_side
 
 COPY_BYTES: Final = 1 << 20
@@ -75,11 +75,9 @@ class Copier:
 
 def create(fs: FileSystem, path: str) -> File:
     """Create a file of that name and open it; one that a crash left is removed first. StorageError."""
-    try:
+    with os_errors("create the copy", path):
         fs.unlink_if_exists(path)
         return fs.open_file(path, "exclusive")
-    except OSError as error:
-        raise StorageError.from_os(error, "create the copy", path=path) from error
 
 
 def one_at_a_time(tell: Tell | None) -> Tell | None:
@@ -119,11 +117,8 @@ def sync_files(fs: FileSystem, paths: Iterable[str]) -> None:
     """
 
     def sync(path: str) -> None:
-        try:
-            with fs.open_file(path, "r") as file:
-                file.sync()
-        except OSError as error:
-            raise StorageError.from_os(error, "sync the copy", path=path) from error
+        with os_errors("sync the copy", path), fs.open_file(path, "r") as file:
+            file.sync()
 
     run_together(partial(sync, path) for path in paths)
 
@@ -132,17 +127,13 @@ def _hash_file(file: File, tell: Tell | None, size: int = sys.maxsize, target: F
     """Return (length, SHA-256 sum) of a file's first `size` bytes, which are copied to `target`; StorageError."""
     sums, at = hashlib.sha256(), 0
     while at < size:
-        try:
+        with os_errors("read", file.path, at):
             data = file.pread(min(COPY_BYTES, size - at), at)
-        except OSError as error:
-            raise StorageError.from_os(error, "read", path=file.path, position=at) from error
         if not data:
             break
         if target is not None:
-            try:
+            with os_errors("write the copy", target.path, at):
                 target.pwrite(data, at)
-            except OSError as error:
-                raise StorageError.from_os(error, "write the copy", path=target.path, position=at) from error
         sums.update(data)
         at += len(data)
         if tell is not None:
@@ -152,8 +143,5 @@ def _hash_file(file: File, tell: Tell | None, size: int = sys.maxsize, target: F
 
 def sum_of(fs: FileSystem, path: str, tell: Tell | None = None) -> tuple[int, str]:
     """Return (length, SHA-256 sum) of a file; StorageError, whose cause is FileNotFoundError if it is missing."""
-    try:
-        with fs.open_file(path, "r") as file:
-            return _hash_file(file, tell)
-    except OSError as error:
-        raise StorageError.from_os(error, "read", path=path) from error
+    with os_errors("read", path), fs.open_file(path, "r") as file:
+        return _hash_file(file, tell)

@@ -15,6 +15,7 @@ from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, 
 from kafkalog.storage.readonly.end import SegmentEnd, empty_end, extend_end, has_last_batch
 from kafkalog.storage.recovery.recover_segment import SegmentData, scan_segment
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 INTERVAL_BYTES: Final = 4096
 INDEX_BYTES: Final = 10 << 20
@@ -58,11 +59,9 @@ def cut_segment(
 
 def _trim_zeros(source: File, base_offset: int, limit: int | None) -> int | None:
     """Return `limit`, or the start of a preallocated file's zeros, which need not be copied."""
-    try:
+    with os_errors("read the segment", source.path):
         size = source.size() if limit is None else min(limit, source.size())
         tail = source.pread(min(size, _ZEROS_BYTES), max(0, size - _ZEROS_BYTES))
-    except OSError as error:
-        raise StorageError.from_os(error, "read the segment", path=source.path) from error
     if not tail or any(tail):
         return limit
     end = extend_end(source, base_offset, empty_end(base_offset), size)
@@ -77,11 +76,9 @@ def hides_batches(file: File, end: SegmentEnd, size: int) -> bool:
 
 def is_unchanged(cut: Cut) -> bool:
     """Return True if the original still has all copied bytes in place; it may have grown."""
-    try:
+    with os_errors("examine the segment", cut.file.path):
         if cut.file.size() < cut.end.size:
             return False
-    except OSError as error:
-        raise StorageError.from_os(error, "examine the segment", path=cut.file.path) from error
     return has_last_batch(cut.file, cut.end)
 
 
@@ -119,11 +116,8 @@ def aborted_before(content: bytes, end_offset: int) -> bytes:
 
 def read_whole(path: str, fs: FileSystem, limit: int) -> tuple[bytes, os.stat_result]:
     """Return a small file's content and status; Changed if it is gone. StorageError."""
-    try:
-        with open_listed(fs, path) as file:
-            status = file.stat()
-            if status.st_size > limit:
-                raise StorageError(f"{status.st_size} bytes long, at most {limit} expected", path=path)
-            return file.pread(status.st_size, 0), status
-    except OSError as error:
-        raise StorageError.from_os(error, "read", path=path) from error
+    with os_errors("read", path), open_listed(fs, path) as file:
+        status = file.stat()
+        if status.st_size > limit:
+            raise StorageError(f"{status.st_size} bytes long, at most {limit} expected", path=path)
+        return file.pread(status.st_size, 0), status

@@ -9,12 +9,13 @@ from typing import Final
 
 from kafkalog.backup.in_progress import BackupInProgress
 from kafkalog.backup.manifest import Manifest, StoredFile
-from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.errors import CorruptRecord
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, is_log_file, parse_base_offset
 from kafkalog.tools.verify.index import read_index
 from kafkalog.tools.verify.report import Finding, Findings, Severity
 from kafkalog.tools.verify.segment import SegmentPass
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 DAMAGED: Final = "damaged: "
 """Prefix of a manifest's notes of damage; the file's path in the backup follows."""
@@ -48,7 +49,7 @@ def damage_of(
         findings = Findings(os.path.join(source, log))
         next_base = None if following is None else parse_base_offset(following)
         index = f"{name}/{log.removesuffix(LOG_SUFFIX)}{INDEX_SUFFIX}"
-        try:
+        with os_errors("read the copy", backup.path_of(f"{name}/{log}")):
             with fs.open_file(backup.path_of(f"{name}/{log}"), "r") as file:
                 length = file.size()
                 found_index = read_index(backup.path_of(index), fs, length)
@@ -57,10 +58,6 @@ def damage_of(
                     is_clean=is_clean, entries=(found_index.entries, b""), has_room=found_index.has_room,
                     next_base_offset=next_base,
                 ).run()  # fmt: skip
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError.from_os(error, "read the copy", path=backup.path_of(f"{name}/{log}")) from error
         found += [
             one
             for one in findings.all()

@@ -20,7 +20,7 @@ from kafkalog.backup.in_progress import BackupInProgress, Changed
 from kafkalog.backup.listing import status_of
 from kafkalog.backup.manifest import SET_ASIDE, StoredDirectory, StoredPartition
 from kafkalog.backup.partition import Copied
-from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.errors import CorruptCheckpoint
 from kafkalog.manager.log_dir import is_locked
 from kafkalog.storage.damage import lost_end
 from kafkalog.storage.names import (
@@ -43,6 +43,7 @@ from kafkalog.util.checkpoint import (
     OffsetCheckpoint,
 )
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 CHECKPOINTS: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
 _BROKERS: Final = frozenset({META_PROPERTIES, BOOTSTRAP_FILE})
@@ -124,11 +125,8 @@ class DirectoryCopy:
         return [*found, PartitionPath(METADATA, metadata)] if os.path.isdir(metadata) else found
 
     def _names(self) -> Iterator[str]:
-        try:
-            with self._fs.entries(self.path) as entries:
-                files = sorted(entry.name for entry in entries if entry.is_file())
-        except OSError as error:
-            raise StorageError.from_os(error, "read the data directory", path=self.path) from error
+        with os_errors("read the data directory", self.path), self._fs.entries(self.path) as entries:
+            files = sorted(entry.name for entry in entries if entry.is_file())
         for name in files:
             if name in CHECKPOINTS or name in _BROKERS or _KAFKALOG_FILE.fullmatch(name):
                 if not name.endswith(TMP_SUFFIX):

@@ -27,6 +27,7 @@ from kafkalog.backup.store import JOURNAL, PARTIAL, BackupStore, Known, KnownFil
 from kafkalog.errors import StorageError
 from kafkalog.storage.names import INDEX_SUFFIXES, LOCK_FILE, LOG_SUFFIX, METADATA_DIRECTORY
 from kafkalog.util.fileio import File, FileSystem, make_directories
+from kafkalog.util.os_errors import os_errors
 
 RACY_NS: Final = 2_000_000_000
 """A file that changed within this time (in ns) may change again with the same timestamp, so it gets no identity."""
@@ -127,10 +128,8 @@ class BackupInProgress:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        try:
+        with os_errors("write the backup", self.path):
             yield
-        except OSError as error:
-            raise StorageError.from_os(error, "write the backup", path=self.path) from error
 
     # Contents
     @property

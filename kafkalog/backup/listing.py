@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kafkalog.errors import StorageError
 from kafkalog.keys.place import KeyIndexPlace
 from kafkalog.storage.names import (
     CLEANED_SUFFIX,
@@ -23,6 +23,7 @@ from kafkalog.storage.names import (
 from kafkalog.storage.readonly.listing import unreadable
 from kafkalog.time_ranges.place import TimeRangesPlace
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 _SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 _METADATA_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
@@ -95,9 +96,6 @@ def _is_sidecar(name: str, base: int | None) -> bool:
 
 def status_of(path: str, fs: FileSystem) -> os.stat_result | None:
     """Return the status of a file; None if it is gone. StorageError."""
-    try:
+    with os_errors("examine", path), suppress(FileNotFoundError):
         return fs.stat(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StorageError.from_os(error, "examine", path=path) from error
+    return None

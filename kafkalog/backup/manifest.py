@@ -13,10 +13,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkalog.errors import CorruptBackup, KafkalogError, StorageError
+from kafkalog.errors import CorruptBackup, KafkalogError
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import read_if_present
 
 MANIFEST: Final = "kafkalog.backup.json"
 SUMS: Final = "SHA256SUMS"
@@ -169,12 +170,9 @@ def is_sum(name: str) -> bool:
 def read_manifest(directory: str, fs: FileSystem) -> Manifest:
     """Read the manifest of the backup in `directory`; CorruptBackup, StorageError."""
     path = os.path.join(directory, MANIFEST)
-    try:
-        content = fs.read_file(path, MAX_BYTES)
-    except FileNotFoundError:
-        raise CorruptBackup("the backup has no manifest", path=path, hint=_HINT) from None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the backup's manifest", path=path) from error
+    content = read_if_present(path, MAX_BYTES, "read the backup's manifest", fs)
+    if content is None:
+        raise CorruptBackup("the backup has no manifest", path=path, hint=_HINT)
     return parse_manifest(content, path)
 
 

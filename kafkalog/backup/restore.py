@@ -33,7 +33,7 @@ from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
-from kafkalog.util.os_errors import walk
+from kafkalog.util.os_errors import os_errors, walk
 from kafkalog.util.times import Time, time_text
 
 STAGING: Final = "kafkalog-restore.partial"
@@ -174,10 +174,8 @@ def _check_empty(places: Sequence[str], fs: FileSystem) -> None:
 
 
 def _names_in(place: str, fs: FileSystem) -> list[str]:
-    try:
+    with os_errors("list the directory", place):
         return sorted(name for name in fs.names(place) if name != LOCK_FILE)
-    except OSError as error:
-        raise StorageError.from_os(error, "list the directory", path=place) from error
 
 
 def _contents(names: Sequence[str]) -> str:
@@ -344,10 +342,8 @@ class _Staging:
         return self._record in (self._read_record(self._ready_inside), self._read_record(self._ready_beside))
 
     def _read_record(self, path: str) -> bytes:
-        try:
+        with os_errors("read the state of the restore", path):
             return self._fs.read_file(path, _MAX_RECORD_BYTES) if self._fs.exists(path) else b""
-        except OSError as error:
-            raise StorageError.from_os(error, "read the state of the restore", path=path) from error
 
     def is_published(self) -> bool:
         """Return True if the place has the names of the backup's directory: an earlier restore published it."""
@@ -355,7 +351,7 @@ class _Staging:
 
     def check_place(self) -> None:
         """Raise IllegalArgument if the place holds anything but leftovers of an interrupted restore."""
-        names = self._names()
+        names = _names_in(self._place, self._fs)
         if not names or names == [STAGING] or self.is_ready():
             return
         if self._read_record(self._ready_inside) or self._read_record(self._ready_beside):
@@ -365,13 +361,10 @@ class _Staging:
             )  # fmt: skip
         raise _occupied(self._place, names)
 
-    def _names(self) -> list[str]:
-        return _names_in(self._place, self._fs)
-
     def publish(self) -> None:
         """Rename the staged entries to their final names, except those that a killed restore has renamed."""
         fs, root = self._fs, self.root
-        try:
+        with os_errors("move the restored files into place", root):
             if fs.exists(root):
                 for name in sorted(fs.names(root)):
                     if name != READY:
@@ -383,8 +376,6 @@ class _Staging:
                 fs.fsync_dir(self._place)
             fs.unlink_if_exists(self._ready_beside)
             fs.fsync_dir(self._place)
-        except OSError as error:
-            raise StorageError.from_os(error, "move the restored files into place", path=root) from error
 
     def copy(self) -> None:
         """Copy and compare all files. CorruptBackup, StorageError, OSError."""

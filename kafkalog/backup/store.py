@@ -35,6 +35,7 @@ from kafkalog.errors import (
 from kafkalog.storage.remote import refuse_urls
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.times import time_text
 
 MARKER: Final = "kafkalog.backups"
@@ -141,12 +142,10 @@ class BackupStore:
         """Delete a complete backup; the others keep all their files. The caller holds the lock. StorageError."""
         path = self.find(which)
         doomed = path + _DOOMED
-        try:
+        with os_errors("delete the backup", path):
             self._fs.rename(path, doomed)  # from here on it is no backup, even if files remain
             self._fs.fsync_dir(self.path)
             shutil.rmtree(doomed)
-        except OSError as error:
-            raise StorageError.from_os(error, "delete the backup", path=path) from error
 
     def replace(self, which: str) -> None:
         """Replace a backup by `<id>.partial`, which is complete and on disk. The caller holds the lock. StorageError.
@@ -154,11 +153,9 @@ class BackupStore:
         Readers see the old backup or the new one, and the old one is removed last.
         """
         path = os.path.join(self.path, which)
-        try:
+        with os_errors("replace the backup", path):
             self._fs.rename(path + PARTIAL, path + _REPLACEMENT)
             self._fs.fsync_dir(self.path)
-        except OSError as error:
-            raise StorageError.from_os(error, "replace the backup", path=path) from error
         self.finish_replacements()
 
     def finish_replacements(self) -> None:
@@ -168,7 +165,7 @@ class BackupStore:
             if which == name or not is_id(which):
                 continue
             path = os.path.join(self.path, which)
-            try:
+            with os_errors("replace the backup", path):
                 if self._fs.exists(path):
                     if self._fs.exists(path + _DOOMED):
                         shutil.rmtree(path + _DOOMED)
@@ -178,17 +175,13 @@ class BackupStore:
                 self._fs.fsync_dir(self.path)
                 if self._fs.exists(path + _DOOMED):
                     shutil.rmtree(path + _DOOMED)
-            except OSError as error:
-                raise StorageError.from_os(error, "replace the backup", path=path) from error
 
     def sweep(self, but: str = "") -> None:
         """Remove leftovers of killed backups and deletes, except the directory named `but`. StorageError."""
         for name in self.unfinished():
             if name != but:
-                try:
+                with os_errors("clean up", os.path.join(self.path, name)):
                     shutil.rmtree(os.path.join(self.path, name))
-                except OSError as error:
-                    raise StorageError.from_os(error, "clean up", path=os.path.join(self.path, name)) from error
 
     def remove_all(self, *last: str) -> None:
         """Remove the directory, last its files `last` and the marker, which identify the leftovers of a kill.
@@ -272,10 +265,8 @@ class StoreLock:
             _create_store(self.store.path, fs)
         self.store.ids()
         marker = os.path.join(self.store.path, MARKER)
-        try:
+        with os_errors("lock the backups", marker):
             file = open_locked(fs, marker, "rw")
-        except OSError as error:
-            raise StorageError.from_os(error, "lock the backups", path=marker) from error
         if file is None:
             raise DirectoryLocked(
                 "a backup is being created or deleted here", path=self.store.path, hint="wait until it finishes"
@@ -302,13 +293,11 @@ def id_in(path: str) -> str:
 
 
 def _create_store(path: str, fs: FileSystem) -> None:
-    try:
+    with os_errors("create the directory of backups", path):
         make_directories(fs, path)
         names = fs.names(path)
         if MARKER not in names and not [name for name in names if name != MARKER + ".tmp"]:
             atomic_write(fs, os.path.join(path, MARKER), _CONTENT)
-    except OSError as error:
-        raise StorageError.from_os(error, "create the directory of backups", path=path) from error
 
 
 def _read_journal(path: str, fs: FileSystem) -> list[StoredFile]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -97,7 +98,7 @@ def _first_values(view: LogView, root: str) -> list[bytes]:
     start, end = view.log_start_offset, view.log_end_offset
     found: list[bytes] = []
     size = 0
-    try:
+    with suppress(KafkalogError):
         for chunk in visible_chunks(view, batch_chunks(view, start, end, sequential=True, skipped=[]), False, end, []):
             for piece in _batches(view, [root], chunk, start, end, _SAMPLE_ROWS):
                 some = [one for one in piece[root] if one is not None]
@@ -105,8 +106,6 @@ def _first_values(view: LogView, root: str) -> list[bytes]:
                 size += sum(map(len, some))
                 if len(found) >= _SAMPLE_ROWS or size >= _SAMPLE_BYTES:
                     return found[:_SAMPLE_ROWS]
-    except KafkalogError:
-        pass
     return found
 
 

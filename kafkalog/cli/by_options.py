@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, DecoderGiven, schema_options, serdes_option, typed_keywords
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -18,16 +18,12 @@ if TYPE_CHECKING:
     from kafkalog.tools.directories import PartitionPath
     from kafkalog.util.fileio import FileSystem
 
-    class ByGiven(TypedDict):
+    class ByGiven(DecoderGiven):
         """Values of the options."""
 
         by: str | None
         top: int
         where: str | None
-        serdes: tuple[str, ...]
-        schemas: str | None
-        schema: str | None
-        message: str | None
 
 by_options = common.options(
     click.option(

@@ -12,7 +12,7 @@ import click
 
 from kafkalog.cli import common
 from kafkalog.cli.consume_where import Filter, check_formats
-from kafkalog.cli.decoder_options import ROW_DECODERS, schema_given, schema_options, serdes_option
+from kafkalog.cli.decoder_options import ROW_DECODERS, DecoderGiven, schema_given, schema_options, serdes_option
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         key_encoding: str
         value_encoding: str
 
-    class _Given(TypedDict):
+    class _Given(DecoderGiven):
         """Values of the command's options."""
 
         dirs: tuple[str, ...]
@@ -50,10 +50,6 @@ if TYPE_CHECKING:
         unbuffered: bool
         key_encoding: str
         value_encoding: str
-        serdes: tuple[str, ...]
-        schemas: str | None
-        schema: str | None
-        message: str | None
         where: str | None
         project: str | None
         group: str | None

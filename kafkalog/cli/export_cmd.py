@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from kafkalog.cli import common, row_options
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, DecoderGiven, schema_options, serdes_option, typed_keywords
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
-    class _Given(TypedDict):
+    class _Given(DecoderGiven):
         """Values of the command's options that an export takes."""
 
         dirs: tuple[str, ...]
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
         compression: str | None
         resume: bool
         where: str | None
-        serdes: tuple[str, ...]
-        schemas: str | None
-        schema: str | None
-        message: str | None
         on_undecodable: str | None
         isolation_level: str | None
         on_damage: str

@@ -10,6 +10,7 @@ import io
 import os
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
@@ -130,10 +131,8 @@ def _version() -> str:
 def _print_error(text: str) -> None:
     from kafkalog.util.text import one_message
 
-    try:
+    with suppress(OSError):
         print(one_message(text), file=sys.stderr, flush=True)
-    except OSError:
-        pass
 
 
 def _silence_stdout() -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from kafkalog.cli import backup_options, common
-from kafkalog.cli.decoder_options import keywords_for, schema_options, serdes_option
+from kafkalog.cli.decoder_options import DecoderGiven, keywords_for, schema_options, serdes_option
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
-    class RedactOptions(TypedDict):
+    class RedactOptions(DecoderGiven):
         """Values of the options of `redact`."""
 
         dirs: tuple[str, ...]
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
         key_files: tuple[str, ...]
         key_encoding: str
         where: str | None
-        serdes: tuple[str, ...]
-        schemas: str | None
-        schema: str | None
-        message: str | None
         offsets: tuple[str, ...]
         change: str | None
         erase_key: bool

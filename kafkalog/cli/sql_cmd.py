@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack
 
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, DecoderGiven, schema_options, serdes_option, typed_keywords
 from kafkalog.util.times import datetime_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.dirs.log_dirs import LogDirs
     from kafkalog.tables.topics import TopicTables
 
-    class _Given(TypedDict):
+    class _Given(DecoderGiven):
         """Values of the options."""
 
         query: str
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
         cursors: str | None
         lateness_ms: int | None
         time_ranges: str | None
-        serdes: tuple[str, ...]
-        schemas: str | None
-        schema: str | None
-        message: str | None
         isolation_level: str | None
         on_damage: str
         tiered: str | None
@@ -146,13 +142,9 @@ def _opened(dirs: list[str], tiered: str | None) -> Iterator[list[str] | LogDirs
 
 
 def _duckdb() -> Any:
-    from kafkalog.errors import MissingPackage
+    from kafkalog.util.packages import needed
 
-    try:
-        import duckdb
-    except ImportError as error:
-        raise MissingPackage(f"a query needs duckdb ({error})", hint="pip install 'kafkalog[sql]'") from None
-    return duckdb
+    return needed("duckdb", "a query needs duckdb ({})", "sql")
 
 
 def _run(connection: duckdb.DuckDBPyConnection, query: str, tables: TopicTables, show: _Printer) -> None:

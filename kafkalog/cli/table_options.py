@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.decoder_options import COLUMN_DECODERS, schema_options, serdes_option, typed_keywords
+from kafkalog.cli.decoder_options import COLUMN_DECODERS, DecoderGiven, schema_options, serdes_option, typed_keywords
 
 if TYPE_CHECKING:
     from kafkalog.lake.sync import SyncCommit
     from kafkalog.storage.damage import Skipped
 
 
-class SyncGiven(TypedDict):
+class SyncGiven(DecoderGiven):
     """Values of the options of `sync_options`."""
 
     dirs: tuple[str, ...]
     topic: str
     target: str
-    serdes: tuple[str, ...]
-    schemas: str | None
-    schema: str | None
-    message: str | None
     project: str | None
     on_undecodable: str | None
     partition_by: tuple[str, ...]

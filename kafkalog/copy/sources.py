@@ -13,7 +13,7 @@ from kafkalog.copy.facts import SourcePartition, SourceTopic, Survey
 from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.dirs.open import open_dirs
 from kafkalog.dirs.readonly import DirsView
-from kafkalog.errors import IllegalArgument, StorageError, UnknownTopicOrPartition
+from kafkalog.errors import IllegalArgument, UnknownTopicOrPartition
 from kafkalog.reading.chunks import batch_chunks, visible_chunks
 from kafkalog.reading.source import refreshed
 from kafkalog.records.format import CONTROL_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
@@ -28,6 +28,7 @@ from kafkalog.tiered.place import tiered_place
 from kafkalog.tiered.segment_bytes import TieredPartition
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.remote_files import RemoteFileSystem, RemoteStatus
 
 
@@ -305,7 +306,5 @@ def _directories(fs: RemoteFileSystem, path: str) -> list[str]:
 
 
 def _names_in(fs: RemoteFileSystem, path: str) -> dict[str, RemoteStatus]:
-    try:
+    with os_errors("list", path):
         return fs.found_in(path)
-    except OSError as error:
-        raise StorageError.from_os(error, "list", path=path) from error

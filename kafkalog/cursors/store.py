@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, CursorInUse, IllegalArgument, IllegalState, NotAPartition, StorageError
@@ -288,12 +289,9 @@ def _partitions(folder: str, fs: FileSystem) -> Iterator[str]:
 
 
 def _list(folder: str, fs: FileSystem) -> list[str]:
-    try:
+    with os_errors("list cursors", folder), suppress(FileNotFoundError, NotADirectoryError):
         return fs.names(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise StorageError.from_os(error, "list cursors", path=folder) from error
+    return []
 
 
 def _is_denied(error: OSError) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from kafkalog.config.topic import LogConfig, key_for
-from kafkalog.errors import InvalidPartitions, StorageError, TopicExists
+from kafkalog.errors import InvalidPartitions, TopicExists
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir
@@ -16,6 +17,7 @@ from kafkalog.storage.names import collides_with, validate_topic
 from kafkalog.tools.directories import find, partitions
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 
 def create_topic(
@@ -78,11 +80,7 @@ def check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSyste
 
 def make_data_directory(directory: str, fs: FileSystem = OS) -> str:
     """Create `directory` if only its last part is missing; return it."""
-    try:
+    with os_errors("create the data directory", directory), suppress(FileExistsError):
         fs.mkdir(directory)
         fs.fsync_dir(os.path.dirname(os.path.abspath(directory)))
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise StorageError.from_os(error, "create the data directory", path=directory) from error
     return directory

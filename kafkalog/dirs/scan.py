@@ -7,9 +7,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog.dirs.merge import merged_by_time, piece_limits
-from kafkalog.errors import IllegalArgument, MissingPackage
+from kafkalog.errors import IllegalArgument
 from kafkalog.log.scan import SCHEMA_OPTIONS, TYPED_OPTIONS, ArrowScan, ColumnScan, LogScan
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, kinds_of
+from kafkalog.util.packages import needed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -287,13 +288,7 @@ def schema_of_scan(scan: Any) -> pyarrow.Schema:
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise MissingPackage(
-            f"this scan of a topic needs pyarrow ({error})", hint="pip install 'kafkalog[arrow]'"
-        ) from None
-    return pyarrow
+    return needed("pyarrow", "this scan of a topic needs pyarrow ({})", "arrow")
 
 
 def _described(topic: str, partitions: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -33,10 +34,8 @@ def export_lines(task: ExportTask, skipped: list[Skipped] | None = None) -> Expo
         return task.record_done(name, _files(task, name, paths, skipped_of(task.on_damage, skipped)))
     except BaseException as error:
         for path in paths:
-            try:
+            with suppress(OSError):  # the next run that opens the export removes it
                 os.unlink(path)
-            except OSError:
-                pass  # the next run that opens the export removes it
         if isinstance(error, OSError):
             raise StorageError.from_os(error, "write JSON lines", path=task.staging) from error
         raise

@@ -40,7 +40,7 @@ from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import PartitionPath, Path, partitions, path_list
 from kafkalog.util.checkpoint import OffsetCheckpoint
 from kafkalog.util.clock import SYSTEM_CLOCK
-from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
+from kafkalog.util.fileio import OS, atomic_write, make_directories
 from kafkalog.util.os_errors import os_errors
 
 EXPORT_FILE: Final = "kafkalog.export.json"
@@ -63,7 +63,6 @@ def export_directory(
     topics: Sequence[str] = (),
     committed: Committed | None = None,
     tell: Tell | None = None,
-    fs: FileSystem = OS,
 ) -> Manifest:
     """Export topics of a data directory, by default all, to the data directory `target`, which is missing or empty.
 
@@ -79,29 +78,29 @@ def export_directory(
         raise IllegalArgument("an export takes one data directory at a time", hint="export each into its own target")
     place = os.path.realpath(target)
     check_places(paths, place)
-    _check_empty(place, fs)
-    existing = {one.topic_partition.topic for one in partitions(paths, fs=fs)}
+    _check_empty(place)
+    existing = {one.topic_partition.topic for one in partitions(paths)}
     missing = sorted(set(topics) - existing)
     if missing or not existing:
         raise UnknownTopicOrPartition(f"there is no topic {missing[0] if missing else 'to export'}", path=paths[0])
     wanted = frozenset(topics or existing)
     groups, notes = _read_groups(committed, paths, wanted)
-    with StoreLock(place + _STORE, create=True, fs=fs) as store:
+    with StoreLock(place + _STORE, create=True) as store:
         now_ms = SYSTEM_CLOCK.milliseconds()
-        with BackupInProgress(store, store.known(), now_ms, fs=fs, tell=tell) as backup:
-            run = BackupRun(backup, paths, fs, SYSTEM_CLOCK, wanted)
+        with BackupInProgress(store, store.known(), now_ms, fs=OS, tell=tell) as backup:
+            run = BackupRun(backup, paths, OS, SYSTEM_CLOCK, wanted)
             manifest = run.run(now_ms, lambda _: groups)
             if run.damage:
                 shutil.rmtree(store.path)
                 refuse_damage(run.damage)
-            manifest = manifest._replace(topics=_settings(paths, wanted, fs), notes=(*manifest.notes, *notes))
+            manifest = manifest._replace(topics=_settings(paths, wanted), notes=(*manifest.notes, *notes))
             backup.commit(manifest)
         copied = os.path.join(store.path, backup.id, "dir0")
-        _finish_directory(copied, manifest, fs)
+        _finish_directory(copied, manifest)
         with os_errors("move the export into place", place):
-            make_directories(fs, os.path.dirname(place))
-            fs.rename(copied, place)
-            fs.fsync_dir(os.path.dirname(place))
+            make_directories(OS, os.path.dirname(place))
+            OS.rename(copied, place)
+            OS.fsync_dir(os.path.dirname(place))
             shutil.rmtree(store.path)
     return manifest
 
@@ -121,30 +120,30 @@ def _filter_topics(groups: Offsets, topics: frozenset[str]) -> Offsets:
     return {group: found for group, found in filtered.items() if found}
 
 
-def _settings(paths: Sequence[str], topics: frozenset[str], fs: FileSystem) -> dict[str, dict[str, str]]:
-    known = read_known_topics(paths, fs=fs)
+def _settings(paths: Sequence[str], topics: frozenset[str]) -> dict[str, dict[str, str]]:
+    known = read_known_topics(paths)
     return {topic: dict(known.settings_of(topic) or {}) for topic in sorted(topics)}
 
 
-def _check_empty(place: str, fs: FileSystem) -> None:
-    if fs.exists(place) and (not os.path.isdir(place) or fs.names(place)):
+def _check_empty(place: str) -> None:
+    if OS.exists(place) and (not os.path.isdir(place) or OS.names(place)):
         raise IllegalArgument("the target is not empty", path=place, hint="choose a missing or empty directory")
 
 
-def _finish_directory(copied: str, manifest: Manifest, fs: FileSystem) -> None:
+def _finish_directory(copied: str, manifest: Manifest) -> None:
     """Turn the copies into a data directory: writable files, a topics file, the manifest."""
     with os_errors("finish the export", copied):
-        fs.rmdir(os.path.join(copied, LOCK_FILE))
+        OS.rmdir(os.path.join(copied, LOCK_FILE))
         for file in manifest.files:
-            fs.chmod(os.path.join(copied, file.path.partition("/")[2]), 0o600 if file.is_private else 0o644)
+            OS.chmod(os.path.join(copied, file.path.partition("/")[2]), 0o600 if file.is_private else 0o644)
         for topic, settings in manifest.topics.items():
             parts = [one for one in manifest.partitions if one.topic == topic]
             count = max((one.partition + 1 for one in parts), default=0)
             if count:
                 topic_id = next((one.topic_id for one in parts if one.topic_id is not None), None) or new_topic_id()
-                TopicStore(copied, fs=fs).ensure(topic, partitions=count, settings=settings, topic_id=topic_id)
-        atomic_write(fs, os.path.join(copied, EXPORT_FILE), encode_manifest(manifest))
-        fs.fsync_dir(copied)
+                TopicStore(copied).ensure(topic, partitions=count, settings=settings, topic_id=topic_id)
+        atomic_write(OS, os.path.join(copied, EXPORT_FILE), encode_manifest(manifest))
+        OS.fsync_dir(copied)
 
 
 def import_directory(
@@ -156,7 +155,6 @@ def import_directory(
     committed: Committed | None = None,
     commit: Commit | None = None,
     tell: Tell | None = None,
-    fs: FileSystem = OS,
 ) -> list[PartitionPath]:
     """Copy topics of the data directory `source` into `data`, where they are missing; return the copied partitions.
 
@@ -173,29 +171,29 @@ def import_directory(
     refuse_urls(source, data)
     origin, place = os.path.realpath(source), os.path.realpath(data)
     check_places([origin], place)
-    found = [one for one in partitions([origin], fs=fs) if not topics or one.topic_partition.topic in topics]
+    found = [one for one in partitions([origin]) if not topics or one.topic_partition.topic in topics]
     missing = sorted(set(topics) - {one.topic_partition.topic for one in found})
     if missing or not found:
         raise UnknownTopicOrPartition(f"there is no topic {missing[0] if missing else 'to import'}", path=origin)
-    manifest = _read_manifest(origin, fs)
+    manifest = _read_manifest(origin)
     needs_groups = commit is not None and OFFSETS not in {one.topic_partition.topic for one in found}
     groups = _groups_to_commit(manifest, committed, origin) if needs_groups else {}
     sums = None if manifest is None else _checksums(manifest)
     is_backup = os.path.isdir(os.path.join(origin, LOCK_FILE))  # no one writes to a backup
-    locks = [LogDir.acquire(place, fs=fs, create=True, exclusive=True)]
+    locks = [LogDir.acquire(place, create=True, exclusive=True)]
     try:
         locks[0].before_first_write()
         locks[0].withhold_marker()
         if not is_backup:
-            locks.append(LogDir.acquire(origin, fs=fs, exclusive=True))
-        missing_partitions = [one for one in found if not fs.exists(os.path.join(place, str(one.topic_partition)))]
+            locks.append(LogDir.acquire(origin, exclusive=True))
+        missing_partitions = [one for one in found if not OS.exists(os.path.join(place, str(one.topic_partition)))]
         if len(missing_partitions) < len(found) and not resume:
             existing = next(one for one in found if one not in missing_partitions)
             raise TopicExists(
                 f"{existing.topic_partition} already exists", path=place, hint="continue an import with --resume"
             )
-        _copy_all(place, missing_partitions, sums, Copier(fs, tell), fs)
-        _install(origin, place, missing_partitions, fs)
+        _copy_all(place, missing_partitions, sums, Copier(OS, tell))
+        _install(origin, place, missing_partitions)
     finally:
         for one in locks:
             one.release()
@@ -220,12 +218,12 @@ def _groups_to_commit(manifest: Manifest | None, committed: Committed | None, or
     return manifest.groups
 
 
-def _read_manifest(origin: str, fs: FileSystem) -> Manifest | None:
+def _read_manifest(origin: str) -> Manifest | None:
     path = os.path.join(origin, EXPORT_FILE)
-    if not fs.exists(path):
+    if not OS.exists(path):
         return None
     with os_errors("read the manifest", path):
-        return parse_manifest(fs.read_file(path, _MAX_BYTES), path)
+        return parse_manifest(OS.read_file(path, _MAX_BYTES), path)
 
 
 def _checksums(manifest: Manifest) -> dict[str, str]:
@@ -233,21 +231,19 @@ def _checksums(manifest: Manifest) -> dict[str, str]:
     return {file.path.partition("/")[2]: file.sha256 for file in manifest.files if file.path.count("/") == 2}
 
 
-def _copy_all(
-    place: str, wanted: Sequence[PartitionPath], sums: dict[str, str] | None, copier: Copier, fs: FileSystem
-) -> None:
+def _copy_all(place: str, wanted: Sequence[PartitionPath], sums: dict[str, str] | None, copier: Copier) -> None:
     """Copy partitions to a staging directory, where they do not count as partitions."""
     staging = os.path.join(place, STAGING)
     copied = []
     try:
-        if fs.exists(staging):
+        if OS.exists(staging):
             shutil.rmtree(staging)
         for one in wanted:
             directory = os.path.join(staging, str(one.topic_partition))
-            make_directories(fs, directory)
-            for name in sorted(fs.names(one.path)):
+            make_directories(OS, directory)
+            for name in sorted(OS.names(one.path)):
                 target = os.path.join(directory, name)
-                with fs.open_file(os.path.join(one.path, name), "r") as file:
+                with OS.open_file(os.path.join(one.path, name), "r") as file:
                     status = file.stat()
                     found = copier.copy(file, target, status.st_size)
                 if sums is not None and sums.get(f"{one.topic_partition}/{name}") != found:
@@ -255,10 +251,10 @@ def _copy_all(
                         "the file changed since it was exported", path=os.path.join(one.path, name),
                         hint=f"export it again; without {EXPORT_FILE} files are copied unchecked",
                     )  # fmt: skip
-                fs.utime(target, ns=(status.st_mtime_ns, status.st_mtime_ns))
+                OS.utime(target, ns=(status.st_mtime_ns, status.st_mtime_ns))
                 copied.append(target)
-            fs.fsync_dir(directory)
-        sync_files(fs, copied)
+            OS.fsync_dir(directory)
+        sync_files(OS, copied)
     except BaseException as error:
         shutil.rmtree(staging, ignore_errors=True)
         if isinstance(error, OSError):
@@ -266,19 +262,19 @@ def _copy_all(
         raise
 
 
-def _install(origin: str, place: str, wanted: Sequence[PartitionPath], fs: FileSystem) -> None:
+def _install(origin: str, place: str, wanted: Sequence[PartitionPath]) -> None:
     """Write topics and checkpoints first, while their partitions do not exist yet, then rename the partitions."""
     keys = {one.topic_partition for one in wanted}
-    known = read_known_topics([origin], fs=fs)
+    known = read_known_topics([origin])
     for topic in sorted({key.topic for key in keys}):
         paths = [one.path for one in wanted if one.topic_partition.topic == topic]
         count = 1 + max(key.partition for key in keys if key.topic == topic)
         settings = known.settings_of(topic) or {}
-        topic_id = read_partition_metadata(fs, paths[0])
-        TopicStore(place, fs=fs).ensure(topic, partitions=count, settings=settings, topic_id=topic_id)
+        topic_id = read_partition_metadata(OS, paths[0])
+        TopicStore(place).ensure(topic, partitions=count, settings=settings, topic_id=topic_id)
     for name in CHECKPOINTS:
-        theirs = OffsetCheckpoint(os.path.join(origin, name), fs=fs).read()
-        checkpoint = OffsetCheckpoint(os.path.join(place, name), fs=fs)
+        theirs = OffsetCheckpoint(os.path.join(origin, name)).read()
+        checkpoint = OffsetCheckpoint(os.path.join(place, name))
         before = checkpoint.read()
         after = before | {key: at for key, at in theirs.items() if key in keys}
         if after != before:
@@ -286,7 +282,7 @@ def _install(origin: str, place: str, wanted: Sequence[PartitionPath], fs: FileS
     staging = os.path.join(place, STAGING)
     with os_errors("move the partitions into place", place):
         for key in sorted(keys):
-            fs.rename(os.path.join(staging, str(key)), os.path.join(place, str(key)))
-        fs.fsync_dir(place)
-        if fs.exists(staging):
-            fs.rmdir(staging)
+            OS.rename(os.path.join(staging, str(key)), os.path.join(place, str(key)))
+        OS.fsync_dir(place)
+        if OS.exists(staging):
+            OS.rmdir(staging)

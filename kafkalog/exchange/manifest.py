@@ -25,6 +25,7 @@ from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.settled_types import parsed_types, types_document
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
+from kafkalog.util.closing import Closing
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
 from kafkalog.util.os_errors import os_errors
@@ -97,7 +98,7 @@ class ExportedRange:
         return sum(file.records for file in self.files)
 
 
-class ExportDirectory:
+class ExportDirectory(Closing):
     """Directory of one export, opened by the only driver that may write to it; a context manager that closes it.
 
     `ranges` are the committed ranges, `exported` their offsets; `types` has by topic what settles the columns of its
@@ -129,12 +130,6 @@ class ExportDirectory:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> ExportDirectory:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Delete this run's staged files and release the directory's lock."""

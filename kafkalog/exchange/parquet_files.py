@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -196,10 +197,8 @@ class _Files:
                     file.writer.is_open = False  # otherwise it would write the footer when collected
                 file.sink.close()
         for path in self._paths:
-            try:
+            with suppress(OSError):  # the driver deletes the directory
                 os.unlink(path)
-            except OSError:
-                pass  # the driver deletes the directory
         self._open.clear()
 
 

@@ -23,6 +23,7 @@ from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from kafkalog.util.keywords import closest_match
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -342,10 +343,8 @@ def _arrow_group(file: pa.ipc.RecordBatchFileReader, number: int, path: str) -> 
 
 
 def _version(path: str) -> tuple[int, int]:
-    try:
+    with os_errors("read the input", path):
         status = OS.stat(path)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the input", path=path) from error
     return status.st_size, status.st_mtime_ns
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from kafkalog._core.batch.scan import BatchTable
@@ -64,7 +65,7 @@ def sound_chunks(
     partial batch at `end` is damage. Raises StorageError.
     """
     last = segment.base_offset - 1
-    try:
+    with suppress(CorruptRecord):
         for data, table in segment.records.slice(position, end - position).scanned(check_crc=True):
             if table.sound_rows(last + 1, bound) < len(table):
                 break
@@ -73,8 +74,6 @@ def sound_chunks(
         else:
             if position >= end or not is_whole:
                 return
-    except CorruptRecord:
-        pass
     for start, stop in find(position, last):
         start, stop = max(start, position), min(stop, end)
         if start < stop:

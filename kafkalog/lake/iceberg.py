@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, IllegalState
@@ -90,7 +91,7 @@ class IcebergTable:
 
         with store_errors("create the table", self.name):
             self._create_namespace(self._target.identifier.rpartition(".")[0])
-            try:
+            with suppress(TableAlreadyExistsError, CommitFailedException):
                 with self._catalog.create_table_transaction(
                     self._target.identifier, schema, properties=dict(properties)
                 ) as change:
@@ -98,8 +99,6 @@ class IcebergTable:
                         with change.update_spec() as spec:
                             for one in fields:
                                 spec.add_field(".".join(one.path), one.transform, one.name)
-            except (TableAlreadyExistsError, CommitFailedException):
-                pass
         if not self.load():
             raise IllegalState("the table was created, but no longer exists", path=self.name, hint="run the sync again")
 

@@ -10,13 +10,13 @@ the same batch number in the same load, which the sink's ledger counts once. Wit
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import Final, NamedTuple
 
 from kafkalog._core.bytes.crc import crc32c
-from kafkalog.errors import CorruptCheckpoint, StorageError
-from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.errors import CorruptCheckpoint
+from kafkalog.util.fileio import OS, atomic_write
+from kafkalog.util.os_errors import os_errors, read_if_present
 
 __all__ = ["LoadBatch", "read_state", "write_state"]
 
@@ -44,14 +44,11 @@ class LoadBatch(NamedTuple):
     topic_id: str | None = None
 
 
-def read_state(path: str, *, fs: FileSystem = OS) -> LoadBatch | None:
+def read_state(path: str) -> LoadBatch | None:
     """Return the last batch, None before the first one. Raises CorruptCheckpoint, StorageError."""
-    try:
-        content = fs.read_file(path, _MAX_BYTES)
-    except FileNotFoundError:
+    content = read_if_present(path, _MAX_BYTES, "read how far the table was loaded", OS)
+    if content is None:
         return None
-    except OSError as error:
-        raise StorageError.from_os(error, "read how far the table was loaded", path=path) from error
     line, _, rest = content.partition(b"\n")
     try:
         if rest != b"%08x\n" % crc32c(line):
@@ -70,10 +67,8 @@ def read_state(path: str, *, fs: FileSystem = OS) -> LoadBatch | None:
     return batch
 
 
-def write_state(path: str, batch: LoadBatch, *, fs: FileSystem = OS) -> None:
+def write_state(path: str, batch: LoadBatch) -> None:
     """Replace the state, synced. Raises StorageError; then the old one or this one is in place."""
     line = json.dumps({"version": VERSION, **batch._asdict()}, separators=(",", ":")).encode()
-    try:
-        atomic_write(fs, path, b"%b\n%08x\n" % (line, crc32c(line)))
-    except OSError as error:
-        raise StorageError.from_os(error, "write how far the table was loaded", path=os.fspath(path)) from error
+    with os_errors("write how far the table was loaded", path):
+        atomic_write(OS, path, b"%b\n%08x\n" % (line, crc32c(line)))

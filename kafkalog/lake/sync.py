@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.dirs.open import open_dirs
 from kafkalog.dirs.types import unknown_topic
-from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage
+from kafkalog.errors import IllegalArgument, IllegalState
 from kafkalog.lake.appends import FileSource, FinishedFiles, local_shares
 from kafkalog.lake.checksums import position_checksum
 from kafkalog.lake.evolution import Evolution, lake_schema, plan_evolution
@@ -25,6 +25,7 @@ from kafkalog.lake.upserts import Latest, check_identity, rewrite_files
 from kafkalog.reading.source import refresh
 from kafkalog.storage.outside_data import refuse_data_directory
 from kafkalog.util.clock import SYSTEM_CLOCK
+from kafkalog.util.packages import needed
 
 if TYPE_CHECKING:
     import os
@@ -201,10 +202,7 @@ def _settings(
     typed: Mapping[str, Any], partition_by: Iterable[str], upsert: bool, file_bytes: int, on_damage: str
 ) -> _Settings:
     """Return the settings; raise IllegalArgument for wrong ones, MissingPackage without pyarrow."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise MissingPackage(f"tables need pyarrow ({error})", hint="pip install 'kafkalog[lake]'") from None
+    needed("pyarrow", "tables need pyarrow ({})", "lake")
     check_projection(typed)
     if file_bytes < LEAST_FILE_BYTES:
         raise IllegalArgument(f"file size {file_bytes} is too small", hint=f"give at least {LEAST_FILE_BYTES} bytes")

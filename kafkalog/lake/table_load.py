@@ -20,7 +20,6 @@ from kafkalog.errors import (
     IllegalState,
     InconsistentTopicId,
     PartitionNotFound,
-    StorageError,
 )
 from kafkalog.lake.load_state import LoadBatch, read_state, write_state
 from kafkalog.lake.records import RecordColumns
@@ -38,6 +37,7 @@ from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     import pyarrow
@@ -192,10 +192,8 @@ class _Load:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         path = f"{self._path.removesuffix('.json')}.lock"
-        try:
+        with os_errors("lock the load", path):
             lock = open_locked(OS, path, "create")
-        except OSError as error:
-            raise StorageError.from_os(error, "lock the load", path=path) from error
         if lock is None:
             raise DirectoryLocked("this table is already being loaded into the topic", path=path, hint="wait for it")
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import InvalidRecord
@@ -62,10 +63,8 @@ class IcebergWriter(NamedTuple):
 
     def delete_file(self, path: str) -> None:
         """Delete a file that no commit refers to."""
-        try:
+        with suppress(Exception):  # whatever the store says: the file is not part of the table
             self.io.delete(path)
-        except Exception:  # whatever the store says: the file is not part of the table
-            pass
 
     def with_prefix(self, prefix: str) -> IcebergWriter:
         """Return a writer whose new files have names that begin with `prefix`."""
@@ -126,10 +125,8 @@ class DeltaWriter(NamedTuple):
 
     def delete_file(self, path: str) -> None:
         """Delete a file that no commit refers to."""
-        try:
+        with suppress(Exception):  # whatever the store says: the file is not part of the table
             delta_files(self.url, self.options).delete_file(path)
-        except Exception:  # whatever the store says: the file is not part of the table
-            pass
 
     def with_prefix(self, prefix: str) -> DeltaWriter:
         """Return a writer whose new files have names that begin with `prefix`."""

@@ -22,6 +22,7 @@ from kafkalog.landing.staging import Job, StagedFile, parse_job
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 MAX_BYTES: Final = 256 << 20
 _NAME: Final = re.compile(r"kafkalog-import\.(job-[A-Za-z0-9_-]{1,120})\.json")
@@ -67,20 +68,16 @@ def write_plan(directory: str, plan: ImportPlan, *, fs: FileSystem = OS) -> None
         "partitions": dict(plan.partitions), "keep": plan.keep,
     }  # fmt: skip
     path = _path(directory, plan)
-    try:
+    with os_errors("write the import plan", path):
         atomic_write(fs, path, json.dumps(found).encode())
-    except OSError as error:
-        raise StorageError.from_os(error, "write the import plan", path=path) from error
 
 
 def remove_plan(directory: str, plan: ImportPlan, *, fs: FileSystem = OS) -> None:
     """Delete the plan of an import that is in the logs. Raises StorageError. The caller holds the directory's lock."""
     path = _path(directory, plan)
-    try:
+    with os_errors("remove the import plan", path):
         fs.unlink_if_exists(path)
         fs.fsync_dir(directory)
-    except OSError as error:
-        raise StorageError.from_os(error, "remove the import plan", path=path) from error
 
 
 def _path(directory: str, plan: ImportPlan) -> str:
@@ -89,10 +86,8 @@ def _path(directory: str, plan: ImportPlan) -> str:
 
 def _names(directory: str, fs: FileSystem) -> list[tuple[str, str]]:
     """Return the names of the plans' files, each with its job's name."""
-    try:
+    with os_errors("look for import plans", directory):
         names = fs.names(directory)
-    except OSError as error:
-        raise StorageError.from_os(error, "look for import plans", path=directory) from error
     return [(found[0], found[1]) for found in map(_NAME.fullmatch, names) if found is not None]
 
 

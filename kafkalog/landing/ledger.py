@@ -16,12 +16,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafkalog._core.bytes.crc import crc32c
-from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
+from kafkalog.errors import CorruptCheckpoint, KafkalogError
 from kafkalog.landing.staging import Job, StagedFile, parse_job, parse_name
 from kafkalog.manager.topics import check_partitions
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors, read_if_present
 
 LEDGER_FILE: Final = "kafkalog.spark-ledger.json"
 VERSION: Final = 1
@@ -126,12 +127,9 @@ def ledger_path(directory: str) -> str:
 def read_ledger(directory: str, *, fs: FileSystem = OS) -> Ledger:
     """Read the ledger of a data directory, an empty one if it is missing. Raises CorruptCheckpoint, StorageError."""
     path = ledger_path(directory)
-    try:
-        content = fs.read_file(path, MAX_FILE_BYTES)
-    except FileNotFoundError:
+    content = read_if_present(path, MAX_FILE_BYTES, "read the sink's ledger", fs)
+    if content is None:
         return Ledger(fresh_producer(), {})
-    except OSError as error:
-        raise StorageError.from_os(error, "read the sink's ledger", path=path) from error
     try:
         return parse_ledger(content)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, KafkalogError) as error:
@@ -145,10 +143,8 @@ def write_ledger(directory: str, ledger: Ledger, *, fs: FileSystem = OS) -> None
     `read_ledger` returns which. The caller holds the directory's lock.
     """
     path = ledger_path(directory)
-    try:
+    with os_errors("write the sink's ledger", path):
         atomic_write(fs, path, format_ledger(ledger))
-    except OSError as error:
-        raise StorageError.from_os(error, "write the sink's ledger", path=path) from error
 
 
 def format_ledger(ledger: Ledger) -> bytes:

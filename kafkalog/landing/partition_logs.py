@@ -19,12 +19,13 @@ from kafkalog.reading.chunks import batch_chunks
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import Clock
+from kafkalog.util.closing import Closing
 from kafkalog.util.fileio import FileSystem
 
 _NO_LOG: Final = LogBounds(0, 0, None)
 
 
-class PartitionLogs:
+class PartitionLogs(Closing):
     """Partitions of one data directory by name, opened on request; closing closes and syncs them together.
 
     Only one thread at a time may use it.
@@ -106,12 +107,6 @@ class PartitionLogs:
         """Close and sync every log, then raise the last error, if any."""
         self._open.clear()
         self._closing.close()
-
-    def __enter__(self) -> PartitionLogs:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def _known(log: UnifiedLog, producer: Producer) -> tuple[int, int] | None:

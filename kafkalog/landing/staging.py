@@ -17,6 +17,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.batch.scan import scan
@@ -24,7 +25,9 @@ from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import CorruptStagedFile, IllegalArgument, KafkalogError, StorageError
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
+from kafkalog.util.closing import Closing
 from kafkalog.util.fileio import OS, TMP_SUFFIX, File, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.util.buffers import Data
@@ -178,13 +181,11 @@ class StageWriter:
     def abandon(self) -> None:
         """Delete what was written; files that cannot be deleted expire later. May be called at any time."""
         file, self._file = self._file, None
-        try:
+        with suppress(OSError):
             if file is not None:
                 file.close()
             self._fs.unlink_if_exists(self._path + TMP_SUFFIX)
             self._fs.unlink_if_exists(self._path)
-        except OSError:
-            pass
 
     def _write(self, partitions: Iterable[TopicPartition]) -> None:
         for key in partitions:
@@ -210,7 +211,7 @@ class StageWriter:
         return StorageError.from_os(error, "stage records", path=self._path)
 
 
-class StageReader:
+class StageReader(Closing):
     """A staged file that a commit reads. Only one thread at a time may use it."""
 
     def __init__(self, directory: str, staged: StagedFile, *, fs: FileSystem = OS) -> None:
@@ -242,17 +243,9 @@ class StageReader:
         """Close the descriptor."""
         self._file.close()
 
-    def __enter__(self) -> StageReader:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def _read_index(self, staged: StagedFile) -> tuple[Section, ...]:
-        try:
+        with os_errors("read a staged file", self.path):
             size = self._file.size()
-        except OSError as error:
-            raise StorageError.from_os(error, "read a staged file", path=self.path) from error
         if size != staged.size:
             raise self._damaged(f"the staged file has {size} bytes, but its task wrote {staged.size}")
         at = size - _TRAILER.size
@@ -271,10 +264,8 @@ class StageReader:
 
     def _bytes(self, size: int, position: int) -> bytearray:
         data = bytearray(size)
-        try:
+        with os_errors("read a staged file", self.path):
             read = self._file.pread_into(data, position)
-        except OSError as error:
-            raise StorageError.from_os(error, "read a staged file", path=self.path) from error
         if read != size:
             raise self._damaged(f"the staged file ends after {position + read} bytes", position=position)
         return data

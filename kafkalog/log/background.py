@@ -10,7 +10,7 @@ from typing import Final
 from kafkalog.storage.log_parts.remover import DELETE_TASK
 from kafkalog.util.guards import guard
 from kafkalog.util.interrupts import deferred_interrupts
-from kafkalog.util.scheduler import ONCE, MockScheduler, Scheduler, Task
+from kafkalog.util.scheduler import ONCE, Scheduler, Task
 
 _LOCK: Final = guard()
 
@@ -44,7 +44,7 @@ class LogTasks:
 
     __slots__ = ("_closed", "_pending", "_running", "_scheduler")
 
-    def __init__(self, scheduler: Scheduler | MockScheduler) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._pending: dict[Task, Task | None] = {}  # task -> its task in the scheduler; guarded by _LOCK
         self._closed = False  # guarded by _LOCK
@@ -59,7 +59,7 @@ class LogTasks:
             if not is_now:
                 self._pending[task] = None
                 scheduled = self._scheduler.schedule(name, lambda: self._run(task), delay_ms)
-                if task in self._pending:  # a MockScheduler may have run it
+                if task in self._pending:  # a scheduler of tests may have run it
                     self._pending[task] = scheduled
         if is_now and is_delete:
             func()

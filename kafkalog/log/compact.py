@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple, Never
 
-from kafkalog.errors import CleaningAborted, IllegalState, StorageError
+from kafkalog.errors import CleaningAborted, IllegalState
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.keywords import unknown_keyword
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.cleaner.types import CleanResult, Progress
@@ -130,7 +131,5 @@ def _compact(opened: WritableLog, options: CompactOptions, interrupts: deferred_
 
 
 def _exists(path: str, fs: FileSystem) -> bool:
-    try:
+    with os_errors("find the cleaner checkpoint", path):
         return fs.exists(path)
-    except OSError as error:
-        raise StorageError.from_os(error, "find the cleaner checkpoint", path=path) from error

@@ -37,7 +37,7 @@ from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.filesystems import warn_if_unsafe
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.paths import real_path
-from kafkalog.util.scheduler import MockScheduler, Scheduler
+from kafkalog.util.scheduler import Scheduler
 
 _LOG: Final = logging.getLogger(__name__)
 OnDamage = Literal["recover", "refuse"]
@@ -76,7 +76,7 @@ def open_for_append(
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
     progress: Progress | None = None,
-    scheduler: Scheduler | MockScheduler | None = None,
+    scheduler: Scheduler | None = None,
 ) -> WritableLog:
     """Open the partition directory `path` for writing, creating it if missing.
 

@@ -14,9 +14,8 @@ from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
 from kafkalog.reading.source import isolation_of, skipped_of
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, COLUMNS, ColumnReader, kinds_of
 from kafkalog.records.table import RecordBatchColumns, Table
+from kafkalog.util.data_frames import pandas_frame, polars_frame
 from kafkalog.util.keywords import unknown_keyword
-from kafkalog.util.pandas_frames import pandas_frame
-from kafkalog.util.polars_frames import polars_frame
 from kafkalog.util.readahead import map_ahead
 
 if TYPE_CHECKING:

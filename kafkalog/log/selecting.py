@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from kafkalog.errors import IllegalArgument, KafkalogError, MissingPackage
+from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.log.json_conditions import conditioned, json_options
 from kafkalog.log.scan import SCHEMA_OPTIONS
 from kafkalog.log.selection import ColumnDecoder, Output, Selection, paths_of
 from kafkalog.log.typeless import NoJsonDecoder, NothingDecoder
 from kafkalog.records.column_reader import COLUMNS, kinds_of
+from kafkalog.util.packages import needed
 from kafkalog.where import Expression, Field, parse, parse_field
 from kafkalog.where.fields import COLUMN_OF, UnknownField
 
@@ -40,7 +42,7 @@ def selection_of(
         raise IllegalArgument("on_undecodable is given, but nothing is decoded", hint="give value= or key= as well")
     expression = _expression(given.get("where"))
     outputs = _columns(columns) if project is None else _projected(project)
-    _check_arrow()
+    needed("pyarrow", "typed scans need pyarrow ({})", "arrow")
     decoders = _decoders(outputs, expression, given, sample, topic, lenient == "null")
     try:
         selection = Selection(outputs, expression, decoders, lenient == "null")
@@ -75,13 +77,6 @@ def select_matching(
     has_decoders = typed.get("key") is not None or typed.get("value") is not None
     lenient = {"on_undecodable": "null"} if has_decoders else {}
     return selection_of(["offset"], {**typed, **lenient, "where": where}, sample, topic)
-
-
-def _check_arrow() -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise MissingPackage(f"typed scans need pyarrow ({error})", hint="pip install 'kafkalog[arrow]'") from None
 
 
 def _check_path(field: Field, decoders: Mapping[str, ColumnDecoder]) -> None:
@@ -195,10 +190,8 @@ def _registered(
 
     has_subjects = "schemas" not in own or not isinstance(values.schema_source(own["schemas"]), SchemaDirectory)
     if subject is not None and has_subjects:
-        try:
+        with suppress(values.UnknownSchema):
             return values.decoder(name, subject=subject, **own)
-        except values.UnknownSchema:
-            pass
     first = [] if sample is None else sample(root)
     if not first:
         return NothingDecoder()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Never
 
 from kafkalog._core.batch.encode import BadRecord
@@ -13,6 +12,7 @@ from kafkalog.log.accumulator import Accumulator, Headers
 from kafkalog.log.pending import Pending
 from kafkalog.records.packing import parse_compression
 from kafkalog.storage.group_commit import Sync, again, check_sync
+from kafkalog.util.closing import Closing
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ BATCH_BYTES = 16_384
 BUFFER_MEMORY = 32 * 1024 * 1024
 
 
-class Writer:
+class Writer(Closing):
     """Joins single records into batches and appends them; created by `log.writer()`.
 
     A batch closes when the next record would exceed `batch_bytes` (its exact encoded size, including the 61-byte
@@ -148,14 +148,6 @@ class Writer:
     def closed(self) -> bool:
         """True after `close()`."""
         return self._core.closed
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)

@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptRecord, IllegalArgument, KafkalogError, StorageError
+from kafkalog.errors import CorruptRecord, IllegalArgument, KafkalogError
 from kafkalog.manager.cluster_image import NEEDED, ClusterImage
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.control import control_record
@@ -139,12 +140,9 @@ def _bootstrap(directory: str, has_snapshot: bool, fs: FileSystem) -> tuple[str,
 
 
 def _names(directory: str, fs: FileSystem) -> list[str]:
-    try:
+    with os_errors("read the metadata directory", directory), suppress(FileNotFoundError, NotADirectoryError):
         return fs.names(directory)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise StorageError.from_os(error, "read the metadata directory", path=directory) from error
+    return []
 
 
 def read_batches(path: str, fs: FileSystem = OS) -> list[RecordBatch]:

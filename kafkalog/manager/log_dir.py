@@ -21,6 +21,7 @@ from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NOT_PARTITION
 from kafkalog.util.descriptors import with_room
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 from kafkalog.util.guards import guard
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.system_calls import pack_flock, unpack_flock
 
 MARKER: Final = b'{"version":0,"brokerEpoch":-1}'
@@ -177,11 +178,9 @@ class LogDir:
         with _state_lock:
             if not self._marker_present:
                 return
-            try:
+            with os_errors("remove the clean-shutdown marker", self.marker_path):
                 self._fs.unlink_if_exists(self.marker_path)
                 self._fs.fsync_dir(self.path)
-            except OSError as error:
-                raise StorageError.from_os(error, "remove the clean-shutdown marker", path=self.marker_path) from error
             self._marker_present = False
 
     def partition_opened(self, name: str, created: bool) -> None:
@@ -223,12 +222,10 @@ class LogDir:
             is_due = self._all_loaded or (self._all_loaded is None and bool(self._clean))
             if self._marker_present or not is_due or self._open or self._unclean:
                 return
-            try:
+            with os_errors("write the clean-shutdown marker", self.marker_path):
                 if self._all_loaded or self.marker_found or self._all_created_here_locked():
                     atomic_write(self._fs, self.marker_path, MARKER)
                     self._marker_present = True
-            except OSError as error:
-                raise StorageError.from_os(error, "write the clean-shutdown marker", path=self.marker_path) from error
 
     def _all_created_here_locked(self) -> bool:
         """Return True if this process created and cleanly closed every partition directory in the data directory."""
@@ -303,14 +300,12 @@ def remove_empty_directory(path: str, fs: FileSystem) -> None:
 
 def _directory_key(path: str, fs: FileSystem, create: bool) -> tuple[int, int]:
     """Return device and inode of the directory; `create` creates it with its parents."""
-    try:
+    with os_errors("open the data directory", path):
         if create:
             make_directories(fs, path)
         status = fs.stat(path)
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-    except OSError as error:
-        raise StorageError.from_os(error, "open the data directory", path=path) from error
     return status.st_dev, status.st_ino
 
 

@@ -38,6 +38,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.partition_metadata import check_topic_id, read_partition_metadata, write_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.closing import Closing
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Schedules
@@ -45,7 +46,7 @@ from kafkalog.util.scheduler import Schedules
 __all__ = ["LoadProgress", "LogManager"]
 
 
-class LogManager(LogRemover):
+class LogManager(LogRemover, Closing):
     """All logs of some data directories, until `close`; created by `open`.
 
     `logs` and `future_logs` are snapshots that do not change; `directories` includes those that are offline. Threads:
@@ -426,12 +427,6 @@ class LogManager(LogRemover):
             for other in errors[1:]:
                 errors[0].add_note(f"and: {other}")
             raise errors[0]
-
-    def __enter__(self) -> LogManager:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{len(self.logs)} logs"

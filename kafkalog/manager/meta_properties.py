@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument
 from kafkalog.storage.names import META_PROPERTIES
 from kafkalog.storage.partition_metadata import ID_LENGTH
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import read_if_present
 from kafkalog.util.properties import parse_properties
 
 MAX_FILE_BYTES: Final = 1 << 20
@@ -35,12 +36,9 @@ class MetaProperties(NamedTuple):
 def read_meta_properties(directory: str, fs: FileSystem = OS) -> MetaProperties | None:
     """Read a data directory's file; None if there is none. CorruptCheckpoint, StorageError."""
     path = os.path.join(directory, META_PROPERTIES)
-    try:
-        content = fs.read_file(path, MAX_FILE_BYTES)
-    except FileNotFoundError:
+    content = read_if_present(path, MAX_FILE_BYTES, "read the directory's ids", fs)
+    if content is None:
         return None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the directory's ids", path=path) from error
     try:
         return parse_meta_properties(content)
     except ValueError as error:

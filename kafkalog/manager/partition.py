@@ -25,6 +25,7 @@ from kafkalog.storage.recovery.recover_log import Progress
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.scheduler import Schedules
 
 _LOG: Final = logging.getLogger(__name__)
@@ -234,10 +235,8 @@ def _removed(path: str, before: frozenset[str] | None, fs: FileSystem) -> bool:
 
 def make_directory(path: str, topic_id: str, fs: FileSystem) -> None:
     """Create a partition directory with its partition.metadata, and sync the parent's entries as well. StorageError."""
-    try:
+    with os_errors("create the partition directory", path):
         with suppress(FileExistsError):
             fs.mkdir(path)
         fs.fsync_dir(os.path.dirname(path))
-    except OSError as error:
-        raise StorageError.from_os(error, "create the partition directory", path=path) from error
     write_partition_metadata(fs, path, topic_id)

@@ -11,6 +11,7 @@ from kafkalog._core.keys.key_walk import SegmentDigest
 from kafkalog.errors import StorageError
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.segment_reader import Chunk, Extent, segment_chunks
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.storage.file_records import FileRecords
@@ -63,10 +64,8 @@ def settled_stamp(stat: os.stat_result) -> FileStamp:
 
 def status_of(segment: Segment) -> os.stat_result:
     """Return the status of a segment's file; StorageError."""
-    try:
+    with os_errors("get the status of the segment", segment.path):
         return segment.records.opened().stat()
-    except OSError as error:
-        raise StorageError.from_os(error, "get the status of the segment", path=segment.path) from error
 
 
 def refuse_changed(segment: Segment, before: os.stat_result, after: os.stat_result) -> None:

@@ -14,6 +14,7 @@ from kafkalog.errors import StorageError
 from kafkalog.storage.names import base_name, parse_base_offset
 from kafkalog.storage.outside_data import refuse_data_directory
 from kafkalog.util.fileio import FileSystem, atomic_write, make_directories
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.paths import real_path
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class SidecarPlace:
     def write(self, base_offset: int, *data: Data) -> str:
         """Write a file, whole or not at all, and return its path. It is not synced: it can be built again."""
         path = self.path_of(base_offset)
-        try:
+        with os_errors(f"write the {self.noun}", path):
             if not self.is_beside:
                 make_directories(self.fs, self.directory)
             own = f"{path}.{os.getpid()}-{threading.get_ident():x}"  # another thread or process may build it too
@@ -78,8 +79,6 @@ class SidecarPlace:
             except OSError:
                 self.fs.unlink_if_exists(own)
                 raise
-        except OSError as error:
-            raise StorageError.from_os(error, f"write the {self.noun}", path=path) from error
         return path
 
     def remove_others(self, kept: Iterable[int] = ()) -> int:

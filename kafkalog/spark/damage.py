@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.errors import CorruptRecord
 from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.reading.chunks import check_tail
 from kafkalog.util.fileio import OS, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.spark.options import SourceOptions
@@ -37,11 +38,9 @@ def report_to(directory: str | None, wanted: OffsetRange, skipped: Sequence[Skip
     name = f"{wanted.topic_partition}.{wanted.start}-{wanted.stop}.json"
     head = {"topic": wanted.topic, "partition": wanted.partition}
     lines = [json.dumps({**head, **_row(one)}) + "\n" for one in skipped]
-    try:
+    with os_errors("write the report on damage", directory):
         os.makedirs(directory, exist_ok=True)
         atomic_write(OS, os.path.join(directory, name), "".join(lines).encode())
-    except OSError as error:
-        raise StorageError.from_os(error, "write the report on damage", path=directory) from error
 
 
 def damage_at_ends(

@@ -22,6 +22,7 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import PartitionPath, partitions
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint_cache import CheckpointCache
+from kafkalog.util.closing import Closing
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = ["Bounds", "PartitionViews", "bounds_of", "find_partitions"]
@@ -156,7 +157,7 @@ def bounds_of(view: LogView, isolation: str) -> Bounds:
     return Bounds(first, max(first, end_of(view, isolation_of(isolation))))
 
 
-class PartitionViews:
+class PartitionViews(Closing):
     """Views of a plan's partitions, opened on first use; close it after use.
 
     Only one thread may use it.
@@ -233,9 +234,3 @@ class PartitionViews:
         for view in self._views.values():
             view.close()
         self._views.clear()
-
-    def __enter__(self) -> PartitionViews:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()

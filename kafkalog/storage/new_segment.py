@@ -6,9 +6,10 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.errors import IllegalState, StorageError
+from kafkalog.errors import IllegalState
 from kafkalog.storage.names import INDEX_SUFFIXES, LOG_SUFFIX, base_name
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
     from kafkalog.storage.log_state import State
@@ -53,9 +54,7 @@ def remove_stale_files(directory: str, base_offset: int, fs: FileSystem, *, leve
     """
     for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
         path = os.path.join(directory, base_name(base_offset) + suffix)
-        try:
+        with os_errors("delete the stale file", path):
             was_there = fs.unlink_if_exists(path)
-        except OSError as error:
-            raise StorageError.from_os(error, "delete the stale file", path=path) from error
         if was_there:
             _LOG.log(level, "removed stale %s: a new segment takes its name", path)

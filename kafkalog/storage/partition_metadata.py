@@ -12,7 +12,7 @@ from kafkalog.errors import CorruptCheckpoint, IllegalArgument, InconsistentTopi
 from kafkalog.storage.names import PARTITION_METADATA
 from kafkalog.util.checkpoint import whole_number
 from kafkalog.util.fileio import FileSystem, atomic_write
-from kafkalog.util.os_errors import os_errors
+from kafkalog.util.os_errors import os_errors, read_if_present
 
 VERSION: Final = 0
 ID_LENGTH: Final = 22
@@ -52,12 +52,9 @@ def read_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str]) -
     CorruptCheckpoint for a negative version, a zero id, or a malformed line.
     """
     path = os.path.join(directory, PARTITION_METADATA)
-    try:
-        content = fs.read_file(path, MAX_FILE_BYTES)
-    except FileNotFoundError:
+    content = read_if_present(path, MAX_FILE_BYTES, "read the topic id", fs)
+    if content is None:
         return None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the topic id", path=path) from error
     lines = content.decode("utf-8", "replace").splitlines()
     try:
         if whole_number(_field(lines, 0, "version")) < 0:

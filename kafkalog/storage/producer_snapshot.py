@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kafkalog._core.bytes.crc import crc32c
-from kafkalog.errors import CorruptSnapshot, StorageError
+from kafkalog.errors import CorruptSnapshot
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 VERSION: Final = 1
 _VERSION: Final = struct.Struct(">h")
@@ -39,10 +40,8 @@ class ProducerEntry(NamedTuple):
 
 def read_snapshot(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> list[ProducerEntry]:
     """Return the producers of a `.snapshot` file, in file order; CorruptSnapshot or StorageError otherwise."""
-    try:
+    with os_errors("read the producer snapshot", path):
         data = fs.read_file(path, MAX_SNAPSHOT_BYTES)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the producer snapshot", path=path) from error
     return parse_snapshot(data, os.fspath(path))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument, KafkalogError, StorageError
@@ -219,10 +220,8 @@ class SegmentFiles:
         if self.records.is_gone or self.records.closed:
             return
         self.pin_indexes()
-        try:
+        with suppress(KafkalogError):  # already missing
             self.offset_index, self.time_index  # noqa: B018 - opens them
-        except KafkalogError:  # already missing
-            pass
 
     def delete_if_exists(self) -> None:
         """Delete all files; missing ones are ignored. Readers keep their open files."""

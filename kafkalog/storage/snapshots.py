@@ -13,6 +13,7 @@ from kafkalog.errors import CorruptSnapshot, StorageError
 from kafkalog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name
 from kafkalog.storage.producer_snapshot import ProducerEntry, format_snapshot, read_snapshot
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -37,10 +38,8 @@ class Snapshots:
     def refresh(self, names: Iterable[str] | None = None) -> None:
         """List the directory again; `names` is a recent listing."""
         if names is None:
-            try:
+            with os_errors("list the snapshots", self.directory):
                 names = self.fs.listdir(self.directory)
-            except OSError as error:
-                raise StorageError.from_os(error, "list the snapshots", path=self.directory) from error
         found = (parse_base_offset(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
         self._offsets = sorted(offset for offset in found if offset is not None)
 
@@ -61,10 +60,8 @@ class Snapshots:
     def write(self, offset: int, entries: Iterable[tuple[int, ...]], *, sync: bool = True) -> None:
         """Write the snapshot of `offset` atomically; an existing one is replaced."""
         path = self.path(offset)
-        try:
+        with os_errors("write the producer snapshot", path):
             atomic_write(self.fs, path, format_snapshot(entries), sync=sync)
-        except OSError as error:
-            raise StorageError.from_os(error, "write the producer snapshot", path=path) from error
         if not sync:
             self._writes += 1
             self.unsynced = (*self.unsynced, (self._writes, path))
@@ -95,10 +92,8 @@ class Snapshots:
     def remove(self, offset: int) -> None:
         """Remove the snapshot of `offset`; a missing one is ignored."""
         path = self._forget_unsynced(offset)
-        try:
+        with os_errors("delete the producer snapshot", path):
             self.fs.unlink_if_exists(path)
-        except OSError as error:
-            raise StorageError.from_os(error, "delete the producer snapshot", path=path) from error
         if offset in self._offsets:
             self._offsets.remove(offset)
 

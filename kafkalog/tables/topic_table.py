@@ -7,12 +7,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.dirs.scan import schema_of_scan, with_decoders
-from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, MissingPackage
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.log.json_conditions import Conditioned
 from kafkalog.log.pruning import possible_ranges, time_ranges_of
 from kafkalog.tables.conditions import both
 from kafkalog.tables.duckdb_filters import condition_of
 from kafkalog.tables.pruning import Limits, columns_to_read, limits_of
+from kafkalog.util.packages import needed
 from kafkalog.where import Expression, parse
 from kafkalog.where.bounds import EVERY, MIN, Spans
 
@@ -28,10 +29,7 @@ _DECODED: Final = {"key_error": "key", "value_error": "value"}
 
 def need_arrow(call: str, extra: str) -> None:
     """Raise MissingPackage if pyarrow is not installed."""
-    try:
-        import pyarrow.dataset  # noqa: F401
-    except ImportError as error:
-        raise MissingPackage(f"{call} needs pyarrow ({error})", hint=f"pip install 'kafkalog[{extra}]'") from None
+    needed("pyarrow.dataset", f"{call} needs pyarrow ({{}})", extra)
 
 
 class _Range(NamedTuple):

@@ -7,13 +7,14 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.dirs.open import open_dirs
 from kafkalog.dirs.window import TopicWindow
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.tables.topic_table import TopicTable
+from kafkalog.util.closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +92,7 @@ class _Windows:
             self._windows.clear()
 
 
-class TopicTables:
+class TopicTables(Closing):
     """Topics as tables of a query engine: `names` are those of the tables by topic.
 
     With a cursor, the tables have the records from its positions to the ends of the partitions, as of the first query
@@ -178,12 +179,6 @@ class TopicTables:
         self._windows.close()
         if self._owned is not None:
             self._owned.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         # A connection that has one of the tables keeps this object alive. So none has, and a table that has the name of

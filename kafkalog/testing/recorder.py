@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.testing.errors import ConditionNotMet
+from kafkalog.util.closing import Closing
 
 if TYPE_CHECKING:
     from kafkalog.testing.faults import Rules
@@ -64,7 +65,7 @@ class Request(NamedTuple):
         return " ".join(words)
 
 
-class Recorder:
+class Recorder(Closing):
     """Requests in the order of their arrival, between the start and the end of a `with` block.
 
     The nodes' own requests to each other are left out, unless `peers` was asked for.
@@ -148,12 +149,6 @@ class Recorder:
     def _keep(self) -> None:
         self._kept = self._read()
         os.unlink(self._path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[Request]:
         return iter(self.requests)

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from hashlib import sha3_512
 from typing import Any, Final
 
-from kafkalog.errors import IllegalArgument, MissingPackage, StorageError
+from kafkalog.errors import IllegalArgument, MissingPackage
 from kafkalog.tiered.manifest import Encryption
 from kafkalog.util.fileio import OS
+from kafkalog.util.os_errors import os_errors
 
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
@@ -104,10 +105,8 @@ def _load(path: str) -> Any:
         raise MissingPackage(
             "cryptography, which decrypts tiered segments, is not installed", hint="pip install 'kafkalog[tiered]'"
         ) from None
-    try:
+    with os_errors("read the private key", path):
         content = OS.read_file(path, _MOST_KEY_FILE_BYTES)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the private key", path=path) from error
     try:
         key = load_pem_private_key(content, password=None)
     except Exception as error:  # each version of the package has its own

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kafkalog.errors import InvalidRecord, StorageError, UnknownTopicOrPartition
+from kafkalog.errors import InvalidRecord, UnknownTopicOrPartition
 from kafkalog.reading.chunks import records
 from kafkalog.records.internal import MetadataRecord, metadata_record
 from kafkalog.records.schemas.remote_log import RECORDS
@@ -15,6 +15,7 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.tiered.segment_bytes import TieredPartition
 from kafkalog.tiered.segment_metadata import PARTITION_DELETE, SEGMENT, UPDATE, Copies, RemoteLog
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 TOPIC: Final = "__remote_log_metadata"
 _HINT: Final = "the metadata topic is damaged: restore its directory from another broker's copy"
@@ -88,10 +89,8 @@ class MetadataTopic:
     def _opened(self) -> dict[int, LogView]:
         found: dict[int, LogView] = {}
         for directory in self._directories:
-            try:
+            with os_errors("list a directory of tiered metadata", directory):
                 names = self._fs.names(directory)
-            except OSError as error:
-                raise StorageError.from_os(error, "list a directory of tiered metadata", path=directory) from error
             for name in names:
                 number = name.removeprefix(f"{TOPIC}-")
                 if name.startswith(f"{TOPIC}-") and number.isdecimal() and len(number) <= 10:

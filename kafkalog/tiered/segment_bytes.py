@@ -26,6 +26,7 @@ from kafkalog.tiered.manifest import MOST_MANIFEST_BYTES, Chunk, Manifest, parse
 from kafkalog.tiered.read_ahead import ReadAhead, RunReader
 from kafkalog.tiered.segment_metadata import RemoteSegment
 from kafkalog.util.fileio import File
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.remote_files import RemoteFileSystem
 
 LOG: Final = ".log"
@@ -178,12 +179,9 @@ class ObjectStore:
         return found
 
     def _has_directory(self, path: str) -> bool:
-        try:
+        with os_errors("read the tiered store", self.fs.url_of(path)), suppress(FileNotFoundError, NotADirectoryError):
             return stat.S_ISDIR(self.fs.stat(path).st_mode)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise StorageError.from_os(error, "read the tiered store", path=self.fs.url_of(path)) from error
+        return False
 
     def _plugin_stem(self, partition: TieredPartition, segment: RemoteSegment, name: str) -> str:
         """Return the path of a segment's objects without suffix.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import KafkalogError
@@ -59,10 +60,8 @@ class ActiveTimes:
         What cannot be read, for damage or a change meanwhile, is among them.
         """
         with self._lock:
-            try:
+            with suppress(KafkalogError, OSError):  # reading meets it
                 self._follow(segment, start, stop)
-            except (KafkalogError, OSError):  # reading meets it
-                pass
             return [*_joined(self._parts(since_ms, until_ms), start, stop)]
 
     def _follow(self, segment: Segment, start: int, stop: int) -> None:

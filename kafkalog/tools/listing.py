@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -93,11 +94,9 @@ def _end_of_data(file: File, length: int, fs: FileSystem) -> int:
     records = FileRecords(file, length, fs=fs, mutable=False)
     end = 0
     while True:
-        try:
+        with suppress(CorruptRecord):  # the zeros of the tail read as a batch of size 0
             for table in records.tables(end):
                 end = max(end, table.stop_position)
-        except CorruptRecord:  # the zeros of the tail read as a batch of size 0
-            pass
         found = None if only_zeros(file, end, length) else next_sound(file, end, length, 0)
         if found is None:
             return end

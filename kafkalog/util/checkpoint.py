@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
-from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.os_errors import os_errors
 
 _LOG: Final = logging.getLogger(__name__)
 E = TypeVar("E")
@@ -48,10 +50,8 @@ class CheckpointFile(Generic[E]):
 
     def create_if_missing(self) -> None:
         """Create an empty file at its first use, as the reference does; keep an existing file."""
-        try:
+        with os_errors("create the checkpoint file", self.path):
             self._fs.open_file(self.path, "create").close()
-        except OSError as error:
-            raise StorageError.from_os(error, "create the checkpoint file", path=self.path) from error
 
     def read_or_create(self) -> list[E]:
         """Return the entries as `read` does; create a missing file, empty."""
@@ -62,29 +62,22 @@ class CheckpointFile(Generic[E]):
 
     def create(self, entries: Iterable[E]) -> None:
         """Create the file, which must be new, without a sync. Raises StorageError, and may then leave a part of it."""
-        try:
+        with os_errors("create the checkpoint file", self.path):
             with self._fs.open_file(self.path, "exclusive") as file:
                 file.pwrite(self._formatted(entries), 0)
-        except OSError as error:
-            raise StorageError.from_os(error, "create the checkpoint file", path=self.path) from error
 
     def write(self, entries: Iterable[E]) -> None:
         """Replace the content; after a crash the file has either the old content or the new.
 
         Raises StorageError if the file system fails; the old content stays.
         """
-        try:
+        with os_errors("write the checkpoint file", self.path):
             atomic_write(self._fs, self.path, self._formatted(entries))
-        except OSError as error:
-            raise StorageError.from_os(error, "write the checkpoint file", path=self.path) from error
 
     def sync(self) -> None:
         """Sync the file to disk. Raises StorageError."""
-        try:
-            with self._fs.open_file(self.path, "rw") as file:
-                file.sync()
-        except OSError as error:
-            raise StorageError.from_os(error, "sync the checkpoint file", path=self.path) from error
+        with os_errors("sync the checkpoint file", self.path), self._fs.open_file(self.path, "rw") as file:
+            file.sync()
 
     def read(self) -> list[E]:
         """Return the entries in the file's order; none for a missing file, an empty one or a version line alone.
@@ -98,12 +91,9 @@ class CheckpointFile(Generic[E]):
         return "".join(f"{line}\n" for line in (str(CURRENT_VERSION), str(len(lines)), *lines)).encode()
 
     def _content(self) -> bytes | None:
-        try:
+        with os_errors("read the checkpoint file", self.path), suppress(FileNotFoundError):
             return self._fs.read_file(self.path, MAX_FILE_BYTES)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StorageError.from_os(error, "read the checkpoint file", path=self.path) from error
+        return None
 
     def _parsed(self, content: bytes) -> list[E]:
         if not content:

@@ -1,4 +1,4 @@
-"""Clocks: the system's, and one for tests."""
+"""The system's clock, and ages by it that a jump of the wall clock does not change."""
 
 from __future__ import annotations
 
@@ -86,40 +86,3 @@ class AgeClock:
         self._ahead = since_ms, min(least_ms, lead_ms)
         if now_ms - since_ms >= TRUSTED_AFTER_MS:
             self._lead_ms, self._ahead = self._ahead[1], None
-
-
-class MockClock:
-    """A clock that changes only by `advance`, `sleep` and `set_wall_ms`. Threads: safe."""
-
-    def __init__(self, now_ms: int = 1_000_000_000_000) -> None:
-        self._setting = threading.Lock()
-        self._now_ms = now_ms  # guarded by self._setting
-        self._monotonic_ms = 0  # guarded by self._setting
-
-    def milliseconds(self) -> int:
-        """Return the current wall time in ms."""
-        with self._setting:
-            return self._now_ms
-
-    def monotonic_ms(self) -> int:
-        """Return the sum of all advances in ms."""
-        with self._setting:
-            return self._monotonic_ms
-
-    def sleep(self, ms: float) -> None:
-        """Advance by `ms` and return at once."""
-        self.advance(int(ms))
-
-    def advance(self, ms: int) -> int:
-        """Advance by `ms` and return the new wall time; raise ValueError if `ms` is negative."""
-        if ms < 0:
-            raise ValueError(f"time cannot go back: advance({ms})")
-        with self._setting:
-            self._now_ms += ms
-            self._monotonic_ms += ms
-            return self._now_ms
-
-    def set_wall_ms(self, now_ms: int) -> None:
-        """Set the wall clock, forward or back, as an operator may; monotonic time does not change."""
-        with self._setting:
-            self._now_ms = now_ms

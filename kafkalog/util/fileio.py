@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.bytes.references import free_at_once
+from kafkalog.util.closing import Closing
 from kafkalog.util.descriptors import with_room
 from kafkalog.util.system_calls import CANNOT, READ_IN_MEMORY, SYSTEM
 from kafkalog.util.waiting import AT_ONCE, MustWait, may_wait
@@ -144,7 +145,7 @@ class FileSystem:
         return True
 
 
-class File:
+class File(Closing):
     """An open file: complete reads and writes at a position, without a file pointer.
 
     The descriptor is closed by `close()` or with the last reference, whichever is first. So a reader that holds the
@@ -300,12 +301,6 @@ class File:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._fs.close(fd)
-
-    def __enter__(self) -> File:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         fd = getattr(self, "_fd", -1)

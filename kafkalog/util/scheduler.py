@@ -1,7 +1,4 @@
-"""Schedulers of delayed and periodic tasks: deletes, flushes, checkpoints.
-
-`Scheduler` runs tasks on background threads; `MockScheduler` runs them when a test's clock reaches their time.
-"""
+"""A scheduler of delayed and periodic tasks, which run on background threads: deletes, flushes, checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from kafkalog.errors import IllegalState
-from kafkalog.util.clock import SYSTEM_CLOCK, Clock, MockClock
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
@@ -58,16 +55,6 @@ class Task:
             return False
         self.at_ms = now_ms + max(1, self.period_ms)
         return True
-
-
-def _without(queue: list[Task], tasks: Iterable[Task]) -> list[Task]:
-    """Cancel `tasks` and return the heap `queue` without them."""
-    discarded = set(tasks)
-    for task in discarded:
-        task.cancel()
-    left = [task for task in queue if task not in discarded]
-    heapq.heapify(left)
-    return left
 
 
 class Schedules(Protocol):
@@ -126,7 +113,11 @@ class Scheduler:
     def discard(self, tasks: Iterable[Task]) -> None:
         """Cancel `tasks` and remove them from the queue; a run in progress finishes."""
         with deferred_interrupts(), self._changed:
-            self._queue = _without(self._queue, tasks)
+            discarded = set(tasks)
+            for task in discarded:
+                task.cancel()
+            self._queue = [task for task in self._queue if task not in discarded]
+            heapq.heapify(self._queue)
             self._changed.notify_all()
 
     def resize(self, threads: int) -> None:
@@ -182,57 +173,3 @@ class Scheduler:
                     self._idle -= 1
             self._threads.discard(threading.current_thread())
             return None
-
-
-class MockScheduler:
-    """Runs tasks in the caller's thread when `tick()` finds that a MockClock has reached their time.
-
-    Tasks run in the order of their times, then of their scheduling. Belongs to one thread.
-    """
-
-    def __init__(self, clock: MockClock) -> None:
-        self.clock = clock
-        self._queue: list[Task] = []
-        self._orders = itertools.count()
-        self._stopped = False
-
-    def schedule(self, name: str, func: Callable[[], object], delay_ms: int = 0, period_ms: int = ONCE) -> Task:
-        """Schedule `func` and return the task; one that is due already (`delay_ms` <= 0) runs before this returns."""
-        if self._stopped:
-            raise IllegalState(f"the scheduler is shut down: cannot schedule {name}")
-        at_ms = self.clock.monotonic_ms() + max(0, delay_ms)
-        task = Task(name, func, at_ms, period_ms, next(self._orders))
-        heapq.heappush(self._queue, task)
-        self.tick()
-        return task
-
-    def discard(self, tasks: Iterable[Task]) -> None:
-        """Cancel `tasks` and remove them from the queue."""
-        self._queue = _without(self._queue, tasks)
-
-    def tick(self) -> int:
-        """Run every due task, periodic ones as often as they are due; return the number of runs."""
-        runs = 0
-        while self._queue and self._queue[0].at_ms <= self.clock.monotonic_ms():
-            task = heapq.heappop(self._queue)
-            due_ms = task.at_ms
-            task.run()
-            runs += 1
-            if not self._stopped and task.next_run(due_ms):
-                heapq.heappush(self._queue, task)
-        return runs
-
-    def advance(self, ms: int) -> int:
-        """Advance the clock by `ms` and run due tasks; return the number of runs."""
-        self.clock.advance(ms)
-        return self.tick()
-
-    @property
-    def pending(self) -> list[str]:
-        """Names of the pending tasks, the next one first."""
-        return [task.name for task in sorted(self._queue) if not task.cancelled]
-
-    def shutdown(self) -> None:
-        """Drop the pending tasks."""
-        self._stopped = True
-        self._queue.clear()

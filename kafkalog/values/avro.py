@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.values.avro import FRAMINGS, fill
 from kafkalog._core.values.avro_program import AvroProgram, AvroPrograms
 from kafkalog._core.values.builder import Builder
 from kafkalog.errors import IllegalArgument
-from kafkalog.values.avro_columns import Column, columns_of
-from kafkalog.values.avro_fields import with_fields
+from kafkalog.values.avro_columns import Column, branches_of, columns_of, joined
 from kafkalog.values.avro_given import AnySchema, given_avro, stored_avro
 from kafkalog.values.avro_program import avro_program
 from kafkalog.values.avro_schema import AvroType
@@ -20,7 +20,7 @@ from kafkalog.values.avro_writers import WriterPrograms
 from kafkalog.values.decoding import MOST_BYTES, MOST_ITEMS, Decoded, ValueDecoder, arrow_type, decoded, value_column
 from kafkalog.values.schemas.given import source_given, stored_schema
 from kafkalog.values.schemas.source import AVRO, SchemaSource, UnknownSchema, schemas_of
-from kafkalog.values.wanted import Fields, dotted_paths, wanted_fields, wanted_paths
+from kafkalog.values.wanted import Fields, Wanted, dotted_paths, unknown_field, wanted_fields, wanted_paths
 
 if TYPE_CHECKING:
     import pyarrow
@@ -220,3 +220,39 @@ def fingerprint(schema: AvroType) -> int:
     from kafkalog.values.avro_canonical import canonical_form, crc_64
 
     return crc_64(canonical_form(schema).encode())
+
+
+def with_fields(schema: AvroType, wanted: Wanted) -> AvroType:
+    """Return a reader's schema with only the wanted fields, in the schema's order: that of their columns.
+
+    Paths lead into optional records and the items of arrays. Maps, and unions of several types, are wanted whole.
+    IllegalArgument for a field that the schema does not have.
+
+    >>> from kafkalog.values.avro_schema import parse_avro
+    >>> fields = [{"name": "id", "type": "long"}, {"name": "note", "type": "string"}]
+    >>> order = parse_avro({"type": "record", "name": "Order", "fields": fields})
+    >>> [one.name for one in with_fields(order, {"note": None}).fields]
+    ['note']
+    """
+    return _Chooser().choose(schema, wanted, "")
+
+
+class _Chooser:
+    def choose(self, kind: AvroType, wanted: Wanted | str | None, path: str) -> AvroType:
+        if not isinstance(wanted, dict):
+            return kind
+        if kind.kind == "array":
+            item = self.choose(kind.parts[0], wanted, path)
+            return replace(kind, parts=[item])
+        if kind.kind == "union" and len(branches_of(kind)) == 1:
+            return replace(kind, parts=[one if one.kind == "null" else self.choose(one, wanted, path)
+                                        for one in kind.parts])  # fmt: skip
+        if kind.kind != "record":
+            raise unknown_field(joined(path, next(iter(wanted))), ())
+        names = [one.name for one in kind.fields]
+        for name in wanted:
+            if name not in names:
+                raise unknown_field(joined(path, name), names)
+        fields = [replace(one, type=self.choose(one.type, wanted[one.name], joined(path, one.name)))
+                  for one in kind.fields if one.name in wanted]  # fmt: skip
+        return replace(kind, fields=fields)

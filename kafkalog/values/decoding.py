@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog._core.arrow.input import BadArrow
 from kafkalog._core.values.builder import Builder
 from kafkalog._core.values.value_column import ValueColumn
-from kafkalog.errors import IllegalArgument, MissingPackage
+from kafkalog.errors import IllegalArgument
+from kafkalog.util.packages import needed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -97,13 +98,7 @@ class ValueDecoder(ABC):
 
 def import_pyarrow() -> Any:
     """Return pyarrow; MissingPackage if it is not installed."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise MissingPackage(
-            f"decoded columns need pyarrow ({error})", hint="pip install 'kafkalog[arrow]'"
-        ) from None
-    return pyarrow
+    return needed("pyarrow", "decoded columns need pyarrow ({})", "arrow")
 
 
 def arrow_array(made: ArrowValues) -> pyarrow.Array:

@@ -15,12 +15,12 @@ import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
 from kafkalog.errors import IllegalArgument, MissingPackage
 from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.packages import needed
 
 PROTOC_TIMEOUT_S: Final = 60
 PROTOC_OUTPUT_BYTES: Final = 1 << 16
@@ -71,13 +71,8 @@ CONFLUENT: Final = {"confluent/meta.proto": _META, "confluent/type/decimal.proto
 
 def import_protobuf(name: str) -> Any:
     """Return a module of `google.protobuf`; MissingPackage without the package."""
-    try:
-        return import_module(f"google.protobuf.{name}")
-    except ImportError as error:
-        raise MissingPackage(
-            f"the decoder protobuf needs a package that is not installed: {error}",
-            hint="pip install 'kafkalog[schemas]'",
-        ) from None
+    what = "the decoder protobuf needs a package that is not installed: {}"
+    return needed(f"google.protobuf.{name}", what, "schemas")
 
 
 def descriptor_of(given: Any) -> Any | None:

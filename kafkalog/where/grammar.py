@@ -7,7 +7,8 @@ from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import IllegalArgument, MissingPackage
+from kafkalog.errors import IllegalArgument
+from kafkalog.util.packages import needed
 from kafkalog.util.text import shortened
 from kafkalog.where.fields import checked_field
 from kafkalog.where.nodes import (
@@ -139,12 +140,9 @@ def _check_text(text: str) -> None:
 
 @cache
 def _parser(start: str) -> Lark:
-    try:
-        from lark import Lark
-    except ImportError:
-        raise MissingPackage(
-            "expressions need the package lark, which is not installed", hint="pip install 'kafkalog[arrow]'"
-        ) from None
+    needed("lark", "expressions need the package lark, which is not installed", "arrow")
+    from lark import Lark
+
     return Lark(GRAMMAR, start=start, parser="lalr", lexer="contextual", transformer=_maker(), maybe_placeholders=False)
 
 

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from fuzz.leader import validate_and_assign_offsets
 from kafkalog._core.batch.decode import decode
 from kafkalog._core.batch.legacy import MessageSet
 from kafkalog._core.batch.rewrite import message_run, rewrite
@@ -17,7 +18,7 @@ from kafkalog._core.log.assign import assign_messages
 from kafkalog.errors import KafkalogError
 from kafkalog.records.compression import compress
 from kafkalog.records.convert import convert
-from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
+from kafkalog.records.validate import ValidationRules
 from tests.builder import R, batch, seal
 
 ROUNDS = 1500 * int(os.environ.get("KAFKALOG_FUZZ", "1"))

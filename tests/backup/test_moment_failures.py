@@ -16,10 +16,10 @@ from kafkalog.backup.copies import Copies
 from kafkalog.backup.restore_at.plan import Moment
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import CorruptBackup, CorruptRecord, DirectoryLocked, IllegalArgument, StorageError
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
 from tests.backup.logs import files, fill, offsets
 from tests.faults import WRITING_CALLS, FaultFS
+from tests.mock_time import MockClock
 
 ROOT = Path(__file__).parents[2]
 AT = 1000 + 300

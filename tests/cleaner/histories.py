@@ -25,8 +25,8 @@ from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
 from kafkalog.records.format import CompressionType, TimestampType
 from kafkalog.records.legacy import LegacyBuilder
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
+from tests.mock_time import MockClock
 
 NOW: Final = 1_700_000_000_000
 RETENTION_MS: Final = 60_000

@@ -14,8 +14,8 @@ from kafkalog.cleaner.types import CleanerStats, CleanResult, LogToClean
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from kafkalog.util.clock import MockClock
 from tests.cleaner.logs import append
+from tests.mock_time import MockClock
 from tests.storage.logs import NOW, config
 
 

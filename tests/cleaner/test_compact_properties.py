@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.log.log import Log
-from kafkalog.util.clock import MockClock
 from tests.cleaner.histories import NOW, RETENTION_MS, History, folded, histories, opened, random_history
 from tests.memory import memory
+from tests.mock_time import MockClock
 
 HISTORIES = hypothesis.settings(max_examples=30)
 Shown = tuple[object, ...]

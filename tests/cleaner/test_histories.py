@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from kafkalog.records.format import CompressionType
-from kafkalog.util.clock import MockClock
 from tests.cleaner.histories import NOW, random_history
+from tests.mock_time import MockClock
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -18,12 +18,12 @@ from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.records.tables import record_tables
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
 from tests.builder import R, batch, seal
 from tests.cleaner.histories import KEYS, NOW, History, random_history
 from tests.cleaner.logs import append, open_log
 from tests.faults import FaultFS
+from tests.mock_time import MockClock
 
 SMALL_BUFFER = 4096
 

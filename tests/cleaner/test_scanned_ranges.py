@@ -20,12 +20,12 @@ from kafkalog.errors import CorruptRecord, KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import MockClock
 from kafkalog.util.descriptors import INDEXES
 from tests.builder import seal
 from tests.cleaner.histories import random_history
 from tests.cleaner.logs import append, keys_and_offsets, open_log
 from tests.faults import FaultFS
+from tests.mock_time import MockClock
 from tests.storage.logs import NOW
 
 COUNTERS = ("map_messages_read", "map_bytes_read", "bytes_read", "bytes_written", "messages_read", "messages_written",

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalog.cleaner.throttle import Throttle
 from kafkalog.errors import CleaningAborted
-from kafkalog.util.clock import MockClock
+from tests.mock_time import MockClock
 
 
 def measure_sleep(throttle: Throttle, clock: MockClock, count: int) -> int:

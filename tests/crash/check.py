@@ -15,12 +15,12 @@ from kafkalog.storage.names import (
     log_file_name,
 )
 from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from tests.crash.disk import Image, read_image
 from tests.crash.expect import Expectation
 from tests.crash.model import Batch, Known, committed, on_disk, producers
 from tests.crash.session import NOW
+from tests.mock_time import MockClock
 
 
 def open_again(path: Path, settings: dict[str, Any], fs: FileSystem = OS) -> Log:

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from kafkalog.errors import KafkalogError
 from kafkalog.log.log import Log
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from tests.cleaner.histories import NOW, RETENTION_MS, History, folded, opened, random_history
 from tests.crash.disk import MODES, DiskFS, Mode, read_image, write_image
 from tests.crash.faulty import MOST_CALLS, Fault
 from tests.crash.power import TOPIC
+from tests.mock_time import MockClock
 
 CLEANED_MODES = (MODES[0], MODES[1], MODES[3], MODES[4], MODES[6])
 

@@ -26,10 +26,10 @@ from kafkalog.cleaner.types import CleanResult
 from kafkalog.errors import UnsafeFileSystem
 from kafkalog.manager import cleaning
 from kafkalog.types import TopicPartition
-from kafkalog.util.clock import MockClock
 from tests.cleaner.histories import NOW, History, opened, random_history
 from tests.crash.session import Operation, Session
 from tests.crash.stored import AGED, histories_of, make_topics
+from tests.mock_time import MockClock
 
 STEPS = 5000
 EVENTS = 400

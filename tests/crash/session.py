@@ -18,9 +18,9 @@ from kafkalog.log.open_writable import open_for_append
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from tests.crash.model import Batch, Model, producers
+from tests.mock_time import MockClock
 
 NOW = 1_700_000_000_000
 PLAIN, IDEMPOTENT, TRANSACTIONAL = -1, (100, 101), (200, 201, 202)

@@ -17,9 +17,9 @@ from kafkalog.cleaner.types import ASKED, LogToClean
 from kafkalog.config.topic import LogConfig
 from kafkalog.reading.chunks import records
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import MockClock
 from tests.golden.test_recovery import EXPIRATION_MS, partition_directory, state_of, without_file_times
 from tests.golden_cases import each_entry, version
+from tests.mock_time import MockClock
 
 pytestmark = pytest.mark.golden
 COUNTS = ("messagesRead", "messagesWritten", "invalidMessagesRead", "mapMessagesRead")

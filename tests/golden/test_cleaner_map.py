@@ -11,10 +11,10 @@ from kafkalog.cleaner.map_build import build_map
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.types import CleanerStats
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
 from tests import golden_cases
 from tests.golden_cases import each_entry
+from tests.mock_time import MockClock
 from tests.storage import logs
 
 pytestmark = pytest.mark.golden

@@ -17,11 +17,11 @@ from kafkalog.config.topic import LogConfig
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.tools.dump.files import dump_files
 from kafkalog.util.checkpoint import RECOVERY_POINT_FILE, OffsetCheckpoint
-from kafkalog.util.clock import MockClock
 from tests import golden_cases
 from tests.golden.test_consume import both_levels, check_listed_offsets, expected, is_consumed, shown
 from tests.golden.test_dump_logdir import DEEP, RUNS, as_printed, runs_of
 from tests.golden_cases import Case
+from tests.mock_time import MockClock
 
 pytestmark = pytest.mark.golden
 AFTER = "dump-after-recovery"

@@ -13,8 +13,8 @@ from kafkalog.manager.cluster_metadata import read_cluster_metadata
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.storage.names import META_PROPERTIES, NOT_PARTITIONS, parse_dir
 from kafkalog.types import TopicPartition
-from kafkalog.util.clock import MockClock
 from tests.golden_cases import cases, each_entry
+from tests.mock_time import MockClock
 
 DELAY_MS = 1000  # log.segment.delete.delay.ms of the broker
 MARKER = ".kafka_cleanshutdown"

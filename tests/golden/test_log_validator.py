@@ -4,16 +4,12 @@ from typing import Any
 
 import pytest
 
+from fuzz.leader import ValidationResult, validate_and_assign_offsets
 from kafkalog._core.batch.scan import scan
 from kafkalog.errors import IllegalArgument, InvalidRecord, InvalidTimestamp, KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.records.validate import (
-    ValidationResult,
-    ValidationRules,
-    ValidatorMetrics,
-    validate_and_assign_offsets,
-)
+from kafkalog.records.validate import ValidationRules, ValidatorMetrics
 from tests.golden_cases import each_entry
 
 pytestmark = pytest.mark.golden

@@ -17,9 +17,8 @@ from kafkalog.errors import CorruptCheckpoint
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.producer_snapshot import format_snapshot, parse_snapshot
 from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler
 from tests.golden_cases import GOLDEN, VECTORS, cases, each_entry
+from tests.mock_time import MockClock, MockScheduler
 
 pytestmark = pytest.mark.golden
 EXPIRATION_MS = 604_800_000

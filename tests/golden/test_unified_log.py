@@ -24,10 +24,9 @@ from kafkalog.errors import (
     UnexpectedAppendOffset,
 )
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler
 from tests.golden.test_recovery import same_files
 from tests.golden_cases import each_entry
+from tests.mock_time import MockClock, MockScheduler
 
 pytestmark = pytest.mark.golden
 FOLLOWER = Path(__file__).parents[1] / "data" / "follower_trace.json"

@@ -12,9 +12,9 @@ from kafkalog.cleaner.manager import LogCleanerManager
 from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from kafkalog.util.clock import MockClock
 from tests.cleaner.logs import append, open_log
 from tests.interop.reference import Reference
+from tests.mock_time import MockClock
 from tests.storage.logs import NOW
 
 T0 = TopicPartition("topic", 0)

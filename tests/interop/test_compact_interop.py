@@ -14,11 +14,11 @@ from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.tools.compact.directories import compact
-from kafkalog.util.clock import MockClock
 from tests.cleaner.histories import RETENTION_MS, History, opened, random_history
 from tests.interop import ours
 from tests.interop.broker import Broker
 from tests.interop.reference import RecordTuple, Reference
+from tests.mock_time import MockClock
 
 SEEDS = range(25)
 NOW = time.time_ns() // 1_000_000

@@ -8,10 +8,10 @@ import pytest
 
 from kafkalog.records.batch import RecordBatch
 from kafkalog.storage.index.aborted_txns import AbortedTxn, read_aborted_txns
-from kafkalog.util.clock import MockClock
 from tests.cleaner.filtering import Cleaner, list_batches
 from tests.cleaner.histories import NOW, RETENTION_MS, random_history
 from tests.interop.reference import Reference
+from tests.mock_time import MockClock
 
 SEEDS = range(40)
 ROUNDS = [(0, 1 << 20), (1, 8 * 24), (RETENTION_MS, 1 << 20), (2 * RETENTION_MS, 1 << 20)]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import kafkalog
+from fuzz.leader import validate_and_assign_offsets
 from kafkalog import convert
 from kafkalog._core.batch.legacy import MessageSet, wrapper
 from kafkalog._core.batch.scan import scan
@@ -19,7 +20,7 @@ from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.records.validate import ValidationRules, ValidatorMetrics, validate_and_assign_offsets
+from kafkalog.records.validate import ValidationRules, ValidatorMetrics
 from tests.builder import R, batch, seal
 from tests.interop.reference import RecordTuple, Reference, record_tuple
 

@@ -7,8 +7,7 @@ from typing import Any
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler
+from tests.mock_time import MockClock, MockScheduler
 from tests.storage.logs import NOW, run
 
 MARKER = ".kafka_cleanshutdown"

@@ -17,9 +17,9 @@ from kafkalog.errors import CleaningAborted
 from kafkalog.manager.cleaning import CleanerJobs
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from kafkalog.util.scheduler import MockScheduler
 from tests.cleaner.pools import Passes, Pool
 from tests.cleaner.test_states import in_thread, wait_until
+from tests.mock_time import MockScheduler
 
 T0 = TopicPartition("t", 0)
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}

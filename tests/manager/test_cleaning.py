@@ -26,13 +26,13 @@ from kafkalog.errors import (
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from kafkalog.util.clock import MockClock
 from kafkalog.util.scheduler import Scheduler
 from tests.cleaner.logs import append
 from tests.cleaner.pools import Passes
 from tests.cleaner.test_states import in_thread, wait_until
 from tests.faults import FaultFS
 from tests.manager.managers import T0, T1, OpenManager, find_only, read_checkpoint
+from tests.mock_time import MockClock
 from tests.storage.logs import NOW
 
 COMPACT = {"cleanup.policy": "compact"}

@@ -7,8 +7,8 @@ import pytest
 from kafkalog.errors import StorageError
 from kafkalog.manager.jobs import flush_dirty_logs, flush_period_ms
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import MockClock
 from tests.faults import FaultFS
+from tests.mock_time import MockClock
 from tests.storage.logs import NOW, append_batches, config, log, run
 
 MAX_LONG = 2**63 - 1

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from kafkalog.manager.job import FAR_MS, Job
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler, Scheduler
+from kafkalog.util.scheduler import Scheduler
+from tests.mock_time import MockClock, MockScheduler
 
 
 def test_what_the_last_run_came_to() -> None:

@@ -12,9 +12,9 @@ from kafkalog.errors import StorageError
 from kafkalog.manager.checkpoints import write_recovery_points
 from kafkalog.manager.jobs import jobs_of, write_each
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import AgeClock, MockClock
-from kafkalog.util.scheduler import MockScheduler
+from kafkalog.util.clock import AgeClock
 from tests.faults import FaultFS
+from tests.mock_time import MockClock, MockScheduler
 from tests.storage.logs import NOW, append_batches, config
 
 MAX_LONG = 2**63 - 1

@@ -9,9 +9,9 @@ from kafkalog.errors import OffsetOutOfRange, StorageError
 from kafkalog.manager.retention import cleanup_logs, expire_producers
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import TRUSTED_AFTER_MS, AgeClock, MockClock
-from kafkalog.util.scheduler import MockScheduler
+from kafkalog.util.clock import TRUSTED_AFTER_MS, AgeClock
 from tests.faults import FaultFS
+from tests.mock_time import MockClock, MockScheduler
 from tests.raw_batches import batch
 from tests.storage.logs import NOW, append_batches, config, sized_batch
 

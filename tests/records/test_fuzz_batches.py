@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzz.leader import validate_and_assign_offsets
 from kafkalog._core.batch.decode import DamagedField
 from kafkalog._core.batch.scan import scan
 from kafkalog.errors import KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.records.tables import record_tables
-from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
+from kafkalog.records.validate import ValidationRules
 from tests.builder import crc32c
 from tests.fuzz_cases import EXPECTED, IDS, KINDS, LIMIT_BYTES, T, changed, prefixes, sealed, small
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalog.records.ratio import MARGIN, RatioEstimate
+from kafkalog.log.accumulator import MARGIN, RatioEstimate
 
 
 def test_before_anything_was_seen() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fuzz.leader import ValidationResult, validate_and_assign_offsets
 from kafkalog._core.batch.legacy import MessageSet, wrapper
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.log.admit import MOST_FAULTS
@@ -23,14 +24,7 @@ from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType, TimestampType
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.records.validate import (
-    ValidationResult,
-    ValidationRules,
-    ValidatorMetrics,
-    check_append,
-    check_batches,
-    validate_and_assign_offsets,
-)
+from kafkalog.records.validate import ValidationRules, ValidatorMetrics, check_append, check_batches
 from tests.builder import R, batch, frame, message_v1, seal
 
 T = 1_700_000_000_000

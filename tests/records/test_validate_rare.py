@@ -2,13 +2,14 @@
 
 import pytest
 
+from fuzz.leader import validate_and_assign_offsets
 from kafkalog._core.batch.scan import scan
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
-from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
+from kafkalog.records.validate import ValidationRules
 from tests.builder import R, batch, seal
 from tests.records.test_validate import CODECS, GZIP, LZ4, NONE, ROWS, T, read_rows, validate
 

@@ -12,7 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument, OffsetOutOfRange, UnknownTopicOrPartition
-from kafkalog.util.clock import MockClock
+from tests.mock_time import MockClock
 from tests.spark.topics import TIME, batch_positions, first_segment, flip, make_topic
 from tests.transactional import Log, made
 

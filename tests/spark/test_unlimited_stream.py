@@ -10,7 +10,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
-from kafkalog.util.clock import MockClock
+from tests.mock_time import MockClock
 from tests.spark.topics import make_topic
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")

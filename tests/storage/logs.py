@@ -7,8 +7,8 @@ from typing import Any
 from kafkalog.config.topic import LogConfig
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.segment import LogSegment
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
+from tests.mock_time import MockClock
 from tests.raw_batches import batch
 
 NOW = 1_700_000_000_000

@@ -12,10 +12,10 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.handover.survey import survey
 from kafkalog.tools.seen_producers import seen_producers
 from kafkalog.types import TopicPartition
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
 from tests.builder import R, batch
 from tests.manager.metadata_files import metadata_value
+from tests.mock_time import MockClock
 from tests.storage.damage_cases import DAMAGE, damage
 from tests.storage.logs import NOW, log
 from tests.transactional import made

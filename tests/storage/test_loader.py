@@ -18,10 +18,9 @@ from kafkalog.storage.producer_snapshot import format_snapshot, read_snapshot
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.recovery.loader import LogLoader
 from kafkalog.storage.recovery.recover_log import RecoveryProgress
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
-from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
+from tests.mock_time import MockClock, MockScheduler
 from tests.storage.logs import NOW, append_batches, bases, config, files, log, offset_entries
 from tests.storage.test_log_transactions import ABORT, COMMIT, append_marker, build_batch, write
 

@@ -20,8 +20,8 @@ from kafkalog.errors import (
     UnexpectedAppendOffset,
 )
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import MockClock
 from tests.builder import message_v1
+from tests.mock_time import MockClock
 from tests.raw_batches import batch
 from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, run, sized_batch, time_entries
 

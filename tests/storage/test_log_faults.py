@@ -13,9 +13,8 @@ import kafkalog
 from kafkalog._core.batch.scan import scan
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS, each_failure
+from tests.mock_time import MockClock, MockScheduler
 from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, run, sized_batch, time_entries
 
 pytestmark = pytest.mark.in_memory

@@ -8,8 +8,8 @@ import pytest
 
 from kafkalog.errors import CorruptRecord, NotAPartition, StorageError
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import MockClock
 from tests.faults import FaultFS
+from tests.mock_time import MockClock
 from tests.storage.logs import (
     NOW,
     append_batches,

@@ -30,10 +30,9 @@ from kafkalog.storage.log_state import started
 from kafkalog.storage.names import DELETED_SUFFIX
 from kafkalog.storage.producer_state import EXPIRATION_MS, ProducerStateManager
 from kafkalog.storage.recovery.loader import begin_log
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
-from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
+from tests.mock_time import MockClock, MockScheduler
 from tests.storage.logs import NOW, config, sized_batch
 
 PARTS = (

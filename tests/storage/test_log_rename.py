@@ -11,10 +11,9 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.storage.leader_epoch import read_epochs
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
-from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
+from tests.mock_time import MockClock, MockScheduler
 from tests.storage.logs import NOW, append_batches, log
 
 T0 = TopicPartition("t", 0)

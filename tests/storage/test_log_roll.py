@@ -8,8 +8,7 @@ import pytest
 from kafkalog.errors import IllegalState
 from kafkalog.storage.new_segment import plan_roll
 from kafkalog.types import LogOffsetMetadata
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler
+from tests.mock_time import MockClock, MockScheduler
 from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, run, sized_batch, time_entries
 
 

@@ -13,9 +13,8 @@ from kafkalog.records.control_batch import marker_batch
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import snapshot_file_name
 from kafkalog.types import LogOffsetMetadata, OffsetAndTimestamp
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
+from tests.mock_time import MockClock, MockScheduler
 from tests.storage.logs import NOW, append_batches, bases, config, files, log, sized_batch
 from tests.storage.test_log_transactions import build_batch
 

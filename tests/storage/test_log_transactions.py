@@ -18,8 +18,8 @@ from kafkalog.records.control_batch import marker_batch
 from kafkalog.storage.index.aborted_txns import read_aborted_txns
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import snapshot_file_name, txn_index_file_name
-from kafkalog.util.clock import MockClock
 from tests.faults import FaultFS
+from tests.mock_time import MockClock
 from tests.storage.logs import NOW, append_batches, config, files, log
 
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT

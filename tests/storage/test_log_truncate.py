@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler
+from tests.mock_time import MockClock, MockScheduler
 from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, run, time_entries
 
 

@@ -12,11 +12,10 @@ import pytest
 
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.util.clock import MockClock
 from kafkalog.util.descriptors import DESCRIPTORS, INDEXES
-from kafkalog.util.scheduler import MockScheduler
 from tests.builder import seal
 from tests.faults import FaultFS
+from tests.mock_time import MockClock, MockScheduler
 from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, time_entries
 from tests.storage.test_log_transactions import ABORT, append_marker, write
 

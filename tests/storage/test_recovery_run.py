@@ -14,10 +14,10 @@ import pytest
 from kafkalog.errors import StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.recovery.recover_log import RecoveryProgress
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.readahead import THREAD_NAME
 from tests.faults import FaultFS
+from tests.mock_time import MockClock
 from tests.storage.logs import NOW, append_batches, config, log, offset_entries, segment, time_entries
 
 SETTINGS: dict[str, Any] = {"internal_segment_bytes": 500, "index_interval_bytes": 150}

@@ -8,9 +8,9 @@ import pytest
 
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, LogClosed, StorageError
 from kafkalog.storage.index.aborted_txns import AbortedTxn
-from kafkalog.util.clock import MockClock
 from tests.descriptors import open_descriptors
 from tests.faults import FaultFS
+from tests.mock_time import MockClock
 from tests.storage.logs import NOW, config, files, offset_entries, run, segment, sized_batch, time_entries
 
 NAME = f"{0:020d}"

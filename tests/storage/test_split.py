@@ -14,9 +14,9 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.recovery.split import has_overflow, split_segment
 from kafkalog.storage.replace import replace_files
 from kafkalog.storage.segment import LogSegment
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from tests.faults import FaultFS
+from tests.mock_time import MockClock
 from tests.raw_batches import batch
 from tests.storage.logs import NOW, append_batches, bases, config, log, run, segment, sized_batch
 

@@ -8,9 +8,9 @@ from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.recovery.split import has_overflow, split_segment
 from kafkalog.storage.segment import LogSegment
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from tests.faults import FaultFS, each_failure
+from tests.mock_time import MockClock
 from tests.storage.logs import NOW, bases, config, log, sized_batch
 
 pytestmark = pytest.mark.in_memory

@@ -18,9 +18,9 @@ from kafkalog.errors import CorruptIndex, CorruptSnapshot, FormatError, Kafkalog
 from kafkalog.reading.chunks import records
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.util.clock import MockClock
 from tests.counting import Counting
 from tests.memory import memory
+from tests.mock_time import MockClock
 from tests.transactional import Event, Log, index_path, made, marker, snapshot, snapshot_path, txn_index
 
 PRODUCERS = st.integers(1, 3)

@@ -13,11 +13,11 @@ from kafkalog.reading.chunks import records
 from kafkalog.storage.readonly.index import IndexView
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.readonly.watch import FRESH_MS, LISTING_MS
-from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import FileSystem
 from tests import builder
 from tests.descriptors import open_descriptors
 from tests.faults import FaultFS
+from tests.mock_time import MockClock
 from tests.raw_batches import batch, batches, write_segment
 from tests.storage.views import append, log_file, offsets, thousand_offsets
 from tests.transactional import TRANSACTIONAL

@@ -9,8 +9,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalState
-from kafkalog.tools.verify.directories import verify
-from kafkalog.tools.verify.self_test import check_checksums
+from kafkalog.tools.verify.directories import check_checksums, verify
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from kafkalog.util.clock import SYSTEM_CLOCK, MockClock
+from kafkalog.util.clock import SYSTEM_CLOCK
+from tests.mock_time import MockClock
 
 
 def test_system_clock_is_the_system_s() -> None:

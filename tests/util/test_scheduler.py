@@ -9,10 +9,10 @@ import pytest
 
 import kafkalog.util.scheduler
 from kafkalog.errors import IllegalState
-from kafkalog.util.clock import MockClock
-from kafkalog.util.scheduler import MockScheduler, Scheduler
+from kafkalog.util.scheduler import Scheduler
 from tests.gates import wait_until
 from tests.interruptions import interrupted_at
+from tests.mock_time import MockClock, MockScheduler
 
 SCHEDULER = kafkalog.util.scheduler.__file__
 

@@ -11,11 +11,11 @@ from google.protobuf import descriptor_pb2, text_format
 
 from kafkalog import values
 from kafkalog.errors import IllegalArgument
-from kafkalog.util.clock import MockClock
 from kafkalog.values import avro_writers
 from kafkalog.values.schemas import registry
 from kafkalog.values.schemas.registry import MOST_MISSING, SchemaRegistry
 from kafkalog.values.schemas.source import LOOK_AGAIN_MS, Reference
+from tests.mock_time import MockClock
 
 
 class Source:

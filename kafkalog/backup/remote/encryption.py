@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import IO, Any, Final
 
-from kafkalog.errors import CorruptBackup, IllegalArgument, MissingPackage, StorageError
+from kafkalog.errors import CorruptBackup, IllegalArgument
+from kafkalog.util.os_errors import os_errors
+from kafkalog.util.packages import needed
 
 SUFFIX: Final = ".age"
 """Suffix of the names of encrypted objects."""
@@ -116,13 +118,7 @@ _OTHER_BACKUP: Final = "use another backup: `kafkalog backup list` shows them"
 
 
 def _age() -> Any:
-    try:
-        import pyrage
-    except ImportError as error:
-        raise MissingPackage(
-            f"encrypted backups need more packages ({error})", hint="pip install 'kafkalog[encryption]'"
-        ) from None
-    return pyrage
+    return needed("pyrage", "encrypted backups need more packages ({})", "encryption")
 
 
 def _recipients(age: Any, given: str) -> Sequence[tuple[str, Any]]:
@@ -178,8 +174,5 @@ def _read(path: str, what: str) -> bytes:
         raise IllegalArgument(
             f"a private key was given in place of a file with the {what}", hint="write the key to a file, and name it"
         )
-    try:
-        with open(path, "rb") as file:
-            return file.read(_MAX_KEY_FILE_BYTES)
-    except OSError as error:
-        raise StorageError.from_os(error, f"read the {what}", path=path) from error
+    with os_errors(f"read the {what}", path), open(path, "rb") as file:
+        return file.read(_MAX_KEY_FILE_BYTES)

@@ -59,7 +59,7 @@ class LocalCopy:
     def _check(self) -> bool:
         """Return True if the directory is this store's local copy already; IllegalArgument if it is no local copy."""
         note = os.path.join(self.path, NOTE)
-        try:
+        with os_errors("prepare the staging directory", self.path):
             names = {*self._fs.names(self.path)} - {MARKER, *(one + TMP_SUFFIX for one in (MARKER, NOTE))}
             if names and NOTE not in names:
                 raise IllegalArgument(
@@ -67,16 +67,12 @@ class LocalCopy:
                     hint="choose another staging directory",
                 )  # fmt: skip
             return bool(names) and self._fs.read_file(note, _MAX_NOTE_BYTES) == os.fsencode(self._objects.url)
-        except OSError as error:
-            raise StorageError.from_os(error, "prepare the staging directory", path=self.path) from error
 
     def _claim(self) -> None:
         """Record in the directory the store that it is a copy of."""
-        try:
+        with os_errors("prepare the staging directory", self.path):
             self._fs.chmod(self.path, 0o700)  # it has private files, and those of encrypted backups
             atomic_write(self._fs, os.path.join(self.path, NOTE), os.fsencode(self._objects.url))
-        except OSError as error:
-            raise StorageError.from_os(error, "prepare the staging directory", path=self.path) from error
 
     def _is_prepared(self, which: str) -> bool:
         """Return True for a complete backup whose files are here or in the store."""
@@ -95,7 +91,7 @@ class LocalCopy:
     def _write_manifest(self, which: str, names: list[str]) -> None:
         """Write the manifest of a backup, the newest of the objects `names`."""
         directory = os.path.join(self.path, which)
-        try:
+        with os_errors("prepare the backup", directory):
             make_directories(self._fs, directory)
             path = os.path.join(directory, MANIFEST)
             with suppress(CorruptBackup, IllegalArgument):
@@ -106,10 +102,6 @@ class LocalCopy:
                 with create(self._fs, path + _PARTIAL) as file:
                     file.pwrite(content, 0)
                 self._fs.rename(path + _PARTIAL, path)
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError.from_os(error, "prepare the backup", path=directory) from error
 
     def prepared(self) -> list[str]:
         """Return the ids of complete backups that are not in the store, oldest first."""
@@ -232,14 +224,10 @@ class LocalCopy:
     def _download_file(self, path: str, file: StoredFile, tell: Tell | None) -> None:
         if self._is_there(path, file):
             return
-        try:
+        with os_errors("download", path):
             with open(path + _PARTIAL, "wb") as target:
                 self._objects.get(file, _Target(target, path), tell)
             self._fs.rename(path + _PARTIAL, path)
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError.from_os(error, "download", path=path) from error
 
     def remove(self) -> None:
         """Remove the directory, unless another run uses it. After a kill, the rest is still a local copy."""
@@ -263,7 +251,5 @@ class _Target:
         self._path = path
 
     def write(self, data: bytes) -> int:
-        try:
+        with os_errors("write the download", self._path):
             return self._file.write(data)
-        except OSError as error:
-            raise StorageError.from_os(error, "write the download", path=self._path) from error

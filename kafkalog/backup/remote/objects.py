@@ -26,6 +26,7 @@ from kafkalog.errors import (
 )
 from kafkalog.storage.remote import locate, without_password
 from kafkalog.util.object_writes import write_object
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.remote_files import as_os_error, list_objects, parse_info
 
 if TYPE_CHECKING:
@@ -251,10 +252,8 @@ class StoredObjects:
         CorruptBackup if the content does not match its entry, for instance because someone changed it. `encrypted`
         defaults to the store's setting.
         """
-        try:
+        with os_errors("read", path):
             source = open(path, "rb")
-        except OSError as error:
-            raise StorageError.from_os(error, "read", path=path) from error
         with source:
             reading = _Hashed(source, tell)
             self._write_sealed(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -116,12 +117,10 @@ class Mirror:
     async def _refresh_loop(self) -> None:
         while True:
             self._refresh_now = asyncio.get_running_loop().create_future()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(REFRESH_MS / 1000):
                     await self._refresh_now
                 await asyncio.sleep(SOON_MS / 1000)
-            except TimeoutError:
-                pass
             try:
                 await self.refresh()
             except Exception as error:

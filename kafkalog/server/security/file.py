@@ -12,11 +12,11 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import CorruptCheckpoint, IllegalArgument, IllegalState, PolicyViolation, StorageError
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument, IllegalState, PolicyViolation
 from kafkalog.server.node.changing import Changing
 from kafkalog.server.security.state import SecurityState, digest, format_state, parse_state, parse_taken_from
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
-from kafkalog.util.os_errors import os_errors
+from kafkalog.util.os_errors import os_errors, read_if_present
 
 if TYPE_CHECKING:
     from kafkalog.manager.known_topics import KnownTopics
@@ -96,14 +96,11 @@ class SecurityFile(Changing):
         IllegalState if the broker has changed its users, ACLs or quotas since the file took them over, since it is
         unclear which ones apply. CorruptCheckpoint, StorageError; errors of `before`.
         """
-        try:
-            content = self._fs.read_file(self.path, MAX_FILE_BYTES)
-        except FileNotFoundError:
+        content = read_if_present(self.path, MAX_FILE_BYTES, "read the ACLs and users", self._fs)
+        if content is None:
             self.state = SecurityState() if self._before is None else self._before()
             self._taken_from = None if self._before is None else digest(self.state)
             return self.state
-        except OSError as error:
-            raise StorageError.from_os(error, "read the ACLs and users", path=self.path) from error
         try:
             self.state, self._taken_from = parse_state(content), parse_taken_from(content)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:

@@ -7,11 +7,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from kafkalog.errors import StorageError
 from kafkalog.exchange.line_rows import line_record, line_table
 from kafkalog.spark.jobs.text_lines import TextTask, line_bounds, shorter
 from kafkalog.tools.produce.json_lines import JsonRecord
 from kafkalog.util.fileio import OS
+from kafkalog.util.os_errors import os_errors
 
 __all__ = ["json_tables"]
 
@@ -41,7 +41,7 @@ def json_tables(task: TextTask) -> Iterator[pa.Table]:
 
 
 def _lines(task: TextTask) -> Iterator[tuple[int, bytes]]:
-    try:
+    with os_errors("read the input", task.path):
         with OS.open_file(task.path, "r") as file:
             start, stop = line_bounds(file, task)
         with open(task.path, "rb", buffering=1 << 20) as lines:
@@ -52,5 +52,3 @@ def _lines(task: TextTask) -> Iterator[tuple[int, bytes]]:
                     raise shorter(task.path, start + len(line))
                 yield start, line
                 start += len(line)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the input", path=task.path) from error

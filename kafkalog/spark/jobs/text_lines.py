@@ -9,7 +9,7 @@ from typing import Final
 
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.text.ingest import LineEncoder
-from kafkalog.errors import FormatError, IllegalArgument, RecordTooLarge, StorageError
+from kafkalog.errors import FormatError, IllegalArgument, RecordTooLarge
 from kafkalog.exchange.sums import check_complete
 from kafkalog.landing.commit import StagedTask
 from kafkalog.landing.task_stage import Landing, TaskStage
@@ -17,7 +17,7 @@ from kafkalog.records.packing import most_plain_bytes, pack
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, File
-from kafkalog.util.os_errors import walk
+from kafkalog.util.os_errors import os_errors, walk
 
 __all__ = ["TextOptions", "TextTask", "stage_lines", "text_tasks"]
 
@@ -62,11 +62,8 @@ def text_tasks(
     for path in paths:
         if path.lower().endswith(PACKED):
             raise FormatError("lines cannot be read from a compressed file", path=path, hint="decompress it first")
-        try:
-            with OS.open_file(path, "r") as file:
-                size = file.size()
-        except OSError as error:
-            raise StorageError.from_os(error, "read the input", path=path) from error
+        with os_errors("read the input", path), OS.open_file(path, "r") as file:
+            size = file.size()
         step = max(size, 1) if overlaps_itself(options.delimiter) else split_bytes
         for start in range(0, size, step):
             tasks.append(TextTask(len(tasks), path, start, min(start + step, size), options, landing))
@@ -105,13 +102,10 @@ def stage_lines(task: TextTask) -> StagedTask:
 
 def _feed_file(encoder: LineEncoder, task: TextTask, limit: int) -> Iterator[None]:
     """Feed the lines of a task to the encoder and yield after each chunk."""
-    try:
-        with OS.open_file(task.path, "r") as file:
-            file.expect_whole_read()
-            start, stop = line_bounds(file, task)
-            yield from _feed(encoder, file, start, stop, limit)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the input", path=task.path) from error
+    with os_errors("read the input", task.path), OS.open_file(task.path, "r") as file:
+        file.expect_whole_read()
+        start, stop = line_bounds(file, task)
+        yield from _feed(encoder, file, start, stop, limit)
 
 
 def _feed(encoder: LineEncoder, file: File, start: int, stop: int, limit: int) -> Iterator[None]:

@@ -7,8 +7,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptIndex, FormatError, StorageError
+from kafkalog.errors import CorruptIndex, FormatError
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 VERSION: Final = 0
 ENTRY_BYTES: Final = 34
@@ -47,10 +48,8 @@ def read_aborted_txns(
 
     StorageError from the system, and (EFBIG) for a file of more than `limit` bytes.
     """
-    try:
+    with os_errors("read the transaction index", path):
         data = fs.read_file(path, limit)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the transaction index", path=path) from error
     return parse_aborted_txns(data, os.fspath(path), strict=strict)
 
 

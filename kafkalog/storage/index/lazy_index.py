@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from errno import ENOENT
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkalog.errors import CorruptIndex, IllegalState, StorageError
 from kafkalog.util.descriptors import INDEXES
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.waiting import check_may_wait
 
 if TYPE_CHECKING:
@@ -85,10 +87,8 @@ class LazyIndex(Generic[T]):
 
     def make(self) -> None:
         """Create and open the index if its file is missing."""
-        try:
+        with os_errors("check for the index", self.path):
             missing = self.index is None and not self._fs.exists(self.path)
-        except OSError as error:
-            raise StorageError.from_os(error, "check for the index", path=self.path) from error
         if missing:
             self.get()
 
@@ -133,11 +133,8 @@ class LazyIndex(Generic[T]):
         if index is not None:
             index.flush()
         elif self._was_opened and self._state == IN_USE:
-            try:
-                with self._fs.open_file(self.path, "rw") as file:
-                    file.datasync()
-            except OSError as error:
-                raise StorageError.from_os(error, "sync the index", path=self.path) from error
+            with os_errors("sync the index", self.path), self._fs.open_file(self.path, "rw") as file:
+                file.datasync()
 
     def rename_to(self, path: str) -> None:
         """Rename the file, if it exists (SEG-27); an open index stays usable."""
@@ -145,12 +142,8 @@ class LazyIndex(Generic[T]):
             if self.index is not None:
                 self.index.rename_to(path)
             else:
-                try:
+                with os_errors(f"rename to {path}", self.path), suppress(FileNotFoundError):
                     self._fs.rename(self.path, path)
-                except FileNotFoundError:
-                    pass
-                except OSError as error:
-                    raise StorageError.from_os(error, f"rename to {path}", path=self.path) from error
             self.path = path
 
     def relocate(self, path: str) -> None:
@@ -173,10 +166,8 @@ class LazyIndex(Generic[T]):
             return self._unlinked() if self.index is None else self.index.delete_if_exists()
 
     def _unlinked(self) -> bool:
-        try:
+        with os_errors("delete the index", self.path):
             return self._fs.unlink_if_exists(self.path)
-        except OSError as error:
-            raise StorageError.from_os(error, "delete the index", path=self.path) from error
 
     def close(self) -> None:
         """Trim and close the index, if it is open. A second call does nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Final
 
 from kafkalog.errors import CorruptIndex, IllegalArgument
@@ -60,10 +61,8 @@ class PreallocatedFile(ReopenedFile):
     def discard(self) -> None:
         """Delete a new file that could not be set up; if that fails, it stays with length 0."""
         self.release()
-        try:
+        with suppress(OSError):
             self._fs.unlink(self.path)
-        except OSError:
-            pass
 
     def content(self, size: int) -> bytes:
         """Return the first `size` bytes of the file; fewer only if another process truncated it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from kafkalog.errors import IllegalArgument
@@ -103,10 +104,8 @@ class TransactionIndex(ReopenedFile):
     def _undo_append(self, count: int) -> None:
         """Cut off the remains of a failed write: they may be an entry of a transaction that was not aborted."""
         if self._file is not None:
-            try:
+            with suppress(OSError):  # the log then fails to undo its own write and rejects further ones
                 self._file.truncate(count * ENTRY_BYTES)
-            except OSError:  # the log then fails to undo its own write and rejects further ones
-                pass
 
     def entries(self) -> list[AbortedTxn]:
         """Return all entries; FormatError for an unknown version (TXN-7)."""

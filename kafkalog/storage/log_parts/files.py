@@ -12,6 +12,7 @@ from kafkalog.storage.log_parts.flusher import LogFlusher
 from kafkalog.storage.log_parts.reader import LogReader
 from kafkalog.storage.log_parts.roller import LogRoller
 from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.os_errors import os_errors
 
 
 class LogFiles:
@@ -45,11 +46,9 @@ class LogFiles:
                     raise StorageError.from_os(error, f"rename to {name}", path=core.path) from error
                 raise
             self._relocate_locked(target)
-        try:
+        with os_errors("sync the data directory", parent):
             if sync:
                 core.fs.fsync_dir(parent)
-        except OSError as error:
-            raise StorageError.from_os(error, "sync the data directory", path=parent) from error
 
     def _relocate_locked(self, directory: str) -> None:
         core = self._core

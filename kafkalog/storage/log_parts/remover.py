@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kafkalog.errors import StorageError
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.segment import LogSegment
+from kafkalog.util.os_errors import os_errors
 
 DELETE_TASK: Final = "delete-file"
 
@@ -37,10 +37,8 @@ class LogRemover:
             for segment in segments:
                 segment.unlink_files()
             for path in files:
-                try:
+                with os_errors("delete the producer snapshot", path):
                     core.fs.unlink_if_exists(path)
-                except OSError as error:
-                    raise StorageError.from_os(error, "delete the producer snapshot", path=path) from error
 
         if core.scheduler is None:
             delete()

@@ -16,6 +16,7 @@ from kafkalog.storage.recovery.split import HINT, write_parts
 from kafkalog.storage.replace import apply_swaps, make_swaps
 from kafkalog.storage.segment import LogSegment
 from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.os_errors import os_errors
 
 NO_END: Final = 1 << 64
 
@@ -54,10 +55,8 @@ class LogReplacer:
 
     def _remove_cleaned_files(self) -> None:
         core = self._core
-        try:
+        with os_errors("list the partition directory", core.path):
             names = core.fs.names(core.path)
-        except OSError as error:
-            raise StorageError.from_os(error, "list the partition directory", path=core.path) from error
         for name in names:
             if name.endswith(CLEANED_SUFFIX):
                 remove_file(core.path, name, core.fs)

@@ -47,7 +47,9 @@ from kafkalog.types import (
 from kafkalog.util.checkpoint import RECOVERY_POINT_FILE, OffsetCheckpoint
 from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.closing import Closing
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import os_errors
 from kafkalog.util.paths import real_path
 
 T = TypeVar("T")
@@ -60,7 +62,7 @@ LOOKS: Final = 3
 """Number of times the same data must look damaged while its owner may be changing it."""
 
 
-class LogView:
+class LogView(Closing):
     """The partition directory `path`, open for reading; it has the same read interface as `UnifiedLog`.
 
     It ends at the last complete valid batch; `problems` describes the data behind it. `checkpoints` is shared by the
@@ -209,10 +211,8 @@ class LogView:
 
     def _was_closed_cleanly(self) -> bool:
         marker = os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)
-        try:
+        with os_errors("get the status of the marker of a clean close", marker):
             return self.fs.exists(marker)
-        except OSError as error:
-            raise StorageError.from_os(error, "get the status of the marker of a clean close", path=marker) from error
 
     @staticmethod
     def _is_untrimmed(state: ViewState) -> bool:
@@ -423,12 +423,6 @@ class LogView:
             self.closed = True
             for segment in self.state.segments:
                 segment.release()
-
-    def __enter__(self) -> LogView:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = self.state

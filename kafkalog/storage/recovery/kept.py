@@ -15,6 +15,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, FormatError, StorageError
@@ -207,10 +208,8 @@ def _entry_for(loss: Loss, fs: FileSystem) -> str:
 
 
 def _make_directory(path: str, fs: FileSystem) -> None:
-    try:
+    with suppress(FileExistsError):
         fs.mkdir(path)
-    except FileExistsError:
-        pass
     fs.fsync_dir(os.path.dirname(path))
 
 
@@ -267,7 +266,7 @@ def _write_manifest(entry: str, loss: Loss, fs: FileSystem, clock: Clock) -> Non
 
 def _discard(entry: str, loss: Loss, fs: FileSystem) -> None:
     """Delete the files of a failed attempt; the next attempt overwrites those that remain."""
-    try:
+    with suppress(OSError):
         if fs.exists(os.path.join(entry, MANIFEST)):
             return
         for one in loss.files:
@@ -275,8 +274,6 @@ def _discard(entry: str, loss: Loss, fs: FileSystem) -> None:
                 fs.unlink_if_exists(os.path.join(entry, one.name))
         fs.rmdir(entry)
         fs.rmdir(os.path.dirname(entry))
-    except OSError:
-        pass
 
 
 def _move(directory: str, entry: str, one: KeptFile, fs: FileSystem) -> None:

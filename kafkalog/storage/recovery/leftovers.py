@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kafkalog.errors import FormatError, StorageError
+from kafkalog.errors import FormatError
 from kafkalog.storage.directory import Directory
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import (
@@ -32,6 +32,7 @@ from kafkalog.storage.names import (
 from kafkalog.storage.recovery.kept import Loss, whole_segments
 from kafkalog.storage.recovery.recover_segment import SegmentData, scan_segment
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 _LOG: Final = logging.getLogger(__name__)
 _DELETED_LOG: Final = LOG_SUFFIX + DELETED_SUFFIX
@@ -213,25 +214,19 @@ def _deleted_end(directory: str, names: Iterable[str], fs: FileSystem) -> int:
 def _make_file(directory: str, name: str, fs: FileSystem) -> None:
     """Create an empty file and sync its directory; an existing file stays."""
     path = os.path.join(directory, name)
-    try:
+    with os_errors("create the file", path):
         fs.open_file(path, "create").close()
         fs.fsync_dir(directory)
-    except OSError as error:
-        raise StorageError.from_os(error, "create the file", path=path) from error
 
 
 def remove_file(directory: str, name: str, fs: FileSystem) -> None:
     """Remove a file; a missing one is ignored. StorageError."""
     path = os.path.join(directory, name)
-    try:
+    with os_errors("delete the file", path):
         fs.unlink_if_exists(path)
-    except OSError as error:
-        raise StorageError.from_os(error, "delete the file", path=path) from error
 
 
 def _rename(directory: str, old: str, new: str, fs: FileSystem) -> None:
     path = os.path.join(directory, old)
-    try:
+    with os_errors(f"rename to {new}", path):
         fs.rename(path, os.path.join(directory, new))
-    except OSError as error:
-        raise StorageError.from_os(error, f"rename to {new}", path=path) from error

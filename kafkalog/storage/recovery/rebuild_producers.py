@@ -33,7 +33,7 @@ def rebuild_producers(
     An empty log gets its snapshots at once. Without any snapshot the whole log is read. The reference treats such a
     log as written before producers existed, and forgets those in it (LOAD-21).
     """
-    marks = _marks(segments, last_offset)
+    marks = [*segments.base_offsets[-2:], last_offset]  # snapshots are kept at the last two bases and the end
     if clean and producers.snapshots.latest is None and not segments.size_in_bytes:
         for offset in marks:
             producers.map_end_offset = offset
@@ -53,11 +53,6 @@ def rebuild_producers(
     producers.map_end_offset = last_offset
     producers.take_snapshot(sync=sync)
     return lagging
-
-
-def _marks(segments: LogSegments[LogSegment], last_offset: int) -> list[int]:
-    """Return the offsets at which snapshots are kept, rising: the last two bases and the end."""
-    return [*segments.base_offsets[-2:], last_offset]
 
 
 def _read(

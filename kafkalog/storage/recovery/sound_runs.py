@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord
@@ -94,7 +95,7 @@ def _next_sound(file: File, position: int, end: int, base_offset: int, search: B
 def _run_from(file: File, position: int, end: int) -> SoundRun | None:
     """Return the run that begins at `position`; None if no sound batch begins there."""
     at, first, last, batches, records = position, -1, -1, 0, 0
-    try:
+    with suppress(CorruptRecord, _Stop):
         for data, table in FileSlice(file, position, end - position).scanned(check_crc=True):
             for row, header in enumerate(table):
                 if not header.is_valid or header.last_offset < header.base_offset or header.last_offset <= last:
@@ -106,8 +107,6 @@ def _run_from(file: File, position: int, end: int) -> SoundRun | None:
                 at, last = table.position(row) + table.size(row), header.last_offset
                 batches += 1
                 records += max(header.count, 1 if header.magic < 2 else 0)
-    except (CorruptRecord, _Stop):
-        pass
     return SoundRun(position, at, first, last, batches, records) if batches else None
 
 

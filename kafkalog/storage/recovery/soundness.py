@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.errors import CorruptRecord
 from kafkalog.storage.damage import MisplacedBatch, bad_row
 from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.storage.trailing_zeros import only_zeros
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
@@ -156,14 +158,10 @@ def unsound_end(segment: LogSegment, position: int) -> CorruptRecord:
 
 def _ends(fs: FileSystem, path: str, entry: Struct) -> _Ends | None:
     """Return the first and last entry of an index file, ignoring a partial one at its end; None if it is missing."""
-    try:
-        with fs.open_file(path, "r") as file:
-            count = file.size() // entry.size
-            if not count:
-                return _Ends(0, (0, 0), (0, 0))
-            first, last = (entry.unpack(file.pread(entry.size, at * entry.size)) for at in (0, count - 1))
-            return _Ends(count, first, last)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the index", path=path) from error
+    with os_errors("read the index", path), suppress(FileNotFoundError), fs.open_file(path, "r") as file:
+        count = file.size() // entry.size
+        if not count:
+            return _Ends(0, (0, 0), (0, 0))
+        first, last = (entry.unpack(file.pread(entry.size, at * entry.size)) for at in (0, count - 1))
+        return _Ends(count, first, last)
+    return None

@@ -11,12 +11,12 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Final
 
-from kafkalog.errors import IllegalArgument, MissingPackage
+from kafkalog.errors import IllegalArgument
 from kafkalog.records.message import MessageError, Source
 from kafkalog.tools.decoders.plain import DecodeError, Decoder, json
+from kafkalog.util.packages import needed
 from kafkalog.values.schemas.choose import schema_source
 from kafkalog.values.schemas.directory import SchemaDirectory
 from kafkalog.values.schemas.source import Schema, SchemaSource, UnknownSchema, referenced
@@ -169,9 +169,4 @@ class _Loaded:
 
 
 def _package(name: str, what: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingPackage(
-            f"the decoder {what} needs a package that is not installed: {error}", hint="pip install 'kafkalog[schemas]'"
-        ) from None
+    return needed(name, f"the decoder {what} needs a package that is not installed: {{}}", "schemas")

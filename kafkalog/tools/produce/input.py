@@ -7,11 +7,12 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from kafkalog.errors import StorageError
+from kafkalog.util.closing import Closing
 
 STDIN_NAME = "stdin"
 
 
-class Inputs:
+class Inputs(Closing):
     """The named files (`-` is stdin), all opened before the first is read, so that a wrong name costs nothing.
 
     StorageError for the first that cannot be opened. Iterating gives (descriptor, name) and closes each when the next
@@ -48,9 +49,3 @@ class Inputs:
         """Close the files that are still open; stdin stays open."""
         while self._open:
             self._close_first()
-
-    def __enter__(self) -> Inputs:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import Final
@@ -188,10 +188,8 @@ def _remove_on_error(path: str, fs: FileSystem) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        try:
+        with suppress(OSError):
             fs.unlink_if_exists(path)
-        except OSError:
-            pass
         raise
 
 

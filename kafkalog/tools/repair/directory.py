@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -207,14 +207,12 @@ class DirectoryRepair:
     def _rules(self, path: str) -> IndexRules:
         """Return the topic's settings if the topics file has them, else Kafka's defaults."""
         rules = IndexRules()
-        try:
+        with suppress(NotAPartition, CorruptCheckpoint, StorageError):
             topic = names.parse_topic_partition_dir(os.path.basename(path)).topic
             entry = TopicStore(self._directory, fs=self._fs).get(topic)
             if entry is not None:
                 config = LogConfig.from_stored(entry.settings)
                 rules = IndexRules(config.index_interval_bytes, config.segment_index_bytes)
-        except (NotAPartition, CorruptCheckpoint, StorageError):
-            pass
         return rules if self._interval is None else rules._replace(index_interval_bytes=self._interval)
 
     @contextmanager

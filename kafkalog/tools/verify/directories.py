@@ -7,11 +7,14 @@ meanwhile. Damage never raises; it is in the report.
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Final
 
-from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, StorageError
+from kafkalog._core.bytes import crc
+from kafkalog.errors import IllegalArgument, IllegalState, NotAPartition, PartitionNotFound, StorageError
 from kafkalog.storage import names
 from kafkalog.tiered.open import located
 from kafkalog.tools.directories import Path, path_list
@@ -37,7 +40,6 @@ from kafkalog.tools.verify.partition import (
 )
 from kafkalog.tools.verify.report import Finding, Findings, Report, Severity, Sums
 from kafkalog.tools.verify.segment import Progress
-from kafkalog.tools.verify.self_test import check_checksums
 from kafkalog.tools.verify.small_files import check_epochs, check_snapshot, check_topic_id, unreadable
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
@@ -364,3 +366,29 @@ def _partition_of(name: str) -> TopicPartition | None:
     """Return the partition in a directory's name that checkpoints may have; None for others."""
     topic, _, number = name.rpartition("-")
     return TopicPartition(topic, int(number)) if number.isdigit() and name != METADATA_LOG else None
+
+
+_SAMPLE: Final = bytes(range(256)) * 40 + b"end"
+_LENGTHS: Final = (3, 100, 700, len(_SAMPLE))  # each takes another way through the widest kernel
+
+
+@cache  # once for each process: the processor and the build stay what they are
+def check_checksums() -> None:
+    """Raise IllegalState if a kernel's checksum differs from that of the `crc32c` package or of zlib.
+
+    Such a processor, or such a build, would report sound batches as damaged.
+    """
+    import crc32c
+
+    for size in _LENGTHS:
+        data = _SAMPLE[:size]
+        for name, ours, theirs in (
+            ("CRC-32C", crc.crc32c(data), crc32c.crc32c(data)),
+            ("CRC-32", crc.crc32(data), zlib.crc32(data)),
+        ):
+            if ours != theirs:
+                raise IllegalState(
+                    f"the kernel {crc.implementation()} computes the {name} {ours} of {size} bytes, "
+                    f"another implementation {theirs}",
+                    hint="set KAFKALOG_CPU=portable, which uses no special instructions, and check the machine",
+                )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
-from kafkalog.errors import FormatError, StorageError
+from kafkalog.errors import FormatError
 from kafkalog.storage.index.aborted_txns import ENTRY_BYTES, AbortedTxn, parse_aborted_txns
 from kafkalog.tools.verify.chain import placed_batches
 from kafkalog.tools.verify.index import REBUILD
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.tools.verify.segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.os_errors import os_errors
 
 _MIN_MARKER_BYTES: Final = 61
 
@@ -57,7 +59,7 @@ class TxnCheck:
     def _content(self) -> tuple[bytes | None, bool]:
         """Return (the file's bytes, True if it exists); the bytes are None if it is far too long for its log."""
         most = (self._facts.size // _MIN_MARKER_BYTES + 1) * ENTRY_BYTES + ENTRY_BYTES
-        try:
+        with os_errors("read the transaction index", self._path), suppress(FileNotFoundError):
             with self._fs.open_file(self._path, "r") as file:
                 size = file.size()
                 if size > most:
@@ -65,10 +67,7 @@ class TxnCheck:
                     self._add("txn-size", what)
                     return None, True
                 return file.pread(size, 0), True
-        except FileNotFoundError:
-            return b"", False
-        except OSError as error:
-            raise StorageError.from_os(error, "read the transaction index", path=self._path) from error
+        return b"", False
 
     def _check_order(self, entries: list[AbortedTxn]) -> None:
         last = self._facts.base_offset - 1

@@ -8,6 +8,7 @@ from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import os_errors
 from kafkalog.values.schemas.source import AVRO, JSON, MAX_SCHEMA_BYTES, PROTOBUF, Schema, UnknownSchema
 
 MOST_ID: Final = 2**31 - 1
@@ -40,10 +41,8 @@ class SchemaDirectory:
 
     def schemas_of(self, subject: str | None) -> Iterator[Schema]:
         """Yield all schemas, that with the largest id first."""
-        try:
+        with os_errors("list the schemas", self.path):
             stems = {os.path.splitext(name)[0] for name in self._fs.names(self.path)}
-        except OSError as error:
-            raise StorageError.from_os(error, "list the schemas", path=self.path) from error
         for number in sorted((int(one) for one in stems if one.isascii() and one.isdecimal()), reverse=True):
             try:
                 yield self.by_id(number)
@@ -71,7 +70,7 @@ class SchemaDirectory:
         >>> SchemaDirectory(".").stored_id(b'"long"'), SchemaDirectory(".").stored_id(b'"long"')
         (1, 1)
         """
-        try:
+        with os_errors("store the schema", self.path):
             known = [int(stem) for stem, suffix in map(os.path.splitext, self._fs.names(self.path))
                      if suffix in SUFFIXES and stem.isascii() and stem.isdecimal() and int(stem) < MOST_ID]  # fmt: skip
             for number in sorted(known):
@@ -82,8 +81,6 @@ class SchemaDirectory:
             while not self._stores(number, suffix, content):
                 number += 1
             return number
-        except OSError as error:
-            raise StorageError.from_os(error, "store the schema", path=self.path) from error
 
     def _stores(self, number: int, suffix: str, content: bytes) -> bool:
         """Write a new file; return False if another program has just written one with the id."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.errors import IllegalArgument
 from kafkalog.util.fileio import OS
+from kafkalog.util.os_errors import os_errors
 from kafkalog.values.schemas.choose import schema_source
 from kafkalog.values.schemas.source import MAX_SCHEMA_BYTES, Schema, SchemaSource
 
@@ -37,7 +38,5 @@ def stored_schema(source: SchemaSource | None, which: int | str, kind: str) -> S
 def read_schema_file(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a schema's file; StorageError if it cannot be read."""
     name = os.fspath(path)
-    try:
+    with os_errors("read the schema", name):
         return OS.read_file(name, MAX_SCHEMA_BYTES)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the schema", path=name) from error

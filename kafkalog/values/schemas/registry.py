@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from kafkalog.errors import IllegalArgument, StorageError, Unauthorized
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
+from kafkalog.util.os_errors import os_errors
 from kafkalog.values.schemas.source import (
     LOOK_AGAIN_MS,
     MAX_SCHEMA_BYTES,
@@ -139,11 +140,9 @@ class SchemaRegistry:
     def _keep(self, path: str, data: bytes) -> None:
         if self._cache is None:
             return
-        try:
+        with os_errors("cache the schema", self._file(path)):
             make_directories(self._fs, self._cache)
             atomic_write(self._fs, self._file(path), data, sync=False, sync_entry=False)
-        except OSError as error:
-            raise StorageError.from_os(error, "cache the schema", path=self._file(path)) from error
 
     # The server
 

@@ -23,7 +23,6 @@ from kafkalog.server.security import scram
 from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from kafkalog.server.security.credentials import Credentials
 from kafkalog.server.security.file import SECURITY_FILE, SecurityFile
-from kafkalog.server.security.prepared import prepared
 from kafkalog.server.security.scram import (
     LoginFailed,
     ScramServer,
@@ -33,7 +32,7 @@ from kafkalog.server.security.scram import (
     salted_password,
 )
 from kafkalog.server.security.state import ScramKeys, SecurityState
-from kafkalog.server.security.users import add_user, read_password
+from kafkalog.server.security.users import add_user, prepared, read_password
 from tests.manager.metadata_files import metadata_value, write_metadata
 
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]

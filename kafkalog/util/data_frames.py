@@ -1,14 +1,16 @@
-"""pandas data frames of pyarrow's tables."""
+"""pandas and Polars data frames of tables and scans."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidRecord, MissingPackage
+from kafkalog.util.packages import needed
 from kafkalog.util.python_rows import NO_OBJECT
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
 
 def pandas_frame(table: Any) -> pandas.DataFrame:
@@ -34,3 +36,12 @@ def pandas_frame(table: Any) -> pandas.DataFrame:
         if column.null_count and pyarrow.types.is_integer(column.type):
             frame[name] = frame[name].astype(str(column.type).replace("uint", "UInt").replace("int", "Int"))
     return frame
+
+
+def polars_frame(scan: Any) -> polars.DataFrame:
+    """Return a Polars DataFrame of a scan's rows; raise MissingPackage if Polars is not installed.
+
+    Polars gets a table, since it would replace the errors of a stream by its own.
+    """
+    found: polars.DataFrame = needed("polars", "to_polars() needs polars ({})", "polars").DataFrame(scan.table())
+    return found
