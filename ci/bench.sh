@@ -3,7 +3,7 @@
 # this tree and in BASE, by default the last release: the latest tag v* before HEAD. The status is 1 if a hot path takes
 # 3 % more (--threshold PERCENT), with a line for each; if nothing can be counted or compared, one line says why, and
 # the status is 0. Then asv keeps these counts and a few times in build/asv/results, and makes pages of them; a time never
-# fails. The quick profile takes one to four minutes on two cores, asv half a minute of them. docs/benchmarks.md.
+# fails. The quick profile takes one to four minutes on two cores, asv a quarter of one of them. docs/benchmarks.md.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,17 @@ SKIPPED = {"data", "target", "__pycache__", "env", "results", "html"}
 
 
 def files(*suffixes: str) -> list[Path]:
-    found = [SOURCES / "setup.py"] if ".py" in suffixes else []
+    return sorted(p for p in every_file() if p.suffix in suffixes and p.name != "_version.py")
+
+
+@cache
+def every_file() -> list[Path]:
+    found = [SOURCES / "setup.py"]
     for folder in FOLDERS:
-        found += [p for p in (SOURCES / folder).rglob("*") if p.suffix in suffixes]
-    found = [p for p in found if not SKIPPED & set(p.relative_to(SOURCES).parts)]
-    return sorted(p for p in found if p.name != "_version.py")
+        for place, folders, names in os.walk(SOURCES / folder):
+            folders[:] = [name for name in folders if name not in SKIPPED]
+            found += [Path(place, name) for name in names]
+    return found
 
 
 def by_path(path: Path) -> str:

@@ -9,6 +9,7 @@ import json
 import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha3_512
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -164,7 +165,10 @@ class KeyPair:
 
     def __init__(self, key_id: str = "key1") -> None:
         self.key_id = key_id
-        self._key = rsa.generate_private_key(65537, 2048)
+
+    @cached_property
+    def _key(self) -> rsa.RSAPrivateKey:  # takes a while, and modules that make a pair are collected everywhere
+        return rsa.generate_private_key(65537, 2048)
 
     def write(self, path: Path) -> Path:
         """Write the private key as PEM."""

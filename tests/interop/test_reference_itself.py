@@ -1,5 +1,6 @@
 """The instrument is checked first: our programs give what the capture holds of the same Kafka."""
 
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -112,3 +113,22 @@ def test_a_jvm_without_an_archive_of_classes_starts_as_ever(tmp_path: Path, monk
 
     assert [toolchain.class_archive("broker", "a.jar", train) for _ in range(2)] == [(), ()]
     assert len(given) == 1 and given[0][0].startswith(f"-XX:ArchiveClassesAtExit={tmp_path}")
+
+
+def test_jars_that_are_installed_again_have_an_archive_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a new clone at the path of an old one: a JVM would refuse the old archive, and start slowly each time."""
+    monkeypatch.setenv("KAFKALOG_INTEROP_CACHE", str(tmp_path))
+    (jar := tmp_path / "a.jar").write_bytes(b"")
+
+    def options() -> tuple[str, ...]:
+        return toolchain.class_archive(
+            "spark", "home", lambda given: Path(given[0].partition("=")[2]).write_bytes(b"classes"), [jar]
+        )
+
+    assert (first := options()) == options()
+    os.utime(jar, (1, 1))
+    again = options()
+    assert again[0] != first[0]
+    assert [Path(one[0].partition("=")[2]).exists() for one in (first, again)] == [False, True]

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -154,22 +154,34 @@ def java_release() -> str:
     return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True).stderr
 
 
-def class_archive(name: str, class_path: str, train: Callable[[tuple[str, ...]], object]) -> tuple[str, ...]:
+def class_archive(
+    name: str, class_path: str, train: Callable[[tuple[str, ...]], object], jars: Iterable[Path] = ()
+) -> tuple[str, ...]:
     """Options of a JVM that begins with the classes that another one had loaded when it ended: it starts sooner.
 
     `train` runs that one, with the options it is given, once per user; where it leaves no archive there are no options.
+    A JVM silently refuses an archive of jars that were installed again since, so `jars`, if they may be, are part of
+    its name; the archive of the former ones goes.
     """
 
     def fill(to: Path) -> None:
         with contextlib.suppress(RuntimeError, subprocess.SubprocessError):  # of a JVM that does not know the option
             train((f"-XX:ArchiveClassesAtExit={to / archive}",))
 
-    key = hashlib.sha256(f"{java_release()} {class_path}".encode()).hexdigest()[:16]
-    target = cache_dir() / f"archive-{name}-{key}"
+    key = f"archive-{name}-{_named(f'{java_release()} {class_path}')}"
+    installed = [(jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in sorted(jars)]
+    target = cache_dir() / (f"{key}-{_named(str(installed))}" if installed else key)
     archive = "classes.jsa"
     if not target.is_dir():
         make_once(target, fill)
+        for former in target.parent.glob(f"{key}*"):
+            if installed and former != target and former.is_dir():
+                shutil.rmtree(former, ignore_errors=True)
     return (f"-XX:SharedArchiveFile={target / archive}", *_QUIET) if (target / archive).exists() else ()
+
+
+def _named(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def clients_command(version: str) -> list[str]:

@@ -6,6 +6,8 @@ import struct
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,36 +49,37 @@ def lz4_header(content_size: int) -> bytes:
     return lz4_frame.MAGIC + fields + bytes(((xxh32(fields) >> 8) & 0xFF,))
 
 
-def bombs() -> dict[str, tuple[int, bytes]]:
-    """(codec, payload) by name: those that hold much, and those that only say so."""
-    zipped = gzip.compress(ZEROS, mtime=0)
-    squeezed = zstandard.ZstdCompressor(write_content_size=False).compress(ZEROS)
-    return {
-        "gzip of zeros": (GZIP, zipped),
-        "gzip of many members": (GZIP, gzip.compress(bytes(MIB // 2), mtime=0) * 200),
-        "gzip in gzip": (GZIP, gzip.compress(zipped, mtime=0) + zipped),
-        "snappy of zeros": (SNAPPY, bytes(compress(SNAPPY, ZEROS))),
-        "snappy that declares 4 GiB": (SNAPPY, varint(0xFFFFFFFF) + b"\0" * 20),
-        "snappy that declares 600 MB, framed": (
-            SNAPPY, xerial.MAGIC + struct.pack(">iii", 1, 1, 25) + varint(600_000_000) + b"\0" * 20,
-        ),
-        "lz4 of zeros": (LZ4, bytes(compress(LZ4, ZEROS))),
-        "lz4 with a content size of 2^63": (LZ4, lz4_header(2**63) + struct.pack("<I", 3) + b"abc"),
-        "lz4 with 4 MiB blocks of nothing": (LZ4, lz4_header(0) + (struct.pack("<I", 5) + b"\0\0\0\0\0") * 1000),
-        "zstd of zeros": (ZSTD, zstandard.compress(ZEROS)),
-        "zstd without a content size": (ZSTD, squeezed),
-        "zstd of many frames": (ZSTD, zstandard.compress(bytes(MIB // 2)) * 300),
-        "zstd that declares 2^62": (ZSTD, ZSTD_MAGIC + b"\xe0" + struct.pack("<Q", 1 << 62) + LAST_RLE_BLOCK),
-        "zstd of repeated bytes": (ZSTD, ZSTD_MAGIC + b"\x00\x70" + RLE_BLOCK * 5000 + LAST_RLE_BLOCK),
-        "zstd of blocks that hold nothing": (ZSTD, ZSTD_MAGIC + b"\x00\x70" + COMPRESSED_BLOCK * 5000),
-        "zstd with a window of 2 GiB": (ZSTD, ZSTD_MAGIC + b"\x00\xa8" + RLE_BLOCK * 100 + LAST_RLE_BLOCK),
-    }  # fmt: skip
+@cache
+def zipped() -> bytes:
+    return gzip.compress(ZEROS, mtime=0)
 
 
-BOMBS = bombs()
+# codec and payload by name: those that hold much, and those that only say so; made where they are read
+BOMBS: dict[str, tuple[int, Callable[[], bytes]]] = {
+    "gzip of zeros": (GZIP, zipped),
+    "gzip of many members": (GZIP, lambda: gzip.compress(bytes(MIB // 2), mtime=0) * 200),
+    "gzip in gzip": (GZIP, lambda: gzip.compress(zipped(), mtime=0) + zipped()),
+    "snappy of zeros": (SNAPPY, lambda: bytes(compress(SNAPPY, ZEROS))),
+    "snappy that declares 4 GiB": (SNAPPY, lambda: varint(0xFFFFFFFF) + b"\0" * 20),
+    "snappy that declares 600 MB, framed": (
+        SNAPPY, lambda: xerial.MAGIC + struct.pack(">iii", 1, 1, 25) + varint(600_000_000) + b"\0" * 20,
+    ),
+    "lz4 of zeros": (LZ4, lambda: bytes(compress(LZ4, ZEROS))),
+    "lz4 with a content size of 2^63": (LZ4, lambda: lz4_header(2**63) + struct.pack("<I", 3) + b"abc"),
+    "lz4 with 4 MiB blocks of nothing": (LZ4, lambda: lz4_header(0) + (struct.pack("<I", 5) + b"\0\0\0\0\0") * 1000),
+    "zstd of zeros": (ZSTD, lambda: zstandard.compress(ZEROS)),
+    "zstd without a content size": (ZSTD, lambda: zstandard.ZstdCompressor(write_content_size=False).compress(ZEROS)),
+    "zstd of many frames": (ZSTD, lambda: zstandard.compress(bytes(MIB // 2)) * 300),
+    "zstd that declares 2^62": (ZSTD, lambda: ZSTD_MAGIC + b"\xe0" + struct.pack("<Q", 1 << 62) + LAST_RLE_BLOCK),
+    "zstd of repeated bytes": (ZSTD, lambda: ZSTD_MAGIC + b"\x00\x70" + RLE_BLOCK * 5000 + LAST_RLE_BLOCK),
+    "zstd of blocks that hold nothing": (ZSTD, lambda: ZSTD_MAGIC + b"\x00\x70" + COMPRESSED_BLOCK * 5000),
+    "zstd with a window of 2 GiB": (ZSTD, lambda: ZSTD_MAGIC + b"\x00\xa8" + RLE_BLOCK * 100 + LAST_RLE_BLOCK),
+}  # fmt: skip
 
 
-def wrap_in_batch(codec: int, payload: bytes, magic: int) -> bytes:
+def wrap_in_batch(name: str, magic: int) -> bytes:
+    codec, make_payload = BOMBS[name]
+    payload = make_payload()
     if magic == 2:
         return bytes(with_payload(batch([R(b"a")], base_offset=7), payload, codec))
     return bytes(wrapper(payload, magic=magic, codec=codec, offset=7, timestamp=5))
@@ -87,7 +90,7 @@ def wrap_in_batch(codec: int, payload: bytes, magic: int) -> bytes:
 )
 def test_refused_in_bounded_memory(name: str, magic: int) -> None:
     """REC-22: memory follows the limit and the bytes that are there, not what they say of themselves."""
-    data = wrap_in_batch(*BOMBS[name], magic)
+    data = wrap_in_batch(name, magic)
     table = scan(data)
     for call in (
         lambda: list(record_tables(data, table, path="f.log", limit_bytes=LIMIT_BYTES)),
@@ -138,7 +141,7 @@ def test_a_whole_process_stays_small(tmp_path: Path, name: str, way: str) -> Non
     folder = tmp_path / "t-0"
     folder.mkdir()
     path = folder / f"{7:020d}.log"
-    path.write_bytes(wrap_in_batch(*BOMBS[name], 2))
+    path.write_bytes(wrap_in_batch(name, 2))
     command = {
         "api": ["-c", READ, str(folder)],
         "dump": ["-m", "kafkalog.cli.main", "dump", "--files", str(path), "--print-data-log"],

@@ -41,5 +41,6 @@ def quick_java() -> str:
             stdin=subprocess.DEVNULL, capture_output=True,
         )  # fmt: skip
 
-    home = f"{os.environ.get('JAVA_HOME')} {Path(pyspark.__file__).parent} {pyspark.__version__}"
-    return " ".join((PLAIN, *toolchain.class_archive("spark", home, train)))
+    spark = Path(pyspark.__file__).parent
+    home = f"{os.environ.get('JAVA_HOME')} {spark} {pyspark.__version__}"
+    return " ".join((PLAIN, *toolchain.class_archive("spark", home, train, (spark / "jars").iterdir())))

@@ -50,6 +50,7 @@ def test_the_loop_serves_others_between_the_rows_of_an_answer(tmp_path: Path, na
 
 
 MANY = range(10_000)
+BATCH = make_batch(1)
 
 
 def partitions_of(rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -104,7 +105,7 @@ MANY_PARTITIONS: dict[str, tuple[int, dict[str, Any]]] = {
     }),
     "produce": (9, {
         "transactional_id": None, "acks": 1, "timeout": 1000,
-        "topic_data": [{"name": "t", "partition_data": [{"index": one, "records": make_batch(1)} for one in MANY]}],
+        "topic_data": [{"name": "t", "partition_data": [{"index": one, "records": BATCH} for one in MANY]}],
     }),
 }  # fmt: skip
 
