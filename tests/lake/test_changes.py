@@ -1,0 +1,234 @@
+"""Snapshots of tables as loads find them: those that a load or an upsert must refuse, and those with nothing new."""
+
+import json
+import struct
+from base64 import b85encode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestWriterV2,
+    write_manifest_list,
+)
+
+from kafkalog.errors import FormatError, IllegalState
+from kafkalog.lake.compact import compact_table
+from kafkalog.lake.sync import sync_topic
+from kafkalog.lake.table_load import load_table
+from tests.lake.loads import COLUMNS, SCHEMA, rows
+from tests.lake.tables import Lake, write
+
+Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+
+
+def load(lake: Lake, data: Path) -> list[int]:
+    return [one.records for one in load_table(lake.target, data, "back", columns=COLUMNS)]
+
+
+def loaded_once(root: Path, format: str) -> Lake:
+    """A table of three rows that is loaded into `data`."""
+    lake = Lake(root / "lake", format)
+    lake.create(SCHEMA)
+    lake.append(rows(0, 3))
+    assert load(lake, root / "data") == [3]
+    return lake
+
+
+def commit_of(lake: Lake, version: int) -> Path:
+    return lake.directory / "orders" / "_delta_log" / f"{version:020}.json"
+
+
+def hide_a_row(lake: Lake) -> None:
+    """Delete a row as engines do that leave the data file as it is."""
+    if lake.format == "iceberg":
+        hide_in_iceberg(lake)
+    else:
+        hide_in_delta(lake)
+
+
+def hide_in_delta(lake: Lake) -> None:
+    version = lake.loaded().version()
+    actions = [json.loads(line) for line in commit_of(lake, version).read_text().splitlines()]
+    add = next(one["add"] for one in actions if "add" in one)
+    bitmap = struct.pack("<IQIIIHHIHH", 1681511377, 1, 0, 12346, 1, 0, 0, 16, 0, 0)  # row 0; padded to words
+    vector = {
+        "storageType": "i", "pathOrInlineDv": b85encode(bitmap).translate(bytes.maketrans(B85, Z85)).decode(),
+        "sizeInBytes": len(bitmap) - 2, "cardinality": 1,
+    }  # fmt: skip
+    features = ["deletionVectors"]
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    lines: list[dict[str, Any]] = [
+        {"protocol": versions}, {"remove": {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}},
+        {"add": add | {"deletionVector": vector}},
+    ]  # fmt: skip
+    commit_of(lake, version + 1).write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    assert pa.table(lake.loaded().deletion_vectors()).num_rows == 1
+
+
+class DeleteManifest(ManifestWriterV2):
+    """pyiceberg (0.12) writes manifests of data files only."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+def hide_in_iceberg(lake: Lake) -> None:
+    table = lake.loaded()
+    snapshot, place = table.current_snapshot(), table.location()
+    before = table.scan().to_arrow().num_rows
+    (task,) = table.scan().plan_files()
+    path = Path(f"{place.removeprefix('file://')}/data/deletes.parquet")
+    pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": pa.array([0], pa.int64())}), path)
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES, file_path=f"file://{path}", file_format=FileFormat.PARQUET,
+        partition=task.file.partition, record_count=1, file_size_in_bytes=path.stat().st_size,
+    )  # fmt: skip
+    entry = ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED, snapshot_id=snapshot.snapshot_id, sequence_number=1,
+        file_sequence_number=1, data_file=file,
+    )  # fmt: skip
+    output = table.io.new_output(f"{place}/metadata/deletes.avro")
+    with DeleteManifest(table.spec(), table.schema(), output, snapshot.snapshot_id, "null") as manifest:
+        manifest.add_entry(entry)
+    listed = f"{place}/metadata/with-deletes.avro"
+    with write_manifest_list(2, table.io.new_output(listed), snapshot.snapshot_id, None, 1, "null") as manifests:
+        manifests.add_manifests([*snapshot.manifests(table.io), manifest.to_manifest_file()])
+    metadata = Path(table.metadata_location.removeprefix("file://"))
+    content = json.loads(metadata.read_text())
+    content["snapshots"][-1]["manifest-list"] = listed
+    metadata.write_text(json.dumps(content))
+    assert lake.loaded().scan().to_arrow().num_rows == before - 1
+
+
+def test_rows_that_are_hidden_are_not_loaded(lake: Lake, tmp_path: Path) -> None:
+    lake.create(SCHEMA)
+    lake.append(rows(0, 3))
+    hide_a_row(lake)
+    with pytest.raises(IllegalState, match=r"delet\w+ \w+, which a load does not apply") as error:
+        load(lake, tmp_path / "data")
+    assert error.value.hint and error.value.path == lake.target.replace(f"{lake.directory}/shop", "shop")
+    assert not [*(tmp_path / "data").glob("back-*")]
+
+
+@pytest.mark.parametrize("work", ["upsert", "compact"])
+def test_rows_that_are_hidden_are_not_written_again(lake: Lake, tmp_path: Path, work: str) -> None:
+    write(tmp_path / "data", {0: 3})
+    sync_topic(tmp_path / "data", "orders", lake.target, upsert=True)
+    hide_a_row(lake)
+    write(tmp_path / "data", {0: 1}, 3)
+    files = set(lake.stored())
+    with pytest.raises(IllegalState, match=r"delet\w+ \w+, which an upsert cannot keep"):
+        if work == "upsert":
+            sync_topic(tmp_path / "data", "orders", lake.target, upsert=True)
+        else:
+            compact_table(lake.target)
+    assert set(lake.stored()) == files
+
+
+MALFORMED = [
+    b"{", b"3", b"[]", b"null", b'"add"', b"\xff", b"[" * 100_000, b'{"add": 3}', b'{"add": {}}',
+    b'{"add": {"path": 3, "dataChange": true}}', b'{"add": {"path": "a"}}', b'{"remove": []}', b'{"remove": {}}',
+    b'{"commitInfo": 3}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", MALFORMED, ids=lambda line: ascii(line[:30]))
+def test_a_malformed_commit_is_an_error(tmp_path: Path, line: bytes) -> None:
+    """A commit before a checkpoint: Delta's library does not read it again."""
+    lake = loaded_once(tmp_path, "delta")
+    lake.append(rows(3, 3))
+    lake.append(rows(6, 3))
+    lake.loaded().create_checkpoint()
+    commit_of(lake, 2).write_bytes(b"%s\n%s\n" % (line, commit_of(lake, 2).read_bytes()))
+    with pytest.raises(FormatError, match=r"_delta_log/0{19}2.json is malformed: \w") as error:
+        load(lake, tmp_path / "data")
+    assert error.value.path == lake.target and error.value.hint
+
+
+def test_actions_that_are_null_are_none(tmp_path: Path) -> None:
+    """Some writers name all kinds of actions in each line."""
+    lake = loaded_once(tmp_path, "delta")
+    lake.append(rows(3, 2))
+    kinds = dict.fromkeys(("add", "remove", "metaData", "protocol", "txn", "cdc"))
+    lines = [kinds | json.loads(line) for line in commit_of(lake, 2).read_text().splitlines()]
+    commit_of(lake, 2).write_text("".join(f"{json.dumps(line)}\n\n" for line in lines))
+    assert load(lake, tmp_path / "data") == [2]
+
+
+def test_a_removal_names_its_operation(tmp_path: Path) -> None:
+    lake = loaded_once(tmp_path, "delta")
+    lake.loaded().delete("id = 1")
+    with pytest.raises(IllegalState, match=r"snapshot 2 removed or changed rows \(DELETE\)"):
+        load(lake, tmp_path / "data")
+    lines = [json.loads(line) for line in commit_of(lake, 2).read_text().splitlines()]
+    commit_of(lake, 2).write_text("".join(f"{json.dumps(one)}\n" for one in lines if "commitInfo" not in one))
+    with pytest.raises(IllegalState, match=r"snapshot 2 removed or changed rows \(unknown\)"):
+        load(lake, tmp_path / "data")
+
+
+def expire_in_delta(lake: Lake) -> str:
+    lake.loaded().create_checkpoint()
+    commit_of(lake, 2).unlink()
+    return "snapshot 2 was expired before all of it was loaded"
+
+
+def expire_in_iceberg(lake: Lake) -> str:
+    first, second, last = (one.snapshot_id for one in lake.loaded().snapshots())
+    lake.loaded().maintenance.expire_snapshots().by_ids([first, second]).commit()
+    return f"rows of snapshot {first}, which is not among those before the newest, {last}: it was expired"
+
+
+@pytest.mark.parametrize("expire", [expire_in_delta, expire_in_iceberg])
+def test_snapshots_that_were_expired_stop_a_load(tmp_path: Path, expire: Callable[[Lake], str]) -> None:
+    lake = loaded_once(tmp_path, expire.__name__.rpartition("_")[2])
+    for first in (3, 6):
+        lake.append(rows(first, 3))
+    message = expire(lake)
+    with pytest.raises(IllegalState, match=message) as error:
+        load(lake, tmp_path / "data")
+    assert error.value.hint and error.value.path
+    assert sum(load(lake, tmp_path / "another")) == 9
+
+
+def test_a_table_with_fewer_versions_than_the_topic(tmp_path: Path) -> None:
+    lake = loaded_once(tmp_path, "delta")
+    lake.append(rows(3, 3))
+    assert load(lake, tmp_path / "data") == [3]
+    assert load(lake, tmp_path / "data") == []
+    commit_of(lake, 2).unlink()
+    with pytest.raises(IllegalState, match="has the rows of version 2, and the table ends at 1") as error:
+        load(lake, tmp_path / "data")
+    assert error.value.hint and error.value.path == lake.target
+
+
+def test_files_that_were_only_rewritten_have_nothing_new(lake: Lake, tmp_path: Path) -> None:
+    for first in (0, 3):
+        write(tmp_path / "source", {0: 3}, first)
+        sync_topic(tmp_path / "source", "orders", lake.target)
+    columns = {"key": "key", "value": "value"}
+
+    def more() -> list[int]:
+        return [one.records for one in load_table(lake.target, tmp_path / "data", "back", columns=columns)]
+
+    assert sum(more()) == 6
+    (commit,) = compact_table(lake.target)
+    assert (commit.removed, commit.files) == (2, 1)
+    assert more() == []
+    write(tmp_path / "source", {0: 2}, 6)
+    sync_topic(tmp_path / "source", "orders", lake.target)
+    assert more() == [2]
