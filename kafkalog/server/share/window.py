@@ -116,9 +116,9 @@ class Limits(NamedTuple):
     max_records: int
     max_locks: int
     deadline_ms: int
-    delivery_limit: int = 5
-    batch_size: int = 1
-    is_exact: bool = False
+    delivery_limit: int
+    batch_size: int
+    is_exact: bool
 
     def most_after(self, count: int, size: int) -> int | None:
         """Return how many of `size` consecutive records may come after `count` deliveries, and nothing else with them.

@@ -33,6 +33,7 @@ from kafkalog.server.share.window import (
     Window,
     acknowledge,
     acquire,
+    archive,
     archived,
     begin_at,
     expire,
@@ -49,7 +50,8 @@ EMPTY: Final = Window(0, 0)
 
 
 def limits(records: int = 100, **more: Any) -> Limits:
-    return Limits(**{"max_records": records, "max_locks": 1000, "deadline_ms": LOCK_MS, "batch_size": 100, **more})
+    usual = {"max_locks": 1000, "deadline_ms": LOCK_MS, "delivery_limit": LIMIT, "batch_size": 100, "is_exact": False}
+    return Limits(**{"max_records": records, **usual, **more})
 
 
 def acked(plan: Plan, *ranges: tuple[int, ...], member: str = "m") -> Plan:
@@ -131,6 +133,8 @@ def test_records_that_failed_often_come_in_halves() -> None:
         [row] = acquire(window, "m", 0, [(0, 63)], limits(delivery_limit=9)).rows
         sizes.append(row.last + 1)
     assert sizes == [64, 64, 64, 64, 64, 32, 16, 8, 1]
+    one = loaded(0, [StateBatch(0, 0, RecordState.AVAILABLE, 6), StateBatch(1, 9, RecordState.AVAILABLE, 0)])
+    assert acquire(one, "m", 0, [(0, 9)], limits(delivery_limit=9)).rows == (AcquiredRows(0, 0, 7),)
     mixed = loaded(0, [StateBatch(0, 1, RecordState.AVAILABLE, 1), StateBatch(2, 3, RecordState.AVAILABLE, 4)])
     assert acquire(mixed, "m", 0, [(0, 9)], limits()).rows == (AcquiredRows(0, 1, 2),), "not with others"
 
@@ -139,7 +143,19 @@ def test_a_fetch_ends_with_a_batch_or_exactly() -> None:
     log = [(0, 2), (3, 5), (6, 8)]
     assert acquire(EMPTY, "m", 0, log, limits(4)).rows == (AcquiredRows(0, 5, 1),)
     assert acquire(EMPTY, "m", 0, log, limits(4, is_exact=True)).rows == (AcquiredRows(0, 3, 1),)
-    assert acquire(EMPTY, "m", 0, log, limits(9, batch_size=1)).rows == tuple(AcquiredRows(*one, 1) for one in log)
+    for size in (1, 3):
+        rows = acquire(EMPTY, "m", 0, log, limits(9, batch_size=size)).rows
+        assert rows == tuple(AcquiredRows(*one, 1) for one in log)
+    rows = acquire(EMPTY, "m", 0, log, limits(9, batch_size=4)).rows
+    assert rows == (AcquiredRows(0, 5, 1), AcquiredRows(6, 8, 1))
+
+
+def test_an_exact_fetch_ends_within_a_batch_that_was_acquired_in_part() -> None:
+    taken = acquire(EMPTY, "m", 0, [(0, 9)], limits())
+    freed = acked(taken, (0, 1, RELEASE), (4, 9, RELEASE))
+    assert acquire(freed.window, "n", 0, [(0, 9)], limits(2, is_exact=True)).rows == (AcquiredRows(0, 1, 2),)
+    rows = acquire(freed.window, "n", 0, [(0, 9)], limits(3, is_exact=True)).rows
+    assert rows == (AcquiredRows(0, 1, 2), AcquiredRows(4, 4, 2))
 
 
 def test_no_more_is_acquired_while_the_window_is_full() -> None:
@@ -174,6 +190,18 @@ def test_the_logs_start_takes_the_window_along() -> None:
     assert acknowledge(moved, "m", [AcknowledgedRange(0, 9, [ACCEPT])], ENDING, 0).window == Window(10, 10)
     assert begin_at(moved, 20) == Window(20, 20)
     assert begin_at(moved, 3) == moved
+
+
+def test_acquired_records_of_an_aborted_transaction_are_archived() -> None:
+    taken = acquire(EMPTY, "m", 0, [(0, 9)], limits())
+    mixed = acked(taken, (1, 1, ACCEPT), (2, 2, RELEASE))
+    plan = archive(mixed.window, [(0, 3), (6, 7)])
+    assert plan.batches == ((0, 0, 4, 1), (3, 3, 4, 1), (6, 7, 4, 1))
+    assert [(run.first, run.last, run.state) for run in plan.window.runs] == [
+        (2, 2, RecordState.AVAILABLE), (3, 3, RecordState.ARCHIVED), (4, 5, RecordState.ACQUIRED),
+        (6, 7, RecordState.ARCHIVED), (8, 9, RecordState.ACQUIRED),
+    ]  # fmt: skip
+    assert (plan.window.start, plan.window.end, plan.complete) == (2, 10, 5)
 
 
 def test_aborted_transactions_are_not_acquired() -> None:
@@ -263,6 +291,7 @@ class WindowBesideModel(RuleBasedStateMachine):
         taken = [offset for row in plan.rows for offset in range(row.first, row.last + 1)]
         assert not is_exact or len(taken) <= records
         for row in plan.rows:
+            assert row.first <= row.last
             for offset in range(row.first, row.last + 1):
                 state, count, _, _ = self.model.get(offset, ("available", 0, "", 0))
                 assert state == "available" and row.deliveries == count + 1
@@ -351,7 +380,7 @@ class WindowBesideModel(RuleBasedStateMachine):
         assert found == {offset: one for offset, one in self.model.items() if offset >= self.start}
         assert self.window.end == max(self.model, default=self.start - 1) + 1 or not found
         runs = self.window.runs
-        assert all(before.last + 1 == after.first for before, after in pairwise(runs))
+        assert all(before.last + 1 == after.first and before[2:] != after[2:] for before, after in pairwise(runs))
         assert self.window.complete == sum(one[0] == "complete" for one in found.values())
 
 
