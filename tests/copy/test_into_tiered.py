@@ -9,11 +9,16 @@ import pytest
 
 import kafkalog
 from kafkalog.copy import copy_topics
+from kafkalog.copy.tiering import metadata_partition
 from kafkalog.errors import IllegalArgument
+from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.redact import redact
+from kafkalog.tiered.metadata_topic import TOPIC
+from kafkalog.tiered.segment_bytes import TieredPartition
 from kafkalog.util.fileio import OS, FileSystem
 from tests import commands
 from tests.kills import kill
+from tests.manager.metadata_files import topic_values, write_metadata
 from tests.tiered_store import KeyPair
 
 pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
@@ -175,3 +180,26 @@ def test_a_store_that_is_no_directory(tmp_path: Path) -> None:
     report = redact(tmp_path / "copied", "t", keys=[b"k3"], tiered=url, apply=True)
     assert report.ok and report.left == 0 and report.records == 4  # of two partitions, there and here
     assert read(place) == [(offset, key, b"" if offset == 3 else value) for offset, key, value in before]
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "numbers"),
+    [("A" * 22, (6, 30, 31)), ("ka0QhMfFRUGqgR5m2U3PZg", (48, 41, 22)), ("gAAAAAAAAAABAgMEBQYHCA", (18, 9, 35))],
+)
+def test_events_are_where_brokers_look_for_them(tmp_path: Path, topic_id: str, numbers: tuple[int, ...]) -> None:
+    """The numbers were calculated with 64-bit and 32-bit numbers that have signs, as Java's are."""
+    for number in range(50):
+        (tmp_path / f"{TOPIC}-{number}").mkdir()
+    (tmp_path / "t-0").mkdir()
+    found = [TieredPartition("t", number, topic_id) for number in (0, 1, 7)]
+    known = KnownTopics({}, None)
+    assert tuple(metadata_partition(one, known, [str(tmp_path)], OS) for one in found) == numbers
+    assert metadata_partition(found[0], known, [str(tmp_path / "t-0")], OS) == 0
+
+
+def test_the_cluster_knows_how_many_partitions_the_events_have(tmp_path: Path) -> None:
+    """A node of a cluster has some of them only."""
+    write_metadata(tmp_path, topic_values(TOPIC, {}, count=50))
+    (tmp_path / f"{TOPIC}-0").mkdir()
+    known = read_known_topics([str(tmp_path)])
+    assert metadata_partition(TieredPartition("t", 7, "A" * 22), known, [str(tmp_path)], OS) == 31
