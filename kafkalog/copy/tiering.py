@@ -28,7 +28,7 @@ from kafkalog.tiered.metadata_topic import TOPIC, MetadataTopic
 from kafkalog.tiered.segment_bytes import EPOCHS, ObjectStore, TieredPartition
 from kafkalog.tiered.segment_metadata import COPY_FINISHED, DELETE_FINISHED, DELETE_STARTED, Copies, RemoteSegment
 from kafkalog.tiered.segment_writer import Layout, SegmentWriter
-from kafkalog.tools.directories import PartitionPath, partitions_below
+from kafkalog.tools.directories import PartitionPath, partitions_below, partitions_of
 from kafkalog.tools.offline_partition import ViewedSegment
 from kafkalog.tools.tiered_events import EventLog, locked_directories
 from kafkalog.types import TopicPartition
@@ -100,8 +100,7 @@ def metadata_partition(
     if TOPIC not in known.own and known.cluster is not None and TOPIC in known.cluster.image.topics:
         count = len(known.cluster.image.topics[TOPIC].partitions)
     else:
-        names = {name for one in directories for name in fs.names(one)}
-        count = sum(name.startswith(f"{TOPIC}-") for name in names)
+        count = len({place.topic_partition for one in directories for place in partitions_of(one, TOPIC, fs)})
     raw = raw_id(partition.topic_id) or bytes(16)
     high, low = (int.from_bytes(raw[at : at + 8], "big") for at in (0, 8))
     value = 1  # as Objects.hash of low half, high half and number

@@ -190,6 +190,8 @@ def test_events_are_where_brokers_look_for_them(tmp_path: Path, topic_id: str, n
     """The numbers were calculated with 64-bit and 32-bit numbers that have signs, as Java's are."""
     for number in range(50):
         (tmp_path / f"{TOPIC}-{number}").mkdir()
+    for kind in ("delete", "future", "stray"):  # no partitions of the topic
+        (tmp_path / f"{TOPIC}-0.{'0' * 32}-{kind}").mkdir()
     (tmp_path / "t-0").mkdir()
     found = [TieredPartition("t", number, topic_id) for number in (0, 1, 7)]
     known = KnownTopics({}, None)
