@@ -21,7 +21,7 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 
-from kafkalog.errors import FormatError, IllegalState
+from kafkalog.errors import FormatError, IllegalState, StorageError
 from kafkalog.lake.compact import compact_table
 from kafkalog.lake.sync import sync_topic
 from kafkalog.lake.table_load import load_table
@@ -43,6 +43,18 @@ def loaded_once(root: Path, format: str) -> Lake:
     lake.append(rows(0, 3))
     assert load(lake, root / "data") == [3]
     return lake
+
+
+def path_of(lake: Lake) -> str:
+    return "iceberg:shop.orders" if lake.format == "iceberg" else lake.target
+
+
+def change_metadata(lake: Lake, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the newest metadata file of an Iceberg table."""
+    path = Path(lake.loaded().metadata_location.removeprefix("file://"))
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
 
 
 def commit_of(lake: Lake, version: int) -> Path:
@@ -108,10 +120,7 @@ def hide_in_iceberg(lake: Lake) -> None:
     listed = f"{place}/metadata/with-deletes.avro"
     with write_manifest_list(2, table.io.new_output(listed), snapshot.snapshot_id, None, 1, "null") as manifests:
         manifests.add_manifests([*snapshot.manifests(table.io), manifest.to_manifest_file()])
-    metadata = Path(table.metadata_location.removeprefix("file://"))
-    content = json.loads(metadata.read_text())
-    content["snapshots"][-1]["manifest-list"] = listed
-    metadata.write_text(json.dumps(content))
+    change_metadata(lake, lambda content: content["snapshots"][-1].update({"manifest-list": listed}))
     assert lake.loaded().scan().to_arrow().num_rows == before - 1
 
 
@@ -121,7 +130,7 @@ def test_rows_that_are_hidden_are_not_loaded(lake: Lake, tmp_path: Path) -> None
     hide_a_row(lake)
     with pytest.raises(IllegalState, match=r"delet\w+ \w+, which a load does not apply") as error:
         load(lake, tmp_path / "data")
-    assert error.value.hint and error.value.path == lake.target.replace(f"{lake.directory}/shop", "shop")
+    assert error.value.hint and error.value.path == path_of(lake)
     assert not [*(tmp_path / "data").glob("back-*")]
 
 
@@ -160,6 +169,18 @@ def test_a_malformed_commit_is_an_error(tmp_path: Path, line: bytes) -> None:
     assert error.value.path == lake.target and error.value.hint
 
 
+def test_a_commit_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    lake = loaded_once(tmp_path, "delta")
+    for first in (3, 6):
+        lake.append(rows(first, 3))
+    lake.loaded().create_checkpoint()
+    commit_of(lake, 2).unlink()
+    commit_of(lake, 2).mkdir()
+    with pytest.raises(StorageError, match="cannot read the table's log") as error:
+        load(lake, tmp_path / "data")
+    assert error.value.path == lake.target
+
+
 def test_actions_that_are_null_are_none(tmp_path: Path) -> None:
     """Some writers name all kinds of actions in each line."""
     lake = loaded_once(tmp_path, "delta")
@@ -170,14 +191,22 @@ def test_actions_that_are_null_are_none(tmp_path: Path) -> None:
     assert load(lake, tmp_path / "data") == [2]
 
 
-def test_a_removal_names_its_operation(tmp_path: Path) -> None:
-    lake = loaded_once(tmp_path, "delta")
+def test_a_removal_names_its_operation(lake: Lake, tmp_path: Path) -> None:
+    lake.create(SCHEMA)
+    lake.append(rows(0, 3))
+    load(lake, tmp_path / "data")
     lake.loaded().delete("id = 1")
-    with pytest.raises(IllegalState, match=r"snapshot 2 removed or changed rows \(DELETE\)"):
+    number = str(lake.loaded().current_snapshot().snapshot_id) if lake.format == "iceberg" else "2"
+    operation = "overwrite" if lake.format == "iceberg" else "DELETE"
+    with pytest.raises(IllegalState, match=rf"snapshot {number} removed or changed rows \({operation}\)") as error:
         load(lake, tmp_path / "data")
-    lines = [json.loads(line) for line in commit_of(lake, 2).read_text().splitlines()]
-    commit_of(lake, 2).write_text("".join(f"{json.dumps(one)}\n" for one in lines if "commitInfo" not in one))
-    with pytest.raises(IllegalState, match=r"snapshot 2 removed or changed rows \(unknown\)"):
+    assert error.value.hint and error.value.path == path_of(lake)
+    if lake.format == "iceberg":
+        change_metadata(lake, lambda content: content["snapshots"][-1].pop("summary"))
+    else:
+        lines = [json.loads(line) for line in commit_of(lake, 2).read_text().splitlines()]
+        commit_of(lake, 2).write_text("".join(f"{json.dumps(one)}\n" for one in lines if "commitInfo" not in one))
+    with pytest.raises(IllegalState, match=rf"snapshot {number} removed or changed rows \(unknown\)"):
         load(lake, tmp_path / "data")
 
 

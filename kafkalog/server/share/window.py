@@ -190,7 +190,7 @@ def acquire(
 
     The batches were read from offset `read_from` on. Offsets before or between them have no records and are archived.
     """
-    at = max(read_from, window.start)
+    at = read_from
     rows: list[AcquiredRows] = []
     left = limits.max_records
     for base, last in batches:
