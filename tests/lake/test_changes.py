@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -21,6 +22,7 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 
+import kafkalog
 from kafkalog.errors import FormatError, IllegalState, StorageError
 from kafkalog.lake.compact import compact_table
 from kafkalog.lake.sync import sync_topic
@@ -181,6 +183,21 @@ def test_a_commit_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     assert error.value.path == lake.target
 
 
+def test_files_that_cannot_be_listed_are_an_error(lake: Lake, tmp_path: Path) -> None:
+    lake.create(SCHEMA)
+    lake.append(rows(0, 3))
+    if lake.format == "iceberg":
+        Path(lake.loaded().current_snapshot().manifest_list.removeprefix("file://")).unlink()
+    else:
+        hide_in_delta(lake)
+        actions = [json.loads(line) for line in commit_of(lake, 2).read_text().splitlines()]
+        actions[2]["add"]["stats"] = None  # without the number of rows, no vector is read
+        commit_of(lake, 2).write_text("".join(f"{json.dumps(one)}\n" for one in actions))
+    with pytest.raises(StorageError, match="cannot list the table's files") as error:
+        load(lake, tmp_path / "data")
+    assert error.value.path == path_of(lake)
+
+
 def test_actions_that_are_null_are_none(tmp_path: Path) -> None:
     """Some writers name all kinds of actions in each line."""
     lake = loaded_once(tmp_path, "delta")
@@ -261,3 +278,21 @@ def test_files_that_were_only_rewritten_have_nothing_new(lake: Lake, tmp_path: P
     write(tmp_path / "source", {0: 2}, 6)
     sync_topic(tmp_path / "source", "orders", lake.target)
     assert more() == [2]
+    for first in (8, 10):
+        write(tmp_path / "source", {0: 2}, first)
+        sync_topic(tmp_path / "source", "orders", lake.target)
+    assert compact_table(lake.target)
+    assert more() == [2, 2], "the snapshots of which the files are replaced since"
+
+
+def test_files_of_partitions_with_special_characters(tmp_path: Path) -> None:
+    """Delta's log has their paths as URLs, and their columns only there."""
+    lake = Lake(tmp_path / "lake", "delta")
+    names = ["a/b", "100 %", "é=1", "?#&+", "%25"]
+    for number in range(2):
+        new = rows(number * 5, 5).set_column(1, "name", pa.array(names))
+        write_deltalake(lake.directory / "orders", new, mode="append", partition_by=["name"])
+        assert sum(load(lake, tmp_path / "data")) == 5
+    with kafkalog.open_dirs(tmp_path / "data") as dirs:
+        keys = [bytes(record.key or b"").decode() for log in dirs.logs("back") for record in log]
+    assert sorted(keys) == sorted(names * 2)

@@ -121,6 +121,7 @@ def test_a_record_with_a_dead_letter_stays_until_that_is_written() -> None:
     assert reloaded == plan.window
     assert unwritten(reloaded, 2) == ((0, 0, 1, True), (2, 2, 1, True))
     assert unwritten(reloaded, 1) == ((0, 0, 1, False), (2, 2, 1, False))
+    assert unwritten(loaded(0, [StateBatch(0, 2, 3, 1)]), 1) == ((0, 2, 1, False),)
     first = archived(reloaded, 0, 0)
     assert (first.batches, first.window.start) == (((0, 0, 4, 1),), 2)
     assert archived(first.window, 0, 2).window == Window(4, 4)
@@ -157,6 +158,7 @@ def test_an_exact_fetch_ends_within_a_batch_that_was_acquired_in_part() -> None:
     assert acquire(freed.window, "n", 0, [(0, 9)], limits(2, is_exact=True)).rows == (AcquiredRows(0, 1, 2),)
     rows = acquire(freed.window, "n", 0, [(0, 9)], limits(3, is_exact=True)).rows
     assert rows == (AcquiredRows(0, 1, 2), AcquiredRows(4, 4, 2))
+    assert acquire(freed.window, "n", 4, [(0, 9)], limits()).rows == (AcquiredRows(4, 9, 2),), "from there on"
 
 
 def test_no_more_is_acquired_while_the_window_is_full() -> None:
@@ -180,6 +182,7 @@ def test_a_gap_as_large_as_the_window_does_not_fill_it() -> None:
     taken = acquire(EMPTY, "m", 0, [(5000, 5001)], limits(max_locks=200))
     assert taken.rows == (AcquiredRows(5000, 5001, 1),)
     assert (taken.window.start, taken.window.end) == (5000, 5002)
+    assert (taken.stored_start, taken.complete, taken.batches) == (5000, 0, ())
     only_a_gap = acquire(EMPTY, "m", 0, [(300, 300)], limits(0, max_locks=200)).window
     assert next_offset(only_a_gap, 200) is not None
 
