@@ -105,7 +105,7 @@ def hide_in_iceberg(lake: Lake) -> None:
     table = lake.loaded()
     snapshot, place = table.current_snapshot(), table.location()
     before = table.scan().to_arrow().num_rows
-    (task,) = table.scan().plan_files()
+    task = next(iter(table.scan().plan_files()))
     path = Path(f"{place.removeprefix('file://')}/data/deletes.parquet")
     pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": pa.array([0], pa.int64())}), path)
     file = DataFile.from_args(
@@ -113,14 +113,17 @@ def hide_in_iceberg(lake: Lake) -> None:
         partition=task.file.partition, record_count=1, file_size_in_bytes=path.stat().st_size,
     )  # fmt: skip
     entry = ManifestEntry.from_args(
-        status=ManifestEntryStatus.ADDED, snapshot_id=snapshot.snapshot_id, sequence_number=1,
-        file_sequence_number=1, data_file=file,
+        status=ManifestEntryStatus.ADDED, snapshot_id=snapshot.snapshot_id, data_file=file,
+        sequence_number=snapshot.sequence_number, file_sequence_number=snapshot.sequence_number,
     )  # fmt: skip
     output = table.io.new_output(f"{place}/metadata/deletes.avro")
     with DeleteManifest(table.spec(), table.schema(), output, snapshot.snapshot_id, "null") as manifest:
         manifest.add_entry(entry)
     listed = f"{place}/metadata/with-deletes.avro"
-    with write_manifest_list(2, table.io.new_output(listed), snapshot.snapshot_id, None, 1, "null") as manifests:
+    output = table.io.new_output(listed)
+    with write_manifest_list(
+        2, output, snapshot.snapshot_id, None, snapshot.sequence_number, "null"
+    ) as manifests:
         manifests.add_manifests([*snapshot.manifests(table.io), manifest.to_manifest_file()])
     change_metadata(lake, lambda content: content["snapshots"][-1].update({"manifest-list": listed}))
     assert lake.loaded().scan().to_arrow().num_rows == before - 1
@@ -128,7 +131,8 @@ def hide_in_iceberg(lake: Lake) -> None:
 
 def test_rows_that_are_hidden_are_not_loaded(lake: Lake, tmp_path: Path) -> None:
     lake.create(SCHEMA)
-    lake.append(rows(0, 3))
+    for first in (0, 3):
+        lake.append(rows(first, 3))
     hide_a_row(lake)
     with pytest.raises(IllegalState, match=r"delet\w+ \w+, which a load does not apply") as error:
         load(lake, tmp_path / "data")
@@ -138,10 +142,11 @@ def test_rows_that_are_hidden_are_not_loaded(lake: Lake, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("work", ["upsert", "compact"])
 def test_rows_that_are_hidden_are_not_written_again(lake: Lake, tmp_path: Path, work: str) -> None:
-    write(tmp_path / "data", {0: 3})
-    sync_topic(tmp_path / "data", "orders", lake.target, upsert=True)
+    for first in (0, 3):
+        write(tmp_path / "data", {0: 3}, first)
+        sync_topic(tmp_path / "data", "orders", lake.target, upsert=True)
     hide_a_row(lake)
-    write(tmp_path / "data", {0: 1}, 3)
+    write(tmp_path / "data", {0: 1}, 6)
     files = set(lake.stored())
     with pytest.raises(IllegalState, match=r"delet\w+ \w+, which an upsert cannot keep"):
         if work == "upsert":
@@ -249,6 +254,22 @@ def test_snapshots_that_were_expired_stop_a_load(tmp_path: Path, expire: Callabl
         load(lake, tmp_path / "data")
     assert error.value.hint and error.value.path
     assert sum(load(lake, tmp_path / "another")) == 9
+
+
+def test_a_snapshot_that_was_expired_while_it_was_loaded(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake", "iceberg")
+    lake.create(SCHEMA)
+    for first in (0, 3):
+        lake.append(rows(first, 3))
+    loading = load_table(lake.target, tmp_path / "data", "back", columns=COLUMNS, batch_bytes=1)
+    assert next(loading).records == 3
+    loading.close()
+    number = lake.loaded().current_snapshot().snapshot_id
+    lake.append(rows(6, 3))
+    lake.loaded().maintenance.expire_snapshots().by_ids([number]).commit()
+    with pytest.raises(IllegalState, match=f"snapshot {number} was expired before all of it was loaded") as error:
+        load(lake, tmp_path / "data")
+    assert error.value.hint and error.value.path == path_of(lake)
 
 
 def test_a_table_with_fewer_versions_than_the_topic(tmp_path: Path) -> None:

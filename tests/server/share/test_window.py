@@ -128,8 +128,8 @@ def test_a_record_with_a_dead_letter_stays_until_that_is_written() -> None:
 
 
 def test_records_that_failed_often_come_in_halves() -> None:
-    for limit, expected in ((9, [64, 64, 64, 64, 64, 32, 16, 8, 1]), (8, [64, 64, 64, 64, 32, 16, 8, 1])):
-        sizes = []
+    for expected in ([64] * 5 + [32, 16, 8, 1], [64] * 4 + [32, 16, 8, 1], [64, 64, 1], [64, 64]):
+        limit, sizes = len(expected), []
         for count in range(limit):
             window = loaded(0, [StateBatch(0, 63, RecordState.AVAILABLE, count)])
             [row] = acquire(window, "m", 0, [(0, 63)], limits(delivery_limit=limit)).rows
@@ -176,6 +176,13 @@ def test_offsets_without_records_are_passed_over() -> None:
     taken = acquire(EMPTY, "m", 0, [(5, 6), (9, 9)], limits())
     assert [(row.first, row.last) for row in taken.rows] == [(5, 6), (9, 9)]
     assert acked(taken, (5, 6, ACCEPT), (9, 9, ACCEPT)).window == Window(10, 10)
+    held = acked(acquire(EMPTY, "m", 0, [(0, 9)], limits()), (0, 2, RELEASE), (4, 4, RELEASE))
+    cleaned = acquire(held.window, "n", 0, [(0, 2), (6, 9)], limits())
+    found = [(run.first, run.last, run.state, run.member) for run in cleaned.window.runs]
+    assert found == [
+        (0, 2, RecordState.ACQUIRED, "n"), (3, 3, RecordState.ACQUIRED, "m"), (4, 4, RecordState.ARCHIVED, ""),
+        (5, 9, RecordState.ACQUIRED, "m"),
+    ]  # fmt: skip
 
 
 def test_a_gap_as_large_as_the_window_does_not_fill_it() -> None:
