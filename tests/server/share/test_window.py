@@ -127,6 +127,17 @@ def test_a_record_with_a_dead_letter_stays_until_that_is_written() -> None:
     assert archived(first.window, 0, 2).window == Window(4, 4)
 
 
+def test_a_stored_state_may_overlap_lack_offsets_and_have_any_numbers() -> None:
+    rows = [(0, 2, 2, 1), (3, 6, 0, 2), (6, 6, 2, 1), (8, 8, 2, 1), (9, 9, 1, -4), (10, 10, 0, 2**20), (11, 11, 99, 0)]
+    window = loaded(5, [StateBatch(*row) for row in rows])
+    assert [run[:4] for run in window.runs] == [
+        (5, 6, RecordState.AVAILABLE, 2), (7, 7, RecordState.AVAILABLE, 0), (8, 8, RecordState.ACKNOWLEDGED, 1),
+        (9, 9, RecordState.AVAILABLE, 0), (10, 10, RecordState.AVAILABLE, 2**15 - 2),
+        (11, 11, RecordState.AVAILABLE, 0),
+    ]  # fmt: skip
+    assert (window.start, window.end) == (5, 12)
+
+
 def test_records_that_failed_often_come_in_halves() -> None:
     for expected in ([64] * 5 + [32, 16, 8, 1], [64] * 4 + [32, 16, 8, 1], [64, 64, 1], [64, 64]):
         limit, sizes = len(expected), []
