@@ -17,6 +17,7 @@ from kafkalog.redact import redact
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.tiered.metadata_topic import TOPIC, MetadataTopic
 from kafkalog.tiered.segment_bytes import TieredPartition
+from kafkalog.tiered.segment_metadata import Copies
 from kafkalog.util.fileio import OS, FileSystem
 from tests import commands
 from tests.builder import R, batch
@@ -52,6 +53,15 @@ def read(path: Path | str, **given: Any) -> list[tuple[int, bytes | None, bytes 
 
 def stored(root: Path) -> list[str]:
     return sorted(one.name for one in (root / "store").rglob("*") if one.is_file())
+
+
+def copies_of(data: Path, partition: int) -> Copies:
+    metadata = MetadataTopic(OS, [str(data)])
+    topic_id = read_partition_metadata(OS, str(data / f"t-{partition}"))
+    try:
+        return metadata.copies(TieredPartition("t", partition, topic_id or ""))
+    finally:
+        metadata.close()
 
 
 def place_of(root: Path, partition: int) -> Path:
@@ -129,6 +139,8 @@ def test_a_killed_copy_leaves_no_objects_behind(tmp_path: Path) -> None:
             assert local == read(root / "data" / f"t-{number}") and len(local) == 30
             alone = read(f"file://{place_of(root, number)}", tiered=tiered)
             assert alone == local[: len(alone)] and alone
+            copies = copies_of(root / "copied", number)
+            assert copies.finished and not copies.unfinished and not copies.deleting
         restore()
 
     steps = {
@@ -243,9 +255,7 @@ def test_segments_are_described_as_they_are(tmp_path: Path) -> None:
     tiered = describe(tmp_path, is_encrypted=False)
     copied, place = tmp_path / "copied", tmp_path / "copied" / "t-0"
     assert copy_topics(str(tmp_path / "data"), str(copied), to_tiered=str(tiered), apply=True).ok
-    metadata = MetadataTopic(OS, [str(copied)])
-    found = metadata.copies(TieredPartition("t", 0, read_partition_metadata(OS, str(place)) or "")).finished
-    metadata.close()
+    found = copies_of(copied, 0).finished
     bases = sorted(int(one.stem) for one in place.glob("*.log"))
     assert [(one.start, one.end + 1) for one in found] == list(pairwise(bases))
     starts = [n for n in range(len(epochs)) if n == 0 or epochs[n] != epochs[n - 1]]
