@@ -43,8 +43,8 @@ _SETTINGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
 def tier_closed(
     directory: str, topics: Sequence[str], description: Description, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
-) -> int:
-    """Put the closed segments of the topics that the store lacks there; return their number.
+) -> None:
+    """Put the closed segments of the topics that the store lacks there.
 
     What a killed run left is deleted first. DirectoryLocked, StorageError; IllegalArgument for keys of several pairs,
     and as for `EventLog.check`.
@@ -56,14 +56,12 @@ def tier_closed(
         known = read_known_topics(log_dirs, fs=fs)
         metadata = MetadataTopic(fs, log_dirs)
         try:
-            count = 0
             for place in partitions_below(directories, topics, fs):
                 partition = _partition_of(place, fs)
                 copies, found = metadata.copies(partition), metadata.place_of(partition)
                 number = metadata_partition(partition, known, log_dirs, fs) if found is None else found.number
                 with EventLog(number, log_dirs, known, fs, clock) as events:
-                    count += _Tiering(place, partition, description, events, fs, clock).run(copies)
-            return count
+                    _Tiering(place, partition, description, events, fs, clock).run(copies)
         finally:
             metadata.close()
 
@@ -126,9 +124,9 @@ class _Tiering:
         is_own = self._store.has_own_layout(partition)
         self._layout = None if is_own else Layout(_CHUNK_BYTES, False, key_of(description))
 
-    def run(self, copies: Copies) -> int:
-        """Put the segments that no finished copy has, and return their number."""
-        count, covered = 0, max((one.end for one in copies.finished), default=-1)
+    def run(self, copies: Copies) -> None:
+        """Put the segments that no finished copy has."""
+        covered = max((one.end for one in copies.finished), default=-1)
         epochs = read_epochs(self._path, fs=self._fs)
         with LogView(self._path, fs=self._fs) as view:
             segments = view.segments
@@ -144,8 +142,6 @@ class _Tiering:
                 self._delete(one, one in copies.deleting)
             for segment, end in closed:
                 self._put(segment, end, epochs)
-                count += 1
-        return count
 
     def _delete(self, segment: RemoteSegment, is_begun: bool) -> None:
         if not is_begun:
