@@ -84,7 +84,7 @@ def _last_of_each(rows: pyarrow.Table) -> pyarrow.Table:
     if len(chunks[-1].dictionary) == rows.num_rows:
         return rows
     last = np.zeros(len(chunks[-1].dictionary), np.int64)
-    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks])
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
     np.maximum.at(last, codes, np.arange(rows.num_rows))
     is_last = np.zeros(rows.num_rows, bool)
     is_last[last] = True

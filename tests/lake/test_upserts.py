@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,7 +79,7 @@ def test_more_rows_than_one_commit_holds(tmp_path: Path, lake: Lake, monkeypatch
     for start in range(0, 200, 50):
         append(tmp_path / "data", [(b"k%d" % (n % 40), b"v%d" % n) for n in range(start, start + 50)])
     commits = sync_topic(tmp_path / "data", "orders", lake.target, upsert=True)
-    assert sum(one.records for one in commits) == 200
+    assert sum(one.records for one in commits) == 200 and len(commits) > 1
     assert sorted(lake.places()) == [(0, n) for n in range(160, 200)]
 
 
@@ -152,6 +153,19 @@ def test_a_keyword_that_a_sync_does_not_have(
     assert not lake.exists()
     with pytest.raises(IllegalArgument, match="a sync takes no where"):
         list(call(tmp_path / "data", "orders", lake.target, where="key = 'a'"))
+
+
+def test_a_key_in_any_part_of_a_large_file_is_replaced(tmp_path: Path, lake: Lake) -> None:
+    """A file of Delta is read in parts of 65,536 rows."""
+    data, last = tmp_path / "data", 69_999
+    append(data, [(b"%d" % n, b"") for n in range(last + 1)])
+    sync_topic(data, "orders", lake.target, upsert=True)
+    for key in (0, last):
+        append(data, [(b"%d" % key, b"new")])
+        sync_topic(data, "orders", lake.target, upsert=True)
+    rows = lake.read()
+    assert rows.num_rows == last + 1 == len(rows["key"].unique())
+    assert rows.filter(pc.equal(rows["value"], b"new"))["key"].to_pylist() == [b"0", b"%d" % last]
 
 
 def test_rows_of_others_without_a_partition_or_a_key_stay(tmp_path: Path, lake: Lake) -> None:
