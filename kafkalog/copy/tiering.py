@@ -28,7 +28,7 @@ from kafkalog.tiered.metadata_topic import TOPIC, MetadataTopic
 from kafkalog.tiered.segment_bytes import EPOCHS, ObjectStore, TieredPartition
 from kafkalog.tiered.segment_metadata import COPY_FINISHED, DELETE_FINISHED, DELETE_STARTED, Copies, RemoteSegment
 from kafkalog.tiered.segment_writer import Layout, SegmentWriter
-from kafkalog.tools.directories import PartitionPath, partitions_below
+from kafkalog.tools.directories import PartitionPath, partitions_below, partitions_of
 from kafkalog.tools.offline_partition import ViewedSegment
 from kafkalog.tools.tiered_events import EventLog, locked_directories
 from kafkalog.types import TopicPartition
@@ -43,8 +43,8 @@ _SETTINGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
 def tier_closed(
     directory: str, topics: Sequence[str], description: Description, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
-) -> int:
-    """Put the closed segments of the topics that the store lacks there; return their number.
+) -> None:
+    """Put the closed segments of the topics that the store lacks there.
 
     What a killed run left is deleted first. DirectoryLocked, StorageError; IllegalArgument for keys of several pairs,
     and as for `EventLog.check`.
@@ -56,14 +56,12 @@ def tier_closed(
         known = read_known_topics(log_dirs, fs=fs)
         metadata = MetadataTopic(fs, log_dirs)
         try:
-            count = 0
             for place in partitions_below(directories, topics, fs):
                 partition = _partition_of(place, fs)
                 copies, found = metadata.copies(partition), metadata.place_of(partition)
                 number = metadata_partition(partition, known, log_dirs, fs) if found is None else found.number
                 with EventLog(number, log_dirs, known, fs, clock) as events:
-                    count += _Tiering(place, partition, description, events, fs, clock).run(copies)
-            return count
+                    _Tiering(place, partition, description, events, fs, clock).run(copies)
         finally:
             metadata.close()
 
@@ -100,8 +98,7 @@ def metadata_partition(
     if TOPIC not in known.own and known.cluster is not None and TOPIC in known.cluster.image.topics:
         count = len(known.cluster.image.topics[TOPIC].partitions)
     else:
-        names = {name for one in directories for name in fs.names(one)}
-        count = sum(name.startswith(f"{TOPIC}-") for name in names)
+        count = len({place.topic_partition for one in directories for place in partitions_of(one, TOPIC, fs)})
     raw = raw_id(partition.topic_id) or bytes(16)
     high, low = (int.from_bytes(raw[at : at + 8], "big") for at in (0, 8))
     value = 1  # as Objects.hash of low half, high half and number
@@ -127,9 +124,9 @@ class _Tiering:
         is_own = self._store.has_own_layout(partition)
         self._layout = None if is_own else Layout(_CHUNK_BYTES, False, key_of(description))
 
-    def run(self, copies: Copies) -> int:
-        """Put the segments that no finished copy has, and return their number."""
-        count, covered = 0, max((one.end for one in copies.finished), default=-1)
+    def run(self, copies: Copies) -> None:
+        """Put the segments that no finished copy has."""
+        covered = max((one.end for one in copies.finished), default=-1)
         epochs = read_epochs(self._path, fs=self._fs)
         with LogView(self._path, fs=self._fs) as view:
             segments = view.segments
@@ -145,8 +142,6 @@ class _Tiering:
                 self._delete(one, one in copies.deleting)
             for segment, end in closed:
                 self._put(segment, end, epochs)
-                count += 1
-        return count
 
     def _delete(self, segment: RemoteSegment, is_begun: bool) -> None:
         if not is_begun:

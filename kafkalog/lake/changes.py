@@ -17,6 +17,7 @@ from kafkalog.lake.table import LiveFile
 
 __all__ = ["DeltaChanges", "IcebergChanges", "TableChanges", "TableFile", "ancestors"]
 
+_ACTIONS: Final = ("add", "remove", "commitInfo")
 _ANOTHER: Final = "load the table into another topic, which gets the rows of its newest snapshot"
 
 
@@ -138,17 +139,18 @@ class DeltaChanges:
         with store_errors("read the table's log", self._name):
             try:
                 with self._store.open_input_file(name) as file:
-                    actions = [json.loads(line) for line in file.read().splitlines() if line.strip()]
+                    content = file.read()
             except FileNotFoundError:
                 raise _gone(self._name, str(version)) from None
-            except ValueError as error:
-                raise FormatError(f"{name} is malformed: {error}", path=self._name, hint="repair the table") from None
-        removed = [one for one in actions if one.get("remove", {}).get("dataChange")]
-        if removed:
-            operation = next((one["commitInfo"].get("operation") for one in actions if "commitInfo" in one), "unknown")
-            raise _not_appended(self._name, str(version), operation)
-        adds = [one["add"] for one in actions if "add" in one]
-        return {unquote(one["path"]) for one in adds if one.get("dataChange", True)}
+        try:
+            added, removal = _new_files(content)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise FormatError(
+                f"{name} is malformed: {type(error).__name__}: {error}", path=self._name, hint="repair the table"
+            ) from None
+        if removal is not None:
+            raise _not_appended(self._name, str(version), removal)
+        return added
 
     def _live(self, version: int) -> dict[str, TableFile]:
         import pyarrow as pa
@@ -164,6 +166,18 @@ class DeltaChanges:
             actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         files = [TableFile(LiveFile(unquote(one["path"]), one), one["size_bytes"]) for one in actions]
         return {one.file.path: one for one in files}
+
+
+def _new_files(commit: bytes) -> tuple[set[str], str | None]:
+    """Return the paths of a commit's files with new rows, and its operation if it removed rows.
+
+    Some writers name actions that are not there, with null.
+    """
+    actions = [json.loads(line) for line in commit.splitlines() if line.strip()]
+    adds, removes, facts = ([one[kind] for one in actions if one.get(kind) is not None] for kind in _ACTIONS)
+    is_removal = sum(one["dataChange"] for one in removes) > 0
+    operation = next((str(one.get("operation", "unknown")) for one in facts), "unknown")
+    return {unquote(one["path"]) for one in adds if one["dataChange"]}, operation if is_removal else None
 
 
 def ancestors(metadata: Any) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from kafkalog.log.scan import TYPED_OPTIONS, LogScan
 from kafkalog.log.selecting import selection_of
 from kafkalog.log.selection import Selection
 from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
+from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
     import pyarrow
@@ -183,7 +184,13 @@ def _first_offset(rows: pyarrow.RecordBatch) -> int | None:
     return rows.column(at)[0].as_py() if at >= 0 and rows.num_rows else None
 
 
-def check_projection(given: Mapping[str, Any]) -> None:
-    """Raise IllegalArgument for keywords of a scan that a sync does not take."""
+def check_typed(call: str, given: Mapping[str, Any], *others: str) -> None:
+    """Raise TypeError for a keyword that is none of a typed scan's, IllegalArgument for one that a sync does not take.
+
+    `others` are further keywords of the call.
+    """
+    unknown = {name: value for name, value in given.items() if name not in TYPED_OPTIONS}
+    if unknown:
+        raise unknown_keyword(call, unknown, (*others, *(name for name in TYPED_OPTIONS if name != "where")))
     if given.get("where") is not None:
         raise IllegalArgument("a sync takes no where", hint="a table has all records: filter where it is read")

@@ -18,7 +18,7 @@ from kafkalog.lake.files import FILE_BYTES, LEAST_FILE_BYTES, TableFiles, piece_
 from kafkalog.lake.partitioning import PartitionField, check_partitioning, parse_partitioning
 from kafkalog.lake.positions import PartitionState, Positions, plan_ranges
 from kafkalog.lake.renames import kept_numbers, plan_renames
-from kafkalog.lake.rows import TopicRows, check_projection, fitted
+from kafkalog.lake.rows import TopicRows, check_typed, fitted
 from kafkalog.lake.table import CommitConflict, LakeTable, LiveFile
 from kafkalog.lake.targets import DeltaTarget, open_table, parse_target
 from kafkalog.lake.upserts import Latest, check_identity, rewrite_files
@@ -49,6 +49,7 @@ MOST_CONFLICTS: Final = 20
 """Number of successive conflicts with other writers after which a sync gives up."""
 COMMIT_EVERY_S: Final = 60.0
 _POLL_MS: Final = 200
+_KEYWORDS: Final = ("options", "partition_by", "target_file_bytes", "on_damage", "skipped")
 
 
 class SyncCommit(NamedTuple):
@@ -105,6 +106,7 @@ def sync_topic(
     >>> sync_topic("data", "orders", "delta:orders-table")
     []
     """
+    check_typed("sync_topic", typed, "upsert", *_KEYWORDS)
     settings = _settings(typed, partition_by, upsert, target_file_bytes, on_damage)
     table = _table(target, options or {}, topic)
     with _opened(dirs) as logs:
@@ -125,6 +127,7 @@ def sync_with(
     **typed: Any,
 ) -> list[SyncCommit]:
     """Return the commits of a sync whose files `source` writes; as `sync_topic` otherwise, but without upserts."""
+    check_typed("sync", typed, *_KEYWORDS)
     settings = _settings(typed, partition_by, False, target_file_bytes, on_damage)
     table = _table(target, options or {}, topic)
     with _opened(dirs) as logs:
@@ -159,6 +162,7 @@ def follow_topic(
     """
     if not commit_every_s > 0:
         raise IllegalArgument(f"commit_every_s is {commit_every_s}", hint="give seconds, such as 60")
+    check_typed("follow_topic", typed, "commit_every_s", "is_stopped", "upsert", *_KEYWORDS)
     settings = _settings(typed, partition_by, upsert, target_file_bytes, on_damage)
     table = _table(target, options or {}, topic)
     clock = SYSTEM_CLOCK
@@ -203,7 +207,6 @@ def _settings(
 ) -> _Settings:
     """Return the settings; raise IllegalArgument for wrong ones, MissingPackage without pyarrow."""
     needed("pyarrow", "tables need pyarrow ({})", "lake")
-    check_projection(typed)
     if file_bytes < LEAST_FILE_BYTES:
         raise IllegalArgument(f"file size {file_bytes} is too small", hint=f"give at least {LEAST_FILE_BYTES} bytes")
     fields = parse_partitioning([partition_by] if isinstance(partition_by, str) else partition_by)

@@ -81,10 +81,10 @@ def _last_of_each(rows: pyarrow.Table) -> pyarrow.Table:
     import pyarrow as pa
 
     chunks = rows.column(KEY).dictionary_encode().unify_dictionaries().chunks
-    if not chunks or len(chunks[-1].dictionary) == rows.num_rows:
+    if len(chunks[-1].dictionary) == rows.num_rows:
         return rows
     last = np.zeros(len(chunks[-1].dictionary), np.int64)
-    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks])
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
     np.maximum.at(last, codes, np.arange(rows.num_rows))
     is_last = np.zeros(rows.num_rows, bool)
     is_last[last] = True

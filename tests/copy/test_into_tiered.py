@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,19 @@ import pytest
 
 import kafkalog
 from kafkalog.copy import copy_topics
+from kafkalog.copy.tiering import metadata_partition
 from kafkalog.errors import IllegalArgument
+from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.redact import redact
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.tiered.metadata_topic import TOPIC, MetadataTopic
+from kafkalog.tiered.segment_bytes import TieredPartition
+from kafkalog.tiered.segment_metadata import Copies
 from kafkalog.util.fileio import OS, FileSystem
 from tests import commands
+from tests.builder import R, batch
 from tests.kills import kill
+from tests.manager.metadata_files import topic_values, write_metadata
 from tests.tiered_store import KeyPair
 
 pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
@@ -44,6 +53,15 @@ def read(path: Path | str, **given: Any) -> list[tuple[int, bytes | None, bytes 
 
 def stored(root: Path) -> list[str]:
     return sorted(one.name for one in (root / "store").rglob("*") if one.is_file())
+
+
+def copies_of(data: Path, partition: int) -> Copies:
+    metadata = MetadataTopic(OS, [str(data)])
+    topic_id = read_partition_metadata(OS, str(data / f"t-{partition}"))
+    try:
+        return metadata.copies(TieredPartition("t", partition, topic_id or ""))
+    finally:
+        metadata.close()
 
 
 def place_of(root: Path, partition: int) -> Path:
@@ -121,6 +139,8 @@ def test_a_killed_copy_leaves_no_objects_behind(tmp_path: Path) -> None:
             assert local == read(root / "data" / f"t-{number}") and len(local) == 30
             alone = read(f"file://{place_of(root, number)}", tiered=tiered)
             assert alone == local[: len(alone)] and alone
+            copies = copies_of(root / "copied", number)
+            assert copies.finished and not copies.unfinished and not copies.deleting
         restore()
 
     steps = {
@@ -175,3 +195,86 @@ def test_a_store_that_is_no_directory(tmp_path: Path) -> None:
     report = redact(tmp_path / "copied", "t", keys=[b"k3"], tiered=url, apply=True)
     assert report.ok and report.left == 0 and report.records == 4  # of two partitions, there and here
     assert read(place) == [(offset, key, b"" if offset == 3 else value) for offset, key, value in before]
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "numbers"),
+    [("A" * 22, (6, 30, 31)), ("ka0QhMfFRUGqgR5m2U3PZg", (48, 41, 22)), ("gAAAAAAAAAABAgMEBQYHCA", (18, 9, 35))],
+)
+def test_events_are_where_brokers_look_for_them(tmp_path: Path, topic_id: str, numbers: tuple[int, ...]) -> None:
+    """The numbers were calculated with 64-bit and 32-bit numbers that have signs, as Java's are."""
+    for number in range(50):
+        (tmp_path / f"{TOPIC}-{number}").mkdir()
+    for kind in ("delete", "future", "stray"):  # no partitions of the topic
+        (tmp_path / f"{TOPIC}-0.{'0' * 32}-{kind}").mkdir()
+    (tmp_path / "t-0").mkdir()
+    found = [TieredPartition("t", number, topic_id) for number in (0, 1, 7)]
+    known = KnownTopics({}, None)
+    assert tuple(metadata_partition(one, known, [str(tmp_path)], OS) for one in found) == numbers
+    assert metadata_partition(found[0], known, [str(tmp_path / "t-0")], OS) == 0
+
+
+def test_the_cluster_knows_how_many_partitions_the_events_have(tmp_path: Path) -> None:
+    """A node of a cluster has some of them only."""
+    write_metadata(tmp_path, topic_values(TOPIC, {}, count=50))
+    (tmp_path / f"{TOPIC}-0").mkdir()
+    known = read_known_topics([str(tmp_path)])
+    assert metadata_partition(TieredPartition("t", 7, "A" * 22), known, [str(tmp_path)], OS) == 31
+
+
+BATCHES = [
+    (3, 0, "plain"), (3, 0, "plain"), (3, 1, "plain"), (3, 1, "data"), (3, 1, "plain"), (1, 2, "plain"),
+    (3, 2, "data"), (3, 3, "plain"), (1, 3, "abort"), (3, 5, "plain"), (3, 5, "plain"), (3, 5, "plain"),
+]  # fmt: skip
+"""Records, leader epoch and kind of each batch; `data` is in the transaction that `abort` ends."""
+
+
+def write_batches(data: Path) -> tuple[list[int], list[int]]:
+    """Write the batches to a topic of small segments; return the epoch and the time of each offset."""
+    epochs: list[int] = []
+    times: list[int] = []
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.create_topic("t", 1, {"segment.bytes": 230, "retention.ms": -1})
+        for number, (count, epoch, kind) in enumerate(BATCHES):
+            fields = {"base_offset": len(epochs), "leader_epoch": epoch}
+            if kind != "plain":
+                fields |= {"attributes": 0x10, "producer_id": 7, "producer_epoch": 0, "base_sequence": len(epochs)}
+            records = [R(b"%d" % n, b"k", timestamp=9_000 - number + n % 2) for n in range(count)]
+            if kind == "abort":
+                fields |= {"attributes": 0x30, "base_sequence": -1}
+                records = [R(b"\0\0\0\0\0\0", b"\0\0\0\0", timestamp=9_000)]
+            dirs["t", 0].replicate(batch(records, **fields))
+            epochs += [epoch] * count
+            times += [record.timestamp for record in records]
+    return epochs, times
+
+
+def test_segments_are_described_as_they_are(tmp_path: Path) -> None:
+    """Epochs that begin at the first, a middle and the last offset of a segment; an aborted transaction over two."""
+    epochs, times = write_batches(tmp_path / "data")
+    tiered = describe(tmp_path, is_encrypted=False)
+    copied, place = tmp_path / "copied", tmp_path / "copied" / "t-0"
+    assert copy_topics(str(tmp_path / "data"), str(copied), to_tiered=str(tiered), apply=True).ok
+    found = copies_of(copied, 0).finished
+    bases = sorted(int(one.stem) for one in place.glob("*.log"))
+    assert [(one.start, one.end + 1) for one in found] == list(pairwise(bases))
+    starts = [n for n in range(len(epochs)) if n == 0 or epochs[n] != epochs[n - 1]]
+    assert set(starts) & set(bases) - {0} and set(starts) & {one.end for one in found}, "as the test means it"
+    for one in found:
+        inside = [n for n in range(one.start, one.end + 1) if n == one.start or n in starts]
+        assert one.epochs == tuple((epochs[n], n) for n in inside)
+        assert one.size_bytes == (place / f"{one.start:020}.log").stat().st_size
+        assert one.max_timestamp == max(times[one.start : one.end + 1])
+        (indexes,) = (path.read_bytes() for path in place_of(tmp_path, 0).glob(f"{one.start:020}-*.indexes"))
+        aborted = place / f"{one.start:020}.txnindex"
+        assert one.is_txn_index_empty != aborted.exists()
+        assert not aborted.exists() or indexes.endswith(aborted.read_bytes())
+        known = [f"{epochs[n]} {n}" for n in starts if n <= one.end]
+        assert "\n".join(["0", str(len(known)), *known, ""]).encode() in indexes
+        assert (place / f"{one.end + 1:020}.snapshot").read_bytes() in indexes
+    assert {one.is_txn_index_empty for one in found} == {True, False}
+    url = f"file://{place_of(tmp_path, 0)}"
+    with kafkalog.open(url, tiered=tiered) as log, kafkalog.open(place) as local:
+        expected = [one.offset for one in local.records(isolation="read_committed") if one.offset < bases[-1]]
+        assert [one.offset for one in log.records(isolation="read_committed")] == expected
+        assert len(expected) < bases[-1] - 6

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog import values
 from kafkalog.errors import IllegalArgument, InvalidRecord
-from kafkalog.lake import sync
+from kafkalog.lake import delta, iceberg_files, sync
 from kafkalog.lake.rows import Piece
-from kafkalog.lake.sync import sync_topic
+from kafkalog.lake.sync import follow_topic, sync_topic
 from kafkalog.lake.upserts import Latest
 from tests.lake.tables import FORMATS, Lake
 
@@ -77,7 +78,7 @@ def test_more_rows_than_one_commit_holds(tmp_path: Path, lake: Lake, monkeypatch
     for start in range(0, 200, 50):
         append(tmp_path / "data", [(b"k%d" % (n % 40), b"v%d" % n) for n in range(start, start + 50)])
     commits = sync_topic(tmp_path / "data", "orders", lake.target, upsert=True)
-    assert sum(one.records for one in commits) == 200
+    assert sum(one.records for one in commits) == 200 and len(commits) > 1
     assert sorted(lake.places()) == [(0, n) for n in range(160, 200)]
 
 
@@ -113,12 +114,71 @@ def test_what_cannot_be_an_identity(tmp_path: Path, lake: Lake) -> None:
         sync_topic(data, "orders", lake.target, upsert=True, project=["partition", "offset"])
     with pytest.raises(IllegalArgument, match="an upsert needs the partition in its column, which has offset"):
         sync_topic(data, "orders", lake.target, upsert=True, project={"key": "key", "partition": "offset"})
-    append(data, [(b"\xff", b"3")])
+    append(data, [(b"c", b"3"), (b"\xff", b"4")])
     with kafkalog.open_dirs(data, "a") as dirs:
         dirs["orders", 0].delete_before(2)
     other = Lake(tmp_path / "other", lake.format)
-    with pytest.raises(InvalidRecord, match="the key does not decode"):
+    with pytest.raises(InvalidRecord, match="the key does not decode") as failure:
         sync_topic(data, "orders", other.target, upsert=True, key="string", on_undecodable="null")
+    assert failure.value.offset == 3 and failure.value.hint
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [({"type": "number"}, "double"), ({"properties": {"id": {"type": "integer"}}}, "struct"),
+     ({"type": "array", "items": {"type": "string"}}, "list")],
+)  # fmt: skip
+def test_keys_that_cannot_be_compared(tmp_path: Path, lake: Lake, schema: dict[str, Any], kind: str) -> None:
+    decoder = values.decoder("json", schema=schema)
+    append(tmp_path / "data", [(b"1", b"1")])
+    with pytest.raises(IllegalArgument, match=f"an upsert cannot compare keys of {kind}") as failure:
+        sync_topic(tmp_path / "data", "orders", lake.target, upsert=True, key=decoder)
+    assert failure.value.hint == "leave keys as bytes" and not lake.stored()
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "meant"),
+    [(sync_topic, {"upserts": True}, "upsert"), (sync_topic, {"partitions_by": "offset"}, "partition_by"),
+     (follow_topic, {"commit_every": 1}, "commit_every_s"), (sync_topic, {"key_schema": {}}, "schema"),
+     (sync_topic, {"zz": 1}, None)],
+)  # fmt: skip
+def test_a_keyword_that_a_sync_does_not_have(
+    tmp_path: Path, lake: Lake, call: Any, given: dict[str, Any], meant: str | None
+) -> None:
+    append(tmp_path / "data", [(b"a", b"1")])
+    words = f"did you mean {meant}[?]" if meant else "it takes "
+    with pytest.raises(TypeError, match=rf"{call.__name__}\(\) takes no keyword '{[*given][0]}': {words}"):
+        list(call(tmp_path / "data", "orders", lake.target, value="json", **given))
+    assert not lake.exists()
+    with pytest.raises(IllegalArgument, match="a sync takes no where"):
+        list(call(tmp_path / "data", "orders", lake.target, where="key = 'a'"))
+
+
+def test_a_key_in_any_part_of_a_large_file_is_replaced(
+    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read in parts of so many rows."""
+    for module in (delta, iceberg_files):
+        monkeypatch.setattr(module, "_READ_ROWS", 2)
+    data = tmp_path / "data"
+    append(data, [(b"%d" % n, b"") for n in range(6)])
+    sync_topic(data, "orders", lake.target, upsert=True)
+    for key in (b"0", b"5"):
+        append(data, [(key, b"new")])
+        sync_topic(data, "orders", lake.target, upsert=True)
+    found = [(one["key"], one["value"]) for one in lake.read().to_pylist()]
+    assert found == [*((b"%d" % n, b"") for n in range(1, 5)), (b"0", b"new"), (b"5", b"new")]
+
+
+def test_rows_of_others_without_a_partition_or_a_key_stay(tmp_path: Path, lake: Lake) -> None:
+    data = tmp_path / "data"
+    append(data, [(b"a", b"1"), (b"b", b"1")])
+    sync_topic(data, "orders", lake.target, upsert=True)
+    lake.append(pa.table({"partition": pa.array([None, 0, 1], pa.int32()), "key": [b"a", None, b"a"]}))
+    append(data, [(b"a", b"2"), (b"b", None)])
+    sync_topic(data, "orders", lake.target, upsert=True)
+    found = {(one["partition"], one["key"], one["value"]) for one in lake.read().to_pylist()}
+    assert found == {(None, b"a", None), (0, None, None), (1, b"a", None), (0, b"a", b"2")}
 
 
 def test_columns_that_came_later_are_null_in_rows_that_are_written_again(tmp_path: Path, lake: Lake) -> None:

@@ -31,16 +31,18 @@ def write_metadata(directory: Path, values: Sequence[bytes]) -> None:
     (path / f"{0:020d}.log").write_bytes(builder.build())
 
 
-def topic_values(name: str, settings: Mapping[str, str], *, topic_id: str = ID, replicas: int = 1) -> list[bytes]:
-    """The records of a topic with one partition."""
+def topic_values(
+    name: str, settings: Mapping[str, str], *, topic_id: str = ID, replicas: int = 1, count: int = 1
+) -> list[bytes]:
+    """The records of a topic with so many partitions."""
     brokers = list(range(1, replicas + 1))
     partition = {
-        "partitionId": 0, "topicId": topic_id, "replicas": brokers, "isr": brokers, "removingReplicas": [],
+        "topicId": topic_id, "replicas": brokers, "isr": brokers, "removingReplicas": [],
         "addingReplicas": [], "leader": 1, "leaderEpoch": 0, "partitionEpoch": 0,
     }  # fmt: skip
     return [
         metadata_value("TopicRecord", name=name, topicId=topic_id),
-        metadata_value("PartitionRecord", **partition),
+        *(metadata_value("PartitionRecord", partitionId=number, **partition) for number in range(count)),
         *(setting(TOPIC, name, key, value) for key, value in settings.items()),
     ]
 

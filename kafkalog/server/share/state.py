@@ -49,7 +49,7 @@ class ShareKey(NamedTuple):
 class ShareState(NamedTuple):
     """Stored state of a share partition; `complete` is -1 if an older broker wrote the record. Times in ms."""
 
-    snapshot_epoch: int = 0
+    snapshot_epoch: int
     state_epoch: int = 0
     leader_epoch: int = 0
     start: int = UNKNOWN_START

@@ -116,9 +116,9 @@ class Limits(NamedTuple):
     max_records: int
     max_locks: int
     deadline_ms: int
-    delivery_limit: int = 5
-    batch_size: int = 1
-    is_exact: bool = False
+    delivery_limit: int
+    batch_size: int
+    is_exact: bool
 
     def most_after(self, count: int, size: int) -> int | None:
         """Return how many of `size` consecutive records may come after `count` deliveries, and nothing else with them.
@@ -190,7 +190,7 @@ def acquire(
 
     The batches were read from offset `read_from` on. Offsets before or between them have no records and are archived.
     """
-    at = max(read_from, window.start)
+    at = read_from
     rows: list[AcquiredRows] = []
     left = limits.max_records
     for base, last in batches:

@@ -398,7 +398,7 @@ async def test_a_state_of_a_later_version_is_not_served(tmp_path: Path, caplog: 
         await joined(node)
         await produce(node, 1)
         key = states.ShareKey("g", node.topics.get("t").id, 0)
-        record = states.snapshot_record(key, states.ShareState())
+        record = states.snapshot_record(key, states.ShareState(0))
         assert record.value is not None
         later = Record(record.key, b"\0\x7f" + record.value[2:])
         batch = encode_ready([later], timestamp=1)

@@ -33,6 +33,7 @@ from kafkalog.server.share.window import (
     Window,
     acknowledge,
     acquire,
+    archive,
     archived,
     begin_at,
     expire,
@@ -49,7 +50,8 @@ EMPTY: Final = Window(0, 0)
 
 
 def limits(records: int = 100, **more: Any) -> Limits:
-    return Limits(**{"max_records": records, "max_locks": 1000, "deadline_ms": LOCK_MS, "batch_size": 100, **more})
+    usual = {"max_locks": 1000, "deadline_ms": LOCK_MS, "delivery_limit": LIMIT, "batch_size": 100, "is_exact": False}
+    return Limits(**{"max_records": records, **usual, **more})
 
 
 def acked(plan: Plan, *ranges: tuple[int, ...], member: str = "m") -> Plan:
@@ -119,18 +121,33 @@ def test_a_record_with_a_dead_letter_stays_until_that_is_written() -> None:
     assert reloaded == plan.window
     assert unwritten(reloaded, 2) == ((0, 0, 1, True), (2, 2, 1, True))
     assert unwritten(reloaded, 1) == ((0, 0, 1, False), (2, 2, 1, False))
+    assert unwritten(loaded(0, [StateBatch(0, 2, 3, 1)]), 1) == ((0, 2, 1, False),)
     first = archived(reloaded, 0, 0)
     assert (first.batches, first.window.start) == (((0, 0, 4, 1),), 2)
     assert archived(first.window, 0, 2).window == Window(4, 4)
 
 
+def test_a_stored_state_may_overlap_lack_offsets_and_have_any_numbers() -> None:
+    rows = [(0, 2, 2, 1), (3, 6, 0, 2), (6, 6, 2, 1), (8, 8, 2, 1), (9, 9, 1, -4), (10, 10, 0, 2**20), (11, 11, 99, 0)]
+    window = loaded(5, [StateBatch(*row) for row in rows])
+    assert [run[:4] for run in window.runs] == [
+        (5, 6, RecordState.AVAILABLE, 2), (7, 7, RecordState.AVAILABLE, 0), (8, 8, RecordState.ACKNOWLEDGED, 1),
+        (9, 9, RecordState.AVAILABLE, 0), (10, 10, RecordState.AVAILABLE, 2**15 - 2),
+        (11, 11, RecordState.AVAILABLE, 0),
+    ]  # fmt: skip
+    assert (window.start, window.end) == (5, 12)
+
+
 def test_records_that_failed_often_come_in_halves() -> None:
-    sizes = []
-    for count in range(9):
-        window = loaded(0, [StateBatch(0, 63, RecordState.AVAILABLE, count)])
-        [row] = acquire(window, "m", 0, [(0, 63)], limits(delivery_limit=9)).rows
-        sizes.append(row.last + 1)
-    assert sizes == [64, 64, 64, 64, 64, 32, 16, 8, 1]
+    for expected in ([64] * 5 + [32, 16, 8, 1], [64] * 4 + [32, 16, 8, 1], [64, 64, 1], [64, 64]):
+        limit, sizes = len(expected), []
+        for count in range(limit):
+            window = loaded(0, [StateBatch(0, 63, RecordState.AVAILABLE, count)])
+            [row] = acquire(window, "m", 0, [(0, 63)], limits(delivery_limit=limit)).rows
+            sizes.append(row.last + 1)
+        assert sizes == expected
+    one = loaded(0, [StateBatch(0, 0, RecordState.AVAILABLE, 6), StateBatch(1, 9, RecordState.AVAILABLE, 0)])
+    assert acquire(one, "m", 0, [(0, 9)], limits(delivery_limit=9)).rows == (AcquiredRows(0, 0, 7),)
     mixed = loaded(0, [StateBatch(0, 1, RecordState.AVAILABLE, 1), StateBatch(2, 3, RecordState.AVAILABLE, 4)])
     assert acquire(mixed, "m", 0, [(0, 9)], limits()).rows == (AcquiredRows(0, 1, 2),), "not with others"
 
@@ -139,7 +156,20 @@ def test_a_fetch_ends_with_a_batch_or_exactly() -> None:
     log = [(0, 2), (3, 5), (6, 8)]
     assert acquire(EMPTY, "m", 0, log, limits(4)).rows == (AcquiredRows(0, 5, 1),)
     assert acquire(EMPTY, "m", 0, log, limits(4, is_exact=True)).rows == (AcquiredRows(0, 3, 1),)
-    assert acquire(EMPTY, "m", 0, log, limits(9, batch_size=1)).rows == tuple(AcquiredRows(*one, 1) for one in log)
+    for size in (1, 3):
+        rows = acquire(EMPTY, "m", 0, log, limits(9, batch_size=size)).rows
+        assert rows == tuple(AcquiredRows(*one, 1) for one in log)
+    rows = acquire(EMPTY, "m", 0, log, limits(9, batch_size=4)).rows
+    assert rows == (AcquiredRows(0, 5, 1), AcquiredRows(6, 8, 1))
+
+
+def test_an_exact_fetch_ends_within_a_batch_that_was_acquired_in_part() -> None:
+    taken = acquire(EMPTY, "m", 0, [(0, 9)], limits())
+    freed = acked(taken, (0, 1, RELEASE), (4, 9, RELEASE))
+    assert acquire(freed.window, "n", 0, [(0, 9)], limits(2, is_exact=True)).rows == (AcquiredRows(0, 1, 2),)
+    rows = acquire(freed.window, "n", 0, [(0, 9)], limits(3, is_exact=True)).rows
+    assert rows == (AcquiredRows(0, 1, 2), AcquiredRows(4, 4, 2))
+    assert acquire(freed.window, "n", 4, [(0, 9)], limits()).rows == (AcquiredRows(4, 9, 2),), "from there on"
 
 
 def test_no_more_is_acquired_while_the_window_is_full() -> None:
@@ -157,12 +187,20 @@ def test_offsets_without_records_are_passed_over() -> None:
     taken = acquire(EMPTY, "m", 0, [(5, 6), (9, 9)], limits())
     assert [(row.first, row.last) for row in taken.rows] == [(5, 6), (9, 9)]
     assert acked(taken, (5, 6, ACCEPT), (9, 9, ACCEPT)).window == Window(10, 10)
+    held = acked(acquire(EMPTY, "m", 0, [(0, 9)], limits()), (0, 2, RELEASE), (4, 4, RELEASE))
+    cleaned = acquire(held.window, "n", 0, [(0, 2), (6, 9)], limits())
+    found = [(run.first, run.last, run.state, run.member) for run in cleaned.window.runs]
+    assert found == [
+        (0, 2, RecordState.ACQUIRED, "n"), (3, 3, RecordState.ACQUIRED, "m"), (4, 4, RecordState.ARCHIVED, ""),
+        (5, 9, RecordState.ACQUIRED, "m"),
+    ]  # fmt: skip
 
 
 def test_a_gap_as_large_as_the_window_does_not_fill_it() -> None:
     taken = acquire(EMPTY, "m", 0, [(5000, 5001)], limits(max_locks=200))
     assert taken.rows == (AcquiredRows(5000, 5001, 1),)
     assert (taken.window.start, taken.window.end) == (5000, 5002)
+    assert (taken.stored_start, taken.complete, taken.batches) == (5000, 0, ())
     only_a_gap = acquire(EMPTY, "m", 0, [(300, 300)], limits(0, max_locks=200)).window
     assert next_offset(only_a_gap, 200) is not None
 
@@ -174,6 +212,21 @@ def test_the_logs_start_takes_the_window_along() -> None:
     assert acknowledge(moved, "m", [AcknowledgedRange(0, 9, [ACCEPT])], ENDING, 0).window == Window(10, 10)
     assert begin_at(moved, 20) == Window(20, 20)
     assert begin_at(moved, 3) == moved
+    for log in ([(0, 9)], [(2, 3), (4, 9)]):
+        late = acquire(Window(4, 4), "m", 2, log, limits())
+        assert late.rows == (AcquiredRows(4, 9, 1),) and late.window.start == 4, "it was read before the start moved"
+
+
+def test_acquired_records_of_an_aborted_transaction_are_archived() -> None:
+    taken = acquire(EMPTY, "m", 0, [(0, 9)], limits())
+    mixed = acked(taken, (1, 1, ACCEPT), (2, 2, RELEASE))
+    plan = archive(mixed.window, [(0, 3), (6, 7)])
+    assert plan.batches == ((0, 0, 4, 1), (3, 3, 4, 1), (6, 7, 4, 1))
+    assert [(run.first, run.last, run.state) for run in plan.window.runs] == [
+        (2, 2, RecordState.AVAILABLE), (3, 3, RecordState.ARCHIVED), (4, 5, RecordState.ACQUIRED),
+        (6, 7, RecordState.ARCHIVED), (8, 9, RecordState.ACQUIRED),
+    ]  # fmt: skip
+    assert (plan.window.start, plan.window.end, plan.complete) == (2, 10, 5)
 
 
 def test_aborted_transactions_are_not_acquired() -> None:
@@ -263,6 +316,7 @@ class WindowBesideModel(RuleBasedStateMachine):
         taken = [offset for row in plan.rows for offset in range(row.first, row.last + 1)]
         assert not is_exact or len(taken) <= records
         for row in plan.rows:
+            assert row.first <= row.last
             for offset in range(row.first, row.last + 1):
                 state, count, _, _ = self.model.get(offset, ("available", 0, "", 0))
                 assert state == "available" and row.deliveries == count + 1
@@ -351,7 +405,7 @@ class WindowBesideModel(RuleBasedStateMachine):
         assert found == {offset: one for offset, one in self.model.items() if offset >= self.start}
         assert self.window.end == max(self.model, default=self.start - 1) + 1 or not found
         runs = self.window.runs
-        assert all(before.last + 1 == after.first for before, after in pairwise(runs))
+        assert all(before.last + 1 == after.first and before[2:] != after[2:] for before, after in pairwise(runs))
         assert self.window.complete == sum(one[0] == "complete" for one in found.values())
 
 
