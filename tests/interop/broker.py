@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from kafkalog.types import TopicPartition
 from tests.interop import toolchain
@@ -20,6 +20,8 @@ from tests.ports import free_ports
 START_S = 120
 STOP_S = 60
 ATTEMPTS = 3  # tries on free ports, which another program may take meanwhile
+QUIET: Final = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false"}
+"""Settings of a broker that leaves records where they are, however old: no retention, no compaction."""
 STARTED, PORT_TAKEN = "Kafka Server started", "Address already in use"
 CLUSTER_ID = "a2Fma2Fsb2ctaW50ZXJvcA"  # 16 bytes in base64
 META = "meta.properties"

@@ -15,11 +15,10 @@ import kafkalog
 from kafkalog.tools.handover.directories import HandoverOptions, handover
 from kafkalog.types import TopicPartition
 from tests.commands import started
-from tests.interop.broker import Broker
+from tests.interop.broker import QUIET, Broker
 from tests.interop.reference import RecordTuple, Reference
 
 # no record goes and none is compacted while files are compared
-QUIET = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false"}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LEVELS = ("read_uncommitted", "read_committed")
 PARTITIONS = 2

@@ -16,7 +16,7 @@ from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType, codec_name
 from kafkalog.records.legacy import LegacyBuilder
 from tests.interop import ours
-from tests.interop.broker import Broker
+from tests.interop.broker import QUIET, Broker
 from tests.interop.clients import Aiokafka, Client, Librdkafka, Row
 from tests.interop.reference import RecordTuple, Reference
 
@@ -79,13 +79,13 @@ def broker(reference: Reference, data: Path) -> Iterator[Broker]:
     """A broker that serves a topic of each format and codec, written by us, and empty ones to send to."""
     data.mkdir()
     sent_to = [f"from-{name}-{codec_name(codec)}" for name in CLIENTS for codec in CompressionType]
-    with Broker(reference, data.parent / "first", data) as first:
+    with Broker(reference, data.parent / "first", data, QUIET) as first:
         for topic in [topic_name(*kind) for kind in KINDS] + sent_to:
             first.ask("create_topic", topic=topic)
     for kind in KINDS:
         with kafkalog.open(data / f"{topic_name(*kind)}-0", "a") as log:
             log.replicate(sets(*kind))
-    with Broker(reference, data.parent / "second", data) as second:
+    with Broker(reference, data.parent / "second", data, QUIET) as second:
         yield second
 
 

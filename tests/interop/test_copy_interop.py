@@ -9,8 +9,7 @@ from kafkalog.copy import copy_topics
 from kafkalog.server.groups.stored import committed_offsets
 from tests.backup.load import TIMEOUT_S
 from tests.copy.topics import GROUPS, expected_of, fill, records_in
-from tests.interop.broker import Broker
-from tests.interop.mirrors import QUIET
+from tests.interop.broker import QUIET, Broker
 from tests.interop.reference import Reference
 from tests.redact.model import read_all
 

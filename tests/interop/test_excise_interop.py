@@ -6,7 +6,7 @@ from pathlib import Path
 from kafkalog.tools.repair.directories import repair
 from kafkalog.tools.verify.directories import verify
 from tests.interop import ours
-from tests.interop.broker import Broker
+from tests.interop.broker import QUIET, Broker
 from tests.interop.clients import Librdkafka
 from tests.interop.reference import Reference
 
@@ -30,7 +30,7 @@ def damage(path: Path, first: int, field: int) -> list[int]:
 def test_the_broker_s_consumer_reads_every_sound_record_after_an_excision(reference: Reference, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    with Broker(reference, tmp_path / "first", data) as broker:
+    with Broker(reference, tmp_path / "first", data, QUIET) as broker:
         settings = {"segment.bytes": "1048576", "index.interval.bytes": "512"}
         broker.ask("create_topic", topic="t", config=settings)
         client = Librdkafka(broker.bootstrap)
@@ -47,7 +47,7 @@ def test_the_broker_s_consumer_reads_every_sound_record_after_an_excision(refere
     wanted = [record for record in before if record[0] not in lost]
     assert 0 < len(wanted) < COUNT
     assert ours.records(data / "t-0") == wanted
-    with Broker(reference, tmp_path / "second", data) as broker:
+    with Broker(reference, tmp_path / "second", data, QUIET) as broker:
         assert broker.consume("t") == wanted
         client = Librdkafka(broker.bootstrap)
         client.produce("t", [(T + COUNT, b"k", b"after", ())], "none")

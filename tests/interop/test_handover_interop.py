@@ -22,13 +22,11 @@ from kafkalog.tools.handover.directories import handover
 from kafkalog.types import TopicPartition
 from tests.golden_cases import Case, cases, partitions
 from tests.interop import ours
-from tests.interop.broker import Broker
+from tests.interop.broker import QUIET, Broker
 from tests.interop.reference import RecordTuple, Reference
 
 LEVELS = ("read_uncommitted", "read_committed")
 CODECS = ("gzip", "snappy", "lz4", "zstd")
-# the broker is to leave the records where they are while they are compared: no retention, no compaction
-QUIET = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false"}
 EPOCHS = "leader-epoch-checkpoint"
 LATE = "late-0"
 PRODUCED = ("own.zstd", "own-stamped", "own_deleted")

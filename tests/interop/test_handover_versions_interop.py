@@ -29,7 +29,7 @@ from kafkalog.types import TopicPartition
 from tests.broker_directory import batch
 from tests.handover_cases import content, metadata_of
 from tests.interop import toolchain
-from tests.interop.broker import Broker
+from tests.interop.broker import QUIET, Broker
 from tests.interop.group_members import asked
 from tests.interop.ours import served_on
 from tests.interop.reference import RecordTuple, Reference
@@ -37,7 +37,6 @@ from tests.ports import free_ports
 from tests.tools.test_handover_directories import as_an_earlier_release_did
 from tests.trees import ROOT
 
-QUIET = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false"}
 ENDS_SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 KEEP = {"retention_ms": -1}
 SINCE_4_4 = {

@@ -7,9 +7,8 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from tests.commands import started
-from tests.interop.broker import Broker
+from tests.interop.broker import QUIET, Broker
 from tests.interop.mirrors import (
-    QUIET,
     is_same,
     keys_of,
     kill,

@@ -13,10 +13,9 @@ from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.tools.handover.directories import HandoverOptions, handover
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import OffsetCheckpoint
-from tests.interop.broker import Broker
+from tests.interop.broker import QUIET, Broker
 from tests.interop.mirrors import (
     PARTITIONS,
-    QUIET,
     is_same,
     keys_of,
     mirrored,

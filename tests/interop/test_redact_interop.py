@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kafkalog.redact import redact
 from kafkalog.tools.verify.directories import verify
-from tests.interop.broker import Broker
+from tests.interop.broker import QUIET, Broker
 from tests.interop.clients import Librdkafka
 from tests.interop.reference import Reference
 
@@ -16,7 +16,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 def test_the_broker_s_consumer_reads_every_offset_after_a_redaction(reference: Reference, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    with Broker(reference, tmp_path / "first", data) as broker:
+    with Broker(reference, tmp_path / "first", data, QUIET) as broker:
         settings = {"segment.bytes": "1048576", "index.interval.bytes": "512"}
         broker.ask("create_topic", topic="t", config=settings)
         client = Librdkafka(broker.bootstrap)
@@ -27,7 +27,7 @@ def test_the_broker_s_consumer_reads_every_offset_after_a_redaction(reference: R
     assert len(before) == 2000 and len(list((data / "t-0").glob("*.log"))) > 1
     report = redact(data, "t", keys=[b"k3"], offsets={0: [0, 1999]}, change="empty", apply=True)
     assert report.ok and verify(data, deep=True).ok, str(report)
-    with Broker(reference, tmp_path / "second", data) as broker:
+    with Broker(reference, tmp_path / "second", data, QUIET) as broker:
         after = broker.consume("t")
         assert [one[0] for one in after] == [one[0] for one in before]
         wanted = {number for number, one in enumerate(before) if b"k3" in one} | {0, 1999}

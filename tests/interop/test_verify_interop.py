@@ -11,7 +11,7 @@ import kafkalog
 from kafkalog.tools.repair.directories import repair
 from kafkalog.tools.verify.directories import verify
 from tests.interop import ours
-from tests.interop.broker import Broker
+from tests.interop.broker import QUIET, Broker
 from tests.interop.clients import Librdkafka
 from tests.interop.reference import Reference
 
@@ -23,7 +23,7 @@ def test_beside_a_broker_and_after_it_was_killed(reference: Reference, tmp_path:
     """LOAD-10, LOG-26: no false alarm while it writes and rolls, after a kill, and after a clean stop."""
     data = tmp_path / "data"
     data.mkdir()
-    with Broker(reference, tmp_path / "first", data) as broker:
+    with Broker(reference, tmp_path / "first", data, QUIET) as broker:
         settings = {"segment.bytes": "1048576", "index.interval.bytes": "512"}
         broker.ask("create_topic", topic="busy", config=settings)
         client = Librdkafka(broker.bootstrap)
@@ -49,7 +49,7 @@ def test_beside_a_broker_and_after_it_was_killed(reference: Reference, tmp_path:
         broker._process.kill()
     report = verify(data, deep=True)
     assert report.ok and "unclean" in [one.kind for one in report.notes], str(report)
-    with Broker(reference, tmp_path / "second", data):
+    with Broker(reference, tmp_path / "second", data, QUIET):
         assert verify(data).ok
     report = verify(data, deep=True)
     assert report.ok and not report.notes, str(report)
