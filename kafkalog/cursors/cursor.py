@@ -345,10 +345,11 @@ class Cursor:
             raise IllegalArgument(f"cannot commit {offset}, the cursor is at {self._next}", hint="seek there first")
         return self._write(operator.index(offset))
 
-    def advance(self, position: int) -> None:
+    def advance(self, position: int, checksum: int | None = None) -> None:
         """Set the position to `position` and mark records before the old one as processed.
 
-        For a caller that reads the log itself. Nothing is stored until `processed()` or `commit()`.
+        For a caller that reads the log itself; `checksum` is that of the record before `position` as it was read.
+        Nothing is stored until `processed()` or `commit()`.
 
         >>> with log.cursor("billing") as cursor:
         ...     cursor.advance(cursor.engine.log_end_offset)
@@ -356,6 +357,8 @@ class Cursor:
         (2, 0)
         """
         self._processed_to, self._next = self._next, position
+        if checksum is not None:
+            self._last = position, checksum
 
     def processed(self) -> None:
         """Mark all returned records as processed; commit the position if a commit is due.
