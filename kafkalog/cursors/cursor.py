@@ -23,7 +23,7 @@ from kafkalog.cursors.place import (
     record_checksum,
     resolve_position,
 )
-from kafkalog.cursors.store import CursorFile, CursorState, CursorStore
+from kafkalog.cursors.store import MAX_OFFSET, CursorFile, CursorState, CursorStore
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, OffsetOutOfRange
 from kafkalog.reading.chunks import check_tail, records
 from kafkalog.reading.source import end_of, isolation_of, refresh
@@ -181,6 +181,7 @@ class Cursor:
         """
         if operator.index(max_records) < 1:
             raise IllegalArgument(f"max_records is {max_records}", hint="give at least 1")
+        max_records = min(max_records, MAX_OFFSET)
         self.processed()
         end = self._end()
         found: list[Record] = []
