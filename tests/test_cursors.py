@@ -94,7 +94,7 @@ def test_poll_gives_lists(log: Any) -> None:
     with log.cursor("c") as cursor:
         assert offsets_of(cursor.poll(4)) == [0, 1, 2, 3]
         assert cursor.position == 4 and cursor.committed == 0
-        assert offsets_of(cursor.poll(100)) == [4, 5, 6, 7, 8, 9]
+        assert offsets_of(cursor.poll(10**30)) == [4, 5, 6, 7, 8, 9]
         assert cursor.poll(1) == [] and cursor.poll(1, timeout=0.01) == []
         for bad in ({"max_records": 0}, {"timeout": -1}):
             with pytest.raises(IllegalArgument):

@@ -23,7 +23,7 @@ from kafkalog.cursors.place import (
     record_checksum,
     resolve_position,
 )
-from kafkalog.cursors.store import CursorFile, CursorState, CursorStore
+from kafkalog.cursors.store import MAX_OFFSET, CursorFile, CursorState, CursorStore
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, OffsetOutOfRange
 from kafkalog.reading.chunks import check_tail, records
 from kafkalog.reading.source import end_of, isolation_of, refresh
@@ -181,6 +181,7 @@ class Cursor:
         """
         if operator.index(max_records) < 1:
             raise IllegalArgument(f"max_records is {max_records}", hint="give at least 1")
+        max_records = min(max_records, MAX_OFFSET)
         self.processed()
         end = self._end()
         found: list[Record] = []
@@ -345,10 +346,11 @@ class Cursor:
             raise IllegalArgument(f"cannot commit {offset}, the cursor is at {self._next}", hint="seek there first")
         return self._write(operator.index(offset))
 
-    def advance(self, position: int) -> None:
+    def advance(self, position: int, checksum: int | None = None) -> None:
         """Set the position to `position` and mark records before the old one as processed.
 
-        For a caller that reads the log itself. Nothing is stored until `processed()` or `commit()`.
+        For a caller that reads the log itself; `checksum` is that of the record before `position` as it was read.
+        Nothing is stored until `processed()` or `commit()`.
 
         >>> with log.cursor("billing") as cursor:
         ...     cursor.advance(cursor.engine.log_end_offset)
@@ -356,6 +358,8 @@ class Cursor:
         (2, 0)
         """
         self._processed_to, self._next = self._next, position
+        if checksum is not None:
+            self._last = position, checksum
 
     def processed(self) -> None:
         """Mark all returned records as processed; commit the position if a commit is due.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.cursors.place import record_checksum
 from kafkalog.errors import IllegalArgument
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class TopicWindow:
     that what failed sees the same records again. Threads: one at a time.
     """
 
-    __slots__ = ("_cursors", "_ends")
+    __slots__ = ("_checksums", "_cursors", "_ends")
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class TopicWindow:
     ) -> None:
         self._cursors: dict[int, Cursor] = {}
         self._ends: dict[int, int] = {}
+        self._checksums: dict[int, int | None] = {}
         try:
             for log in logs:
                 self._cursors[log.partition] = log.cursor(
@@ -47,6 +49,10 @@ class TopicWindow:
 
     def _move(self) -> None:
         self._ends = {number: cursor.position + cursor.lag for number, cursor in self._cursors.items()}
+        # of the records that are read: a log that is truncated before the commit may have others there by then
+        self._checksums = {
+            number: record_checksum(cursor.engine, self._ends[number]) for number, cursor in self._cursors.items()
+        }
 
     def bounds(self, log: Log) -> dict[str, int]:
         """Return the offsets to read of a partition, as keywords of `Log.scan`.
@@ -62,7 +68,7 @@ class TopicWindow:
     def commit(self) -> dict[int, int]:
         """Store the ends, and return them by partition; the window then reaches from there to the current ends."""
         for number, cursor in self._cursors.items():
-            cursor.advance(self._ends[number])
+            cursor.advance(self._ends[number], self._checksums[number])
             cursor.commit()
         committed = self._ends
         self._move()

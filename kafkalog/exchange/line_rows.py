@@ -7,7 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from kafkalog.errors import FormatError
+from kafkalog.errors import FormatError, IllegalArgument
+from kafkalog.storage.names import validate_partition
 from kafkalog.tools.produce.json_lines import JsonRecord, parse_record
 from kafkalog.util.os_errors import os_errors
 
@@ -50,9 +51,12 @@ def read_lines(path: str, start: int, stop: int) -> pa.Table:
 def line_record(line: bytes, path: str, position: int) -> JsonRecord:
     """Parse a line; raise FormatError, with its position in the file `path`, if it is not a record."""
     try:
-        return parse_record(line, path, 0)
-    except FormatError as error:
-        reason = error.message.partition(": ")[2]
+        record = parse_record(line, path, 0)
+        if record.partition is not None:
+            validate_partition(record.partition)
+        return record
+    except (FormatError, IllegalArgument) as error:
+        reason = error.message.partition(": ")[2] or error.message
         raise FormatError(f"line is not a record: {reason}", path=path, position=position, hint=error.hint) from None
 
 

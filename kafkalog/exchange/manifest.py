@@ -200,8 +200,8 @@ class ExportDirectory(Closing):
 
     def _read(self) -> None:
         content = self._fs.read_file(self.manifest, MAX_BYTES)
-        lines = content.split(b"\n")
-        self._end = len(content) - len(lines.pop())  # a line truncated by a crash was never committed
+        lines = _whole_lines(content, self.manifest)
+        self._end = sum(map(len, lines)) + len(lines)
         for number, line in enumerate(lines, 1):
             try:
                 document = json.loads(line)
@@ -254,8 +254,17 @@ class ExportDirectory(Closing):
             directory = os.path.join(staging, run)
             for name in sorted(self._fs.names(directory)):
                 if name.endswith(DONE_SUFFIX):
-                    found.append(_range(json.loads(self._fs.read_file(os.path.join(directory, name), MAX_BYTES))))
+                    found.append(self._done_range(os.path.join(directory, name)))
         return sorted(found, key=lambda one: (one.topic_partition, one.start, one.stop))
+
+    def _done_range(self, path: str) -> ExportedRange:
+        try:
+            return _range(json.loads(self._fs.read_file(path, MAX_BYTES)))
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise FormatError(
+                f"the file of a finished task cannot be read: {error}", path=path,
+                hint="delete it: the next run exports its records again",
+            ) from None  # fmt: skip
 
     def _commit(self, staged: Iterable[ExportedRange]) -> list[ExportedRange]:
         """Commit ranges; of two tasks that finished the same range (a retry, speculation) the first counts."""
@@ -313,9 +322,8 @@ def manifest_path(path: str) -> str:
 def exported_files(path: str, *, fs: FileSystem = OS) -> dict[str, ExportedFile]:
     """Return the files of the export in `path` by their places; raise OSError, and FormatError for its manifest."""
     manifest = manifest_path(path)
-    lines = fs.read_file(manifest, MAX_BYTES).split(b"\n")
     found = {}
-    for number, line in enumerate(lines[:-1], 1):  # what follows the last newline was never committed
+    for number, line in enumerate(_whole_lines(fs.read_file(manifest, MAX_BYTES), manifest), 1):
         try:
             document = json.loads(line)
             if "files" in document:
@@ -323,6 +331,15 @@ def exported_files(path: str, *, fs: FileSystem = OS) -> dict[str, ExportedFile]
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise _unreadable(number, error, manifest) from None
     return found
+
+
+def _whole_lines(content: bytes, manifest: str) -> list[bytes]:
+    """Return the lines of a manifest; raise FormatError without any: its first one is there from the start."""
+    lines = content.split(b"\n")
+    lines.pop()  # a line truncated by a crash was never committed
+    if not lines:
+        raise _unreadable(1, ValueError("it is cut off"), manifest)
+    return lines
 
 
 def write_done(staging: str, name: str, exported: ExportedRange) -> None:

@@ -38,6 +38,7 @@ BATCH_ROWS: Final = 65_536
 MAX_OFFSET: Final = 2**63 - 2
 """Highest offset: a log's end is one more, and must fit in 64 bits."""
 _TOPIC: Final = re.compile(r"(?:^|/)topic=([^/]+)/")
+_WHOLE: Final = {"offset": pa.int64(), "partition": pa.int32(), "timestampType": pa.int32()}
 _KINDS: Final = {
     "value": ("binary", "string", "large_binary", "large_string", "null"),
     "key": ("binary", "string", "large_binary", "large_string", "null"),
@@ -122,6 +123,7 @@ def _survey_lines(path: str, names: Mapping[str, str], topic: str | None) -> Par
     if names:
         raise IllegalArgument("the field names of JSON lines are fixed", path=path, hint="omit --column")
     columns = {part: part for part in RECORD_COLUMNS}
+    topic = topic or _topic_of_lines(path)
     groups: list[GroupFacts] = []
     places: list[tuple[int, int]] = []
     for start, stop, table in line_tables(path):
@@ -133,6 +135,13 @@ def _survey_lines(path: str, names: Mapping[str, str], topic: str | None) -> Par
 def _topic_of(path: str, columns: Mapping[str, str]) -> str | None:
     found = _TOPIC.search(path)
     return validate_topic(found[1]) if found and "topic" not in columns else None
+
+
+def _topic_of_lines(path: str) -> str | None:
+    """Return the topic in the path of a file of lines, none of which names its own; None without one."""
+    topic = _topic_of(path, {})
+    has_own = topic is None or any(table["topic"].null_count < table.num_rows for _, _, table in line_tables(path))
+    return None if has_own else topic
 
 
 def _table_facts(number: int, table: pa.Table, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
@@ -156,6 +165,10 @@ def _columns(schema: pa.Schema, names: Mapping[str, str], path: str) -> dict[str
                     hint=f"{meant}columns are {', '.join(schema.names[:20])}",
                 )  # fmt: skip
             continue
+        if schema.names.count(name) > 1:
+            raise IllegalArgument(
+                f"there are {schema.names.count(name)} columns {name!r}", path=path, hint="give each its own name"
+            )
         kind = schema.field(name).type
         is_valid = str(kind) in _KINDS[part] if part in _KINDS else True
         if part == "timestamp":
@@ -295,14 +308,28 @@ def _rows_of(where: TopicPartition, table: pa.Table, facts: ParquetFacts) -> pa.
 def _as_records(rows: pa.Table, facts: ParquetFacts, but: tuple[str, ...] = ()) -> pa.Table:
     """Return the mapped columns, except those in `but`, under their names, with the types of records and ms."""
     table = pa.table({part: rows[name] for part, name in facts.columns.items() if part not in but})
-    for part, kind in (("offset", pa.int64()), ("partition", pa.int32()), ("timestampType", pa.int32())):
-        if part in table.schema.names:
-            table = table.set_column(table.schema.get_field_index(part), part, table[part].cast(kind))
-    if "timestamp" in table.schema.names and pa.types.is_timestamp(table["timestamp"].type):
-        unit = pa.timestamp("ms", table["timestamp"].type.tz)
-        at = table.schema.get_field_index("timestamp")
-        table = table.set_column(at, "timestamp", table["timestamp"].cast(unit, safe=False).cast(pa.int64()))
+    for at, part in enumerate(table.schema.names):
+        try:
+            table = table.set_column(at, part, _as_part(part, table[part]))
+        except pa.ArrowInvalid as error:
+            raise IllegalArgument(
+                f"column {facts.columns[part]!r} has a value that cannot be a {part}: {error}", path=facts.path,
+                hint="correct it, or leave the column out",
+            ) from None  # fmt: skip
     return table
+
+
+def _as_part(part: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column with the type of a part of records; pyarrow.ArrowInvalid for a value beyond it."""
+    if part in _WHOLE:
+        return column.cast(_WHOLE[part])
+    if part in ("key", "value"):  # bytes, which are compared with those of a log
+        is_large = column.type in (pa.large_string(), pa.large_binary())
+        return column.cast(pa.large_binary() if is_large else pa.binary())
+    if part == "timestamp" and pa.types.is_timestamp(column.type):
+        unit = pa.timestamp("ms", column.type.tz)
+        return column.cast(unit, safe=column.type.unit == "s").cast(pa.int64())  # finer times are cut
+    return column
 
 
 @contextmanager

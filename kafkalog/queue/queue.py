@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
@@ -76,7 +77,7 @@ class WorkQueue:
     def _worker_to_acquire(self, max_records: int, timeout: float | None) -> Worker:
         """Return what runs the queue if the arguments of `acquire` are valid. Errors as for `acquire`."""
         check_timeout(timeout)
-        if max_records < 1:
+        if operator.index(max_records) < 1:
             raise IllegalArgument(f"max_records={max_records}", hint="use a number from 1 on")
         return self._open()
 

@@ -13,6 +13,7 @@ from kafkalog.sharing.links import SHARE_ACKNOWLEDGE, SHARE_FETCH, Link
 
 _FINAL: Final = -1
 _MOST_BYTES: Final = 50 << 20
+_MOST_RECORDS: Final = 2**31 - 1
 _EXACT: Final = 1
 """Mode of a fetch that acquires no more records than asked for."""
 _WITH_RENEWAL: Final = 2
@@ -43,10 +44,10 @@ class NodeSession:
         self, link: Link, topic_id: UUID, partitions: Collection[int], max_records: int, wait_ms: int
     ) -> Any:
         """Return the answer to a fetch from these partitions of a topic. PeerError, with the session ended."""
-        wanted = set(partitions)
+        wanted, most = set(partitions), min(max_records, _MOST_RECORDS)
         tree = {
             **self._names, "share_session_epoch": self._epoch, "max_wait": wait_ms, "min_bytes": 1,
-            "max_bytes": _MOST_BYTES, "max_records": max_records, "batch_size": max_records,
+            "max_bytes": _MOST_BYTES, "max_records": most, "batch_size": most,
             "share_acquire_mode": _EXACT, "is_renew_ack": False,
             "topics": _topics(topic_id, dict.fromkeys(sorted(wanted - self._partitions), ())),
             "forgotten_topics_data": _forgotten(topic_id, self._partitions - wanted),

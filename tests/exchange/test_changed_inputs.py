@@ -124,6 +124,39 @@ def test_an_import_from_an_export_of_an_earlier_version_or_with_a_damaged_manife
         import_records(tmp_path / "out", tmp_path / "other")
 
 
+@pytest.mark.parametrize("content", [b"", b'{"kafkalog_export":1,"col'])
+def test_a_manifest_that_was_cut_off_is_not_an_export_of_nothing(tmp_path: Path, content: bytes) -> None:
+    """An export would write all records a second time, and an import would compare no checksums."""
+    out = exported(tmp_path)
+    (out / OWN / MANIFEST).write_bytes(content)
+    for work in (lambda: export_records(tmp_path / "data", out, "jsonl", resume=True),
+                 lambda: import_records(out, tmp_path / "again")):  # fmt: skip
+        with pytest.raises(FormatError, match="line 1 of the export's manifest cannot be read: it is cut off"):
+            work()
+    assert (out / OWN / MANIFEST).read_bytes() == content
+
+
+def exported(tmp_path: Path) -> Path:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("t", 1, {})
+        dirs["t", 0].append([b"v"])
+    export_records(tmp_path / "data", tmp_path / "out", "jsonl")
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"5", b"\xff", b"[" * 100_000, b'{"files":[{}]}'])
+def test_a_damaged_file_of_a_finished_task_is_a_typed_error(tmp_path: Path, content: bytes) -> None:
+    out = exported(tmp_path)
+    done = out / OWN / "staging" / "dead" / "t-0.done"
+    done.parent.mkdir()
+    done.write_bytes(content)
+    with pytest.raises(FormatError, match="the file of a finished task cannot be read.*delete it") as caught:
+        export_records(tmp_path / "data", out, "jsonl", resume=True)
+    assert caught.value.path == str(done)
+    done.unlink()
+    assert export_records(tmp_path / "data", out, "jsonl", resume=True).before == 1
+
+
 def test_an_arrow_file_whose_values_lie_outside_of_it(tmp_path: Path) -> None:
     """Arrow reads memory behind the file's bytes at such offsets: values from there, or a crash."""
     path = tmp_path / "rows.arrow"

@@ -267,6 +267,65 @@ def test_files_without_rows_and_of_other_types_keep_offsets(tmp_path: Path, suff
         assert [(one.offset, one.value) for one in log] == [(0, b"0"), (7, b"7"), (9, b"9"), (12, b"12")]
 
 
+@pytest.mark.parametrize("type", [pa.string(), pa.large_string(), pa.large_binary()])
+def test_an_import_of_text_goes_on(tmp_path: Path, type: pa.DataType) -> None:
+    table = of_offsets(0, 1, 2, 3, type=type)
+    pq.write_table(table.append_column("key", table["value"]).slice(0, 2), tmp_path / "1.parquet")
+    assert import_records(tmp_path / "1.parquet", tmp_path / "back", "t").kept
+    pq.write_table(table.append_column("key", table["value"]), tmp_path / "1.parquet")
+    report = import_records(tmp_path / "1.parquet", tmp_path / "back", "t", resume=True)
+    assert (report.before, report.records) == (2, 2)
+    with kafkalog.open(tmp_path / "back" / "t-0") as log:
+        assert [(one.key, one.value) for one in log] == [(b"%d" % n, b"%d" % n) for n in range(4)]
+
+
+def test_a_column_without_values_is_imported_as_nulls(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"key": [b"k"], "value": pa.nulls(1)}), tmp_path / "x.parquet")
+    import_records(tmp_path / "x.parquet", tmp_path / "back", "t")
+    with kafkalog.open(tmp_path / "back" / "t-0") as log:
+        assert [(one.key, one.value) for one in log] == [(b"k", None)]
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"])
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(IllegalArgument, match="there are 2 columns 'value'"):
+        import_records(tmp_path / "x.parquet", tmp_path / "back", "t")
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("timestampType", pa.array([1 << 40])), ("timestamp", pa.array([1 << 62], pa.timestamp("s")))],
+)
+def test_a_number_beyond_its_part_of_a_record_is_refused(tmp_path: Path, name: str, column: pa.Array) -> None:
+    table = pa.table({"value": [b"v"], name: column})
+    with pa.OSFile(str(tmp_path / "x.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+        out.write_table(table)
+    with pytest.raises(IllegalArgument, match=f"column '{name}' has a value that cannot be a {name}"):
+        import_records(tmp_path / "x.arrow", tmp_path / "back", "t")
+
+
+@pytest.mark.parametrize("field", [b'"topic":"\\ud800"', b'"partition":1099511627776', b'"partition":-1'])
+def test_a_line_with_no_partition_of_a_topic_is_refused_with_its_place(tmp_path: Path, field: bytes) -> None:
+    (tmp_path / "x.jsonl").write_bytes(line(0) + b'{"payload":"v",%s}' % field)
+    with pytest.raises(FormatError, match="line is not a record") as caught:
+        import_records(tmp_path / "x.jsonl", tmp_path / "back")
+    assert caught.value.position == len(line(0))
+
+
+def test_the_name_of_a_directory_is_the_topic_of_lines_without_one(tmp_path: Path) -> None:
+    place = tmp_path / "in" / "topic=orders"
+    place.mkdir(parents=True)
+    (place / "1.jsonl").write_bytes(b'{"payload":"first"}\n{"payload":"second"}\n')
+    (place / "2.jsonl").write_bytes(b'{"payload":"third","topic":"users"}\n')
+    import_records(tmp_path / "in", tmp_path / "back")
+    found = read_records(tmp_path / "back")
+    assert {name: len(records) for name, records in found.items()} == {"orders-0": 2, "users-0": 1}
+    (place / "1.jsonl").write_bytes(b'{"payload":"first"}\n{"payload":"second","topic":"users"}\n')
+    with pytest.raises(IllegalArgument, match="row 0 has no topic"):
+        import_records(tmp_path / "in", tmp_path / "back")
+
+
 def test_a_number_in_a_file_does_not_fill_the_disk_with_partitions(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_bytes(line(2_000_000_000))
     with pytest.raises(IllegalArgument, match="give --partitions 2000000001 if that is intended"):

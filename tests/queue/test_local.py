@@ -249,6 +249,9 @@ def test_a_queue_that_cannot_be(tmp_path: Path) -> None:
         queue = dirs["tasks"].queue("workers")
         with pytest.raises(IllegalArgument, match="max_records"):
             queue.acquire(0)
+        with pytest.raises(TypeError):
+            queue.acquire(1.5)  # type: ignore[arg-type]
+        assert queue.acquire(2**40) == []
         with pytest.raises(IllegalArgument, match="timeout"):
             queue.acquire(timeout=-1)
         queue.close()

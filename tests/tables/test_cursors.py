@@ -119,6 +119,17 @@ def test_a_position_that_the_log_lost_is_an_error(dirs: kafkalog.LogDirs, store:
         dirs.scan("orders", cursor="reports", cursors=store)
 
 
+def test_records_written_again_below_a_committed_end_are_not_skipped(dirs: kafkalog.LogDirs, store: Path) -> None:
+    """The scan read other records at these offsets than those that a truncation has left room for."""
+    with dirs.scan("orders", ["value"], cursor="reports", cursors=store) as scan:
+        assert len(scan.table()) == 3
+        dirs["orders", 0].truncate_to(1)
+        dirs["orders", 0].append([b"another two", b"three"])
+        assert scan.commit() == {0: 2, 1: 1}
+    with pytest.raises(OffsetOutOfRange, match="record 1 differs from the one that was read"):
+        dirs.scan("orders", cursor="reports", cursors=store)
+
+
 def test_an_added_partition_is_read_after_the_next_commit(dirs: kafkalog.LogDirs, store: Path) -> None:
     query = "SELECT count(*) FROM orders"
     with duckdb.connect() as connection:

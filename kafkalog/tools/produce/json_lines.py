@@ -90,6 +90,7 @@ def _number(fields: dict[str, object], name: str) -> int | None:
 def _text(fields: dict[str, object], name: str) -> str | None:
     value = fields.get(name)
     if value is None or isinstance(value, str):
+        (value or "").encode()  # JSON can have half a character
         return value
     raise ValueError(f"{name} must be a string, not {type(value).__name__}")
 
