@@ -157,7 +157,8 @@ class ShareGroups:
         for topic, number in offsets:
             known = added.get(topic.id, SharedTopic(topic.name, frozenset()))
             added[topic.id] = known._replace(partitions=known.partitions | {number})
-        self._table.store(heartbeats.initialized(group, added))
+        # without a record of its own, a group that never had a member would be gone after a restart
+        self._table.store(heartbeats.initialized(group, added, begins=group.epoch == FIRST_EPOCH))
         await self._table.require_settled(group_id)
 
     async def delete_offsets(self, group_id: str, topic_ids: frozenset[UUID]) -> None:
