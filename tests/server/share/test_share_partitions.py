@@ -295,21 +295,6 @@ async def test_offsets_of_an_empty_group_can_be_set(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_a_restart_keeps_offsets_that_were_set_before_the_first_member(tmp_path: Path) -> None:
-    async with node_for(tmp_path, **SMALL) as node:
-        await node.topics.create("t", 2)
-        await produce(node, 9)
-        rows = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 6}]}]
-        tree = {"group_id": "g", "topics": rows}
-        assert (await call(node, "alter_share_group_offsets", 0, tree)).error_code == 0
-    async with node_for(tmp_path, **SMALL) as node:
-        await node.groups.loaded()
-        assert await offsets(node) == {0: (6, 3)}
-        member = await joined(node)
-        assert await member.acquired() == [(6, 8, 1)]
-
-
-@in_loop
 async def test_any_offset_can_be_set_and_its_lag_is_a_number_of_64_bits(tmp_path: Path) -> None:
     async with node_for(tmp_path, **SMALL) as node:
         await node.topics.create("t", 2)
