@@ -117,3 +117,14 @@ async def test_a_restart_keeps_offsets_that_were_set_before_the_first_member(tmp
         assert await offsets(node) == {0: (6, 3)}
         member = await joined(node)
         assert await member.acquired() == [(6, 8, 1)]
+
+
+@in_loop
+async def test_a_member_that_joins_meanwhile_begins_at_the_offsets_that_were_set(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.topics.create("t", 2)
+        rows = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 6}]}]
+        altering = call(node, "alter_share_group_offsets", 0, {"group_id": "g", "topics": rows})
+        altered, beat = await asyncio.gather(altering, Member(node).beat())
+        assert (altered.error_code, beat.error_code) == (0, 0)
+        assert {index: start for index, (start, _) in (await offsets(node)).items()} == {0: 6, 1: -1}
