@@ -147,6 +147,10 @@ class ShareGroups:
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[tuple[Topic, int], int]) -> None:
         """Let a group without members, which may be new, begin at these offsets. Refused."""
+        async with self._node.shares.initializing:  # a member that joins would store new states over these
+            await self._alter_offsets(group_id, offsets)
+
+    async def _alter_offsets(self, group_id: str, offsets: Mapping[tuple[Topic, int], int]) -> None:
         group = await self.empty_group(group_id, is_new=True)
         starts = {ShareKey(group_id, topic.id, number): offset for (topic, number), offset in offsets.items()}
         if not starts:
@@ -157,7 +161,8 @@ class ShareGroups:
         for topic, number in offsets:
             known = added.get(topic.id, SharedTopic(topic.name, frozenset()))
             added[topic.id] = known._replace(partitions=known.partitions | {number})
-        self._table.store(heartbeats.initialized(group, added))
+        # without a record of its own, a group that never had a member would be gone after a restart
+        self._table.store(heartbeats.initialized(group, added, begins=group.epoch == FIRST_EPOCH))
         await self._table.require_settled(group_id)
 
     async def delete_offsets(self, group_id: str, topic_ids: frozenset[UUID]) -> None:

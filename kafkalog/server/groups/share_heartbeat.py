@@ -91,9 +91,11 @@ def missing_states(
     return found
 
 
-def initialized(group: ShareGroup, added: SharedTopics) -> ShareResult:
-    """Return the group after states were stored for more partitions."""
+def initialized(group: ShareGroup, added: SharedTopics, *, begins: bool = False) -> ShareResult:
+    """Return the group after states were stored for more partitions; `begins` also records a group without members."""
     draft = _Draft(group)
+    if begins:
+        draft.put(records.SHARE_GROUP, (), {"epoch": group.epoch, "metadataHash": group.metadata_hash})
     topics = dict(group.topics)
     for topic_id, topic in added.items():
         known = topics.get(topic_id)

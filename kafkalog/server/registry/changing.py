@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog.server.registry.content import Content
 from kafkalog.server.registry.errors import INVALID_SCHEMA, RestError, invalid_schema, no_subject, no_version
-from kafkalog.server.registry.levels import LEVELS, level_incompatibilities
+from kafkalog.server.registry.levels import LEVELS, compared, level_incompatibilities
 from kafkalog.server.registry.parsing import Parsed, parsed
 from kafkalog.server.registry.records import (
     Stored,
@@ -64,8 +64,9 @@ def register(content: Content, subject: str, request: Request) -> Plan:
     check_writable(content, subject)
     if given.id is not None and content.mode(subject) != "IMPORT":
         raise RestError(42205, f"Subject {subject} is not in import mode, so that an id cannot be given")
-    earlier = [parsed_stored(content, one) for one in known]
-    if problems := level_incompatibilities(content.level(subject), made, earlier):
+    level = content.level(subject)
+    earlier = [parsed_stored(content, one) for one in compared(level, known)]
+    if problems := level_incompatibilities(level, made, earlier):
         text = f"Schema being registered is incompatible with an earlier schema for subject \"{subject}\""
         raise RestError(409, f"{text}, details: [{'; '.join(problems[:20])}]")
     new = Stored(subject, 0, 0, made.kind, made.normal if normal else made.text, given.references)

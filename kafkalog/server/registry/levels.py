@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from kafkalog.server.registry.parsing import Parsed, incompatibilities
 
@@ -12,17 +12,24 @@ LEVELS: Final = (
 )  # fmt: skip
 _BACKWARD: Final = ("BACKWARD", "FULL")
 _FORWARD: Final = ("FORWARD", "FULL")
+T = TypeVar("T")
 
 
-def level_incompatibilities(level: str, new: Parsed, earlier: Sequence[Parsed]) -> list[str]:
-    """Return the reasons why a level forbids a new version after earlier ones, the oldest first; none if it does not.
+def compared(level: str, earlier: Sequence[T]) -> Sequence[T]:
+    """Return those of the earlier versions, the oldest first, that a level compares a new one with.
 
     The levels without TRANSITIVE compare with the latest of them only.
     """
+    if level == "NONE":
+        return ()
+    return earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
+
+
+def level_incompatibilities(level: str, new: Parsed, old_ones: Sequence[Parsed]) -> list[str]:
+    """Return the reasons why a level forbids a new version after those `compared` with it; none if it does not."""
     direction = level.removesuffix("_TRANSITIVE")
-    compared = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
     found: list[str] = []
-    for old in reversed(compared):
+    for old in reversed(old_ones):
         if direction in _BACKWARD:
             found += [f"{text} (the new schema reads the old)" for text in incompatibilities(new, old)]
         if direction in _FORWARD:

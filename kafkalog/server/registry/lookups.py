@@ -9,7 +9,7 @@ from typing import Any
 from kafkalog.server.registry.changing import found_version, parsed_stored, same_schema
 from kafkalog.server.registry.content import DEFAULT_LEVEL, Content
 from kafkalog.server.registry.errors import INVALID_SCHEMA, RestError, no_schema, no_subject, no_version
-from kafkalog.server.registry.levels import level_incompatibilities
+from kafkalog.server.registry.levels import compared, level_incompatibilities
 from kafkalog.server.registry.parsing import KINDS, parsed, serialized
 from kafkalog.server.registry.records import Stored, references_json
 from kafkalog.server.registry.requests import Request, version_number
@@ -136,8 +136,9 @@ def compatibility(content: Content, subject: str, text: str | None, request: Req
             raise
         problems = [error.message]
     else:
-        others = [parsed_stored(content, one) for one in earlier]
-        problems = level_incompatibilities(content.level(subject), made, others)
+        name = content.level(subject)
+        others = [parsed_stored(content, one) for one in compared(name, earlier)]
+        problems = level_incompatibilities(name, made, others)
     answer: dict[str, Any] = {"is_compatible": not problems}
     if is_verbose:
         answer["messages"] = problems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,12 +80,18 @@ def aborted_ranges(batches: Iterable[LogBatch], aborted: Sequence[tuple[int, int
 
 
 def without(rows: Iterable[AcquiredRows], ranges: Iterable[tuple[int, int]]) -> tuple[AcquiredRows, ...]:
-    """Return the rows without these ranges of offsets."""
-    left = list(rows)
-    for first, last in ranges:
-        parts = []
-        for row in left:
-            parts.append(row._replace(last=min(row.last, first - 1)))
-            parts.append(row._replace(first=max(row.first, last + 1)))
-        left = [row for row in parts if row.first <= row.last]
-    return tuple(left)
+    """Return the rows without these ranges of offsets; both are in order and disjoint, and may be thousands."""
+    found = []
+    gaps = deque(ranges)
+    for row in rows:
+        first = row.first
+        while gaps and gaps[0][0] <= row.last:
+            if gaps[0][0] > first:
+                found.append(row._replace(first=first, last=gaps[0][0] - 1))
+            first = max(first, gaps[0][1] + 1)
+            if first > row.last:  # the range may go on in the next row
+                break
+            gaps.popleft()
+        if first <= row.last:
+            found.append(row._replace(first=first))
+    return tuple(found)

@@ -7,8 +7,10 @@ the updates of its snapshot epoch applied in order; a snapshot without a value d
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -32,6 +34,8 @@ _VERSION: Final = 0
 _SHORT: Final = struct.Struct(">h")
 _KEY: Final = ("groupId", "topicId", "partition")
 _BATCH: Final = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
+_FIRST: Final[Callable[[StateBatch], int]] = itemgetter(0)
+_LAST: Final[Callable[[StateBatch], int]] = itemgetter(1)
 
 
 class ShareKey(NamedTuple):
@@ -80,18 +84,23 @@ def changed(state: ShareState, change: Change) -> ShareState:
 
 
 def combined(old: Iterable[StateBatch], new: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...]:
-    """Return the batches with the states of both; `new` applies where they overlap, and nothing is below `start`."""
-    found = list(old)
+    """Return the batches with the states of both; `new` applies where they overlap, and nothing is below `start`.
+
+    `old` are in order and disjoint, as those returned. A request may bring thousands of new ones.
+    """
+    found = list(old)  # in order and disjoint, also after each step
     for one in new:
-        kept: list[StateBatch] = []
-        for before in found:
+        low = bisect_left(found, one.first, key=_LAST)
+        high = bisect_right(found, one.last, key=_FIRST)
+        parts = [one]
+        for before in found[low:high]:
             if before.first < one.first:
-                kept.append(before._replace(last=min(before.last, one.first - 1)))
+                parts.insert(0, before._replace(last=one.first - 1))
             if before.last > one.last:
-                kept.append(before._replace(first=max(before.first, one.last + 1)))
-        found = [*kept, one]
+                parts.append(before._replace(first=one.last + 1))
+        found[low:high] = parts
     found = [one._replace(first=max(one.first, start)) for one in found if one.last >= start]
-    return joined_batches(sorted(found))
+    return joined_batches(found)
 
 
 # Records

@@ -149,6 +149,24 @@ def test_an_import_replaces_nothing() -> None:
     assert [(one.version, one.id) for one in content.versions("s")] == [(1, 8), (3, 7)]
 
 
+@pytest.mark.parametrize(("level", "is_compared"), [("NONE", False), ("FULL", False), ("FULL_TRANSITIVE", True)])
+def test_a_version_that_is_no_schema_matters_to_the_levels_that_compare_it(level: str, is_compared: bool) -> None:
+    content = Content()
+    for key, value in (
+        (b'{"keytype":"SCHEMA","subject":"s","version":1}', b'{"id":1,"schema":"x"}'),
+        (b'{"keytype":"SCHEMA","subject":"s","version":2}', b'{"id":2,"schema":"\\"int\\""}'),
+        (b'{"keytype":"CONFIG"}', json.dumps({"compatibilityLevel": level}).encode()),
+    ):
+        content.apply(change_of(key, value))
+    given = body(json.dumps({"type": "int", "doc": "new"}))
+    for target in ("/subjects/s/versions", "/compatibility/subjects/s/versions"):
+        if is_compared:
+            with pytest.raises(RestError):
+                _changed(content, "POST", target, given)
+        else:
+            _changed(content, "POST", target, given)
+
+
 def test_a_deleted_subject_is_cleared() -> None:
     content = Content()
     for key, value in (

@@ -13,8 +13,8 @@ from kafkalog.server.node.topics import SHARE_GROUP_STATE
 from kafkalog.server.share import state_log
 from kafkalog.server.share.state_log import ShareStateLog
 from tests.server.looping import in_loop
-from tests.server.nodes import node_for
-from tests.server.share.sharing import ACCEPT, SMALL, Member, joined, produce
+from tests.server.nodes import call, node_for
+from tests.server.share.sharing import ACCEPT, SMALL, Member, joined, offsets, produce
 
 
 def slow_to_be_ready(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
@@ -102,3 +102,29 @@ async def test_the_topic_of_states_may_be_deleted_while_it_is_read(
         assert node.shares.log.keys(lambda _: True) == [], "they were in the deleted topic"
         for group in ("g", "h", "i"):
             assert (await Member(node, group=group).beat()).error_code == 0
+
+
+@in_loop
+async def test_a_restart_keeps_offsets_that_were_set_before_the_first_member(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.topics.create("t", 2)
+        await produce(node, 9)
+        rows = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 6}]}]
+        tree = {"group_id": "g", "topics": rows}
+        assert (await call(node, "alter_share_group_offsets", 0, tree)).error_code == 0
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.groups.loaded()
+        assert await offsets(node) == {0: (6, 3)}
+        member = await joined(node)
+        assert await member.acquired() == [(6, 8, 1)]
+
+
+@in_loop
+async def test_a_member_that_joins_meanwhile_begins_at_the_offsets_that_were_set(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **SMALL) as node:
+        await node.topics.create("t", 2)
+        rows = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 6}]}]
+        altering = call(node, "alter_share_group_offsets", 0, {"group_id": "g", "topics": rows})
+        altered, beat = await asyncio.gather(altering, Member(node).beat())
+        assert (altered.error_code, beat.error_code) == (0, 0)
+        assert {index: start for index, (start, _) in (await offsets(node)).items()} == {0: 6, 1: -1}

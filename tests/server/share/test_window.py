@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
+import sys
+from collections.abc import Callable, Iterable
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import pytest
@@ -235,6 +236,50 @@ def test_aborted_transactions_are_not_acquired() -> None:
     assert aborted_ranges(log, [(7, 0)]) == [(0, 1)]
     assert aborted_ranges(log, [(7, 4), (8, 2)]) == [(2, 2), (4, 5)]
     assert without([AcquiredRows(0, 5, 1)], [(0, 1), (4, 4)]) == (AcquiredRows(2, 3, 1), AcquiredRows(5, 5, 1))
+
+
+DISJOINT: Final = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), max_size=8)
+"""Lengths of gaps, and of the ranges behind them."""
+
+
+@given(DISJOINT, DISJOINT)
+def test_rows_without_ranges_have_the_other_offsets(rows: list[tuple[int, int]], ranges: list[tuple[int, int]]) -> None:
+    def placed(lengths: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        ends = [*accumulate(gap + size for gap, size in lengths)]
+        return [(end - size, end - 1) for end, (_, size) in zip(ends, lengths, strict=True)]
+
+    def offsets(pairs: Iterable[tuple[int, int]]) -> list[int]:
+        return [offset for first, last in pairs for offset in range(first, last + 1)]
+
+    gone = set(offsets(placed(ranges)))
+    left = without([AcquiredRows(*pair, 1) for pair in placed(rows)], placed(ranges))
+    assert offsets(row[:2] for row in left) == [one for one in offsets(placed(rows)) if one not in gone]
+    assert all(row.first <= row.last for row in left)
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    count = 0
+
+    def profile(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_thousands_of_records_cost_few_steps_each() -> None:
+    """A member may acknowledge every other record; other requests wait meanwhile."""
+    many = 2000
+    single = [StateBatch(at, at, at % 2 * 2, 1) for at in range(many)]
+    aborted = [(at, at) for at in range(0, many, 2)]
+    rows = [AcquiredRows(at, at, 1) for at in range(many)]
+    assert calls_of(lambda: combined(combined((), single, 0), single, 0)) < 20 * many
+    assert calls_of(lambda: without(rows, aborted)) < 20 * many
 
 
 def test_where_a_group_begins() -> None:
