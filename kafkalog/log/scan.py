@@ -279,6 +279,7 @@ class Run(NamedTuple):
 def trim_overlaps(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[Run]:
     """Yield the chunks with their first new offset: a batch rewritten after a truncation may start below it.
 
+    So may all batches of a chunk, where those before it were read beyond the end of their part of the log.
     Batches that start at or above `stop` are left out, except v0 and v1 wrappers, whose start is known from their
     records only.
     """
@@ -288,7 +289,7 @@ def trim_overlaps(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[Ru
             last -= 1
         if last > chunk.first:
             yield Run(chunk._replace(last=last), start)
-            start = batches.last_offset_of(last - 1) + 1
+            start = max(start, batches.last_offset_of(last - 1) + 1)
 
 
 def _jobs(runs: Iterable[Run]) -> Iterator[list[Run]]:

@@ -82,6 +82,23 @@ class BatchSearch:
             at += len(data) - HEADER_BYTES + 1
         return NOWHERE
 
+    def first_that_leads_to(self, position: int, end: int, lowest_offset: int) -> int:
+        """Return the start of the first chain of consecutive batches that ends at byte `end`.
+
+        These are batches of the log that a damaged size skips. Batches of another log, inside a value, end before it.
+        Return `end` if there is none, or the search gave up.
+        """
+        seen: set[int] = set()  # batches of chains that end elsewhere
+        while (found := self.find(position, end, lowest_offset)).position >= 0 and not found.gave_up:
+            at = found.position
+            while at < end and at not in seen and is_batch(self._file, at, end, lowest_offset):
+                seen.add(at)
+                at += _size(read_at(self._file, LEAST_BYTES, at), 0)
+            if at == end:
+                return found.position
+            position = found.position + 1
+        return end
+
     def _spend(self, size: int) -> bool:
         return self._budget is None or self._budget.spend(size)
 

@@ -69,33 +69,16 @@ def next_sound(file: DataFile, position: int, end: int, next_offset: int) -> Sou
     The end that the damaged batch claims is tried first, since its value may hold complete batches of another log.
     Then every byte up to `end` is tried. StorageError.
     """
+    search = BatchSearch(file)
     claimed = position + claimed_size(read_at(file, LOG_OVERHEAD, position))
     if position < claimed < end and is_batch(file, claimed, end, next_offset):
-        found = _first_that_leads_to(file, position + 1, claimed, next_offset)
+        found = search.first_that_leads_to(position + 1, claimed, next_offset)
     else:
-        found = BatchSearch(file).find(position + 1, end, next_offset).position
+        found = search.find(position + 1, end, next_offset).position
     if found < 0:
         return None
     head = read_at(file, LOG_OVERHEAD, found)
     return SoundBatch(found, int.from_bytes(head[:8], "big", signed=True))
-
-
-def _first_that_leads_to(file: DataFile, position: int, end: int, next_offset: int) -> int:
-    """Return the start of the first chain of consecutive batches that ends at byte `end`; `end` if there is none.
-
-    These are batches of the log that a damaged size skips. Batches of another log, inside a value, end before it.
-    """
-    search = BatchSearch(file)
-    seen: set[int] = set()  # batches of chains that end elsewhere
-    while (found := search.find(position, end, next_offset).position) >= 0:
-        at = found
-        while at < end and at not in seen and is_batch(file, at, end, next_offset):
-            seen.add(at)
-            at += claimed_size(read_at(file, LOG_OVERHEAD, at))
-        if at == end:
-            return found
-        position = found + 1
-    return end
 
 
 def sound_rows(table: BatchTable, data: bytes, next_offset: int, bound: int) -> int:

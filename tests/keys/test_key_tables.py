@@ -197,6 +197,24 @@ def test_more_copies_than_a_cache_holds(is_steady: bool) -> None:
         assert [record and record.value for record in records.records] == expected
 
 
+def test_one_large_record_of_an_old_format_among_many_small_ones() -> None:
+    """It finds no room when that for all others is made, in parts that are each smaller than it."""
+    count, small, large = 40_000, 256, b"V" * 9_000_000
+    keys = [b"k%06d" % n for n in range(count)]
+    messages = [message_v1(n, b"v" * 200, keys[n]) for n in range(small)]
+    data = b"".join([*messages, message_v1(small, large, keys[small])])
+    found = b"".join(n.to_bytes(8, "little") for n in range(count))
+    columns = KeyColumns(GivenKeys(keys), found, 0)
+    assert columns.take(data, scan(data), 0, small + 1)
+    columns.pass_over(count)
+    assert columns.missed == list(range(small + 1, count))
+    made = columns.finish(bytes(range(8)), topic=b"t")
+    assert made is not None
+    values = pyarrow.table(Table(made))["value"]
+    assert values[small - 1].as_py() == b"v" * 200 and values[small].as_py() == large
+    assert values.null_count == count - small - 1
+
+
 def test_old_formats(tmp_path: Path) -> None:
     path = tmp_path / "data" / "t-0"
     path.mkdir(parents=True)

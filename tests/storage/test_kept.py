@@ -117,6 +117,19 @@ def test_each_kind_of_damage_keeps_the_batches_behind(tmp_path: Path, at: int, b
     assert found >= {*range(15), *range(18, RECORDS)}
 
 
+def test_a_damaged_size_that_ends_with_a_later_batch_hides_none(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    at, following, behind = positions(path / FIRST)[5:8]
+    data = bytearray((path / FIRST).read_bytes())
+    data[at + 8 : at + 12] = struct.pack(">i", behind - at - 12)
+    (path / FIRST).write_bytes(data)
+    mark_unclean(path)
+    assert following < behind and kept_offsets(path) == []
+    kafkalog.open(path, "a").close()
+    (kept,) = list_kept(str(path), OS)
+    assert kept.sound == (BATCHES * SEGMENTS - 6, RECORDS - 18, 18, RECORDS - 1)
+
+
 def test_a_value_full_of_headers_does_not_hide_the_batches_behind(tmp_path: Path) -> None:
     """Each of its 200 headers claims most of the file: a checksum over it for each is beyond any limit of a search."""
     decoy = struct.pack(">qiibIhiqqqhii", 100, 1_000_000, 0, 2, 1, 0, 0, 0, 0, -1, -1, -1, 1)

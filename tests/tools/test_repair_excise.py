@@ -53,6 +53,22 @@ def test_damage_is_left_out_only_on_request_and_only_with_apply(tmp_path: Path) 
     assert "offsets 9 to 11: the checksum" in str(report)
 
 
+def test_a_damaged_size_that_ends_with_a_later_batch_takes_no_sound_one_along(tmp_path: Path) -> None:
+    """One bit of a size claims the next batch too, where both are as long as its value: only the damaged one goes."""
+    parts = [raw_batches.batch(n, [b"v" * 954]) for n in range(10)]
+    assert {len(part) for part in parts} == {1024}
+    path = write_log(tmp_path / "data" / "t-0", parts)
+    data = bytearray(path.read_bytes())
+    data[3 * 1024 + 10] ^= 4
+    path.write_bytes(data)
+    with kafkalog.open(path.parent) as log:
+        (found,) = (one for one in log.verify() if one.severity == "damage")
+        assert (found.position, found.size, found.lost) == (3 * 1024, 1024, (3, 4))
+    repair(tmp_path / "data", excise=True, apply=True)
+    assert path.read_bytes() == b"".join(parts[:3] + parts[4:])
+    assert offsets_of(path.parent) == [0, 1, 2, *range(4, 10)]
+
+
 def test_an_excised_segment_holds_its_sound_batches_and_the_backup_the_rest(tmp_path: Path) -> None:
     path, parts = write_damaged(tmp_path / "data" / "t-0")
     damaged = path.read_bytes()

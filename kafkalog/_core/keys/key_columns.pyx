@@ -65,7 +65,7 @@ cdef class KeyColumns(KeyPicker):
     cdef int take_row(self, RecordTable table, Py_ssize_t row, int64_t number) except -1:
         cdef int32_t size = table.places[row].value_size
         cdef Copied* made = self.copy(number, max(size, 0))
-        if made == NULL:
+        while made == NULL:     # the first room may be parts that are each smaller than this copy
             self.make_room()
             made = self.copy(number, max(size, 0))
         made.offset, made.timestamp = table.offset_column[row], table.timestamp_column[row]

@@ -84,11 +84,12 @@ def sound_runs(file: File, position: int, end: int, base_offset: int) -> Iterato
 def _next_sound(file: File, position: int, end: int, base_offset: int, search: BatchSearch) -> int:
     """Return the position of the next sound batch behind damaged bytes; -1 if there is none.
 
-    The size of the damaged batch is tried first: data in its records may look like a batch.
+    The size of the damaged batch is tried first: data in its records may look like a batch. Where a damaged size skips
+    batches, they lead to the one that it names.
     """
     following = position + claimed_size(file.pread(_HEADER_BYTES, position))
     if position < following < end and is_batch(file, following, end, base_offset):
-        return following
+        return search.first_that_leads_to(position + 1, following, base_offset)
     return search.find(position + 1, end, base_offset).position
 
 

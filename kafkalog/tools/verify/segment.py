@@ -166,6 +166,7 @@ class SegmentPass:
         self._facts = SegmentFacts(file.path, base_offset)
         self._budget = Budget(length)
         self._search = BatchSearch(file, self._budget)
+        self._inner_search = BatchSearch(file, Budget(length))  # within what a damaged batch claims
         self._next_base = next_base_offset
         self._places: list[Place] = []
         self._misplaced: dict[int, Place] = {}  # batches whose checksums hold, by position
@@ -281,7 +282,8 @@ class SegmentPass:
         if chained > damage_start and not self._budget.spend(chained - damage_start):
             return Found(damage_start + 1, True)
         if chained > damage_start and is_batch(self._file, chained, check.end, check.next_offset):
-            return Found(chained, False)
+            found_at = self._inner_search.first_that_leads_to(damage_start + 1, chained, check.next_offset)
+            return Found(found_at, False)
         found = self._search.find(damage_start + 1, check.end, check.next_offset)
         if found == NOWHERE and check.next_offset > check.base_offset:
             # the checksum does not cover the base offset: one that is too high must not hide later batches
