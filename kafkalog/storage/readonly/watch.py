@@ -121,7 +121,7 @@ class DirectoryWatch:
 
     def listed(self, old: ViewState | None) -> ViewState:
         """Return a new state from a listing; list again if a file vanishes between listing and opening."""
-        missing = None
+        missing: str | None = None
         for attempt in range(LISTING_ATTEMPTS):
             self._fresh = True  # until the listing is complete: an interrupted one is repeated
             mtime_ns = self._directory_time()
