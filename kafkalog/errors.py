@@ -16,11 +16,12 @@ from typing import Any, ClassVar
 
 UNKNOWN_SERVER_ERROR = -1
 
+_PERMISSION = "run as the owner of the path, or give this user permission to read it, and for changes to write it"
 _OS_HINTS = {
     _errno.ENOSPC: "free space on this disk and try again; existing data is unchanged",
     _errno.EDQUOT: "the user's disk quota is used up: free space or raise it, then try again",
-    _errno.EACCES: "give this user read and write permission on the path, or run as its owner",
-    _errno.EPERM: "give this user read and write permission on the path, or run as its owner",
+    _errno.EACCES: _PERMISSION,
+    _errno.EPERM: _PERMISSION,
     _errno.EROFS: "the file system is mounted read-only: remount it, or open with mode 'r'",
     _errno.EIO: "the disk reported an error: check it before writing again",
     _errno.EMFILE: "too many open files in this process: close some, or raise the limit (ulimit -n)",

@@ -50,6 +50,20 @@ def test_a_replicated_batch_leaves_the_log_end_a_number(log: kafkalog.Log) -> No
     assert log.replicate(make_batch(b"x", base_offset=2**63 - 2, leader_epoch=1)).last_offset == 2**63 - 2
 
 
+def test_an_append_has_the_latest_epoch_of_the_log(tmp_path: Path) -> None:
+    """A log that a broker wrote goes on in its last epoch: an older one would contradict the batches before it."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.replicate(make_batch(b"a", leader_epoch=3))
+        log.append(b"b")
+    for _ in range(2):
+        with kafkalog.open(tmp_path / "t-0", "a") as log:
+            log.append(b"c")
+            log.append_bytes(make_batch(b"d"))
+    with kafkalog.open(tmp_path / "t-0") as log:
+        assert {batch.header.leader_epoch for batch in log.batches()} == {3}
+    assert kafkalog.verify(tmp_path).ok
+
+
 def test_a_copied_log_is_byte_for_byte_the_same(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a") as source, kafkalog.open(tmp_path / "u-0", "a") as copy:
         for number in range(50):

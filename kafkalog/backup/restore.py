@@ -179,7 +179,7 @@ def _names_in(place: str, fs: FileSystem) -> list[str]:
 
 
 def _contents(names: Sequence[str]) -> str:
-    return f"the directory has {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+    return f"the directory has {', '.join(names[:3])}{f' and {len(names) - 3:,} more' if len(names) > 3 else ''}"
 
 
 def _occupied(place: str, names: Sequence[str]) -> IllegalArgument:

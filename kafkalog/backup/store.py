@@ -232,7 +232,9 @@ class BackupStore:
         try:
             return self._fs.names(self.path)
         except FileNotFoundError:
-            raise PartitionNotFound("there is no such directory of backups", path=self.path) from None
+            raise PartitionNotFound(
+                "there is no such directory of backups", path=self.path, hint="check the path"
+            ) from None
         except OSError as error:
             raise StorageError.from_os(error, "list the backups", path=self.path) from error
 

@@ -48,5 +48,14 @@ def list_directory(path: str, fs: FileSystem) -> Directory:
     except NotADirectoryError as error:
         raise NotAPartition("a file was given instead of a partition directory", path=path) from error
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and isinstance(error.filename, str) and os.path.islink(error.filename):
+            raise missing_target(error.filename) from error
         raise StorageError.from_os(error, "read the partition directory", path=path) from error
     return Directory(path, tuple(names), sizes)
+
+
+def missing_target(link: str) -> StorageError:
+    """Return the error for a symbolic link to a file that is missing."""
+    return StorageError(
+        "the target of a symbolic link is missing", path=link, hint="restore its target, or remove the link"
+    )

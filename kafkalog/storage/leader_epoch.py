@@ -6,12 +6,16 @@ import os
 import threading
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT
 from kafkalog.util.checkpoint import CheckpointFile, whole_number
 from kafkalog.util.fileio import OS, FileSystem
+
+_HINT: Final = (
+    "run `kafkalog repair --checkpoints --apply`, which keeps the readable lines and adds the epochs of the batches"
+)
 
 
 class EpochEntry(NamedTuple):
@@ -30,8 +34,9 @@ class LeaderEpochCache:
 
     def __init__(self, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
         self._file = CheckpointFile(
-            os.path.join(os.fspath(directory), LEADER_EPOCH_CHECKPOINT), _parse, _format, fs=fs, may_be_unsynced=True
-        )
+            os.path.join(os.fspath(directory), LEADER_EPOCH_CHECKPOINT), _parse, _format, fs=fs, may_be_unsynced=True,
+            hint=_HINT,
+        )  # fmt: skip
         self.entries: tuple[EpochEntry, ...] = ()
         """Epochs, oldest first."""
         self._changes = 0

@@ -144,7 +144,7 @@ class UnifiedLog:
         log_start_offset: int = 0,
         recovery_point: int | None = None,
         had_clean_shutdown: bool = True,
-        leader_epoch: int = 0,
+        leader_epoch: int | None = None,
         high_watermark_follows_end: bool = True,
         producer_expiration_ms: int = EXPIRATION_MS,
         verify_transactions: bool = False,
@@ -158,7 +158,8 @@ class UnifiedLog:
 
         If `had_clean_shutdown` is false, the log is recovered from `recovery_point` on (None: from its beginning),
         in `recovery_threads` threads (None: one per core), which call `progress` one at a time. If `scheduler` is
-        None, rolled segments are synced by the next `flush`, and files are deleted at once. If
+        None, rolled segments are synced by the next `flush`, and files are deleted at once. Appends that specify no
+        leader epoch get `leader_epoch` (None: the log's latest one, or 0). If
         `high_watermark_follows_end` is false, the high watermark moves only by explicit calls.
         `producer_expiration_ms` is the time after which idle producers expire. With `verify_transactions` a
         transaction begins only with the guard of a coordinator's answer (LOG-64). A leader epoch that begins at the
@@ -182,6 +183,8 @@ class UnifiedLog:
             progress=progress, threads=recovery_threads, listed=found,
             keeps_begun_epochs=keeps_begun_epochs, refuses_loss=refuses_loss,
         ).load()  # fmt: skip
+        if leader_epoch is None:
+            leader_epoch = max(epochs.latest_epoch, 0)
         try:
             core = LogCore(
                 folder, config, _first_state(loaded, epochs.latest_epoch, high_watermark_follows_end), epochs,

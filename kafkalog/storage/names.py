@@ -118,6 +118,11 @@ def is_index_file(name: str) -> bool:
     return name.endswith(INDEX_SUFFIXES) and parse_base_offset(name) is not None
 
 
+def lacks_base_offset(name: str) -> bool:
+    """Return True for the suffix of a segment's file without a base offset; a broker does not start with it."""
+    return name.endswith((LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX)) and parse_base_offset(name) is None
+
+
 def validate_topic(name: str) -> str:
     """Return the name if it is a legal topic name.
 

@@ -41,8 +41,10 @@ class CheckpointFile(Generic[E]):
         *,
         fs: FileSystem = OS,
         may_be_unsynced: bool = False,
+        hint: str = _HINT,
     ) -> None:
         self.path = os.fspath(path)
+        self._hint = hint
         self._may_be_unsynced = may_be_unsynced
         self._parse = parse
         self._format = format
@@ -138,7 +140,7 @@ class CheckpointFile(Generic[E]):
             raise self._corrupt(number, f"the {what} {ascii(text[:80])} is not a number") from None
 
     def _corrupt(self, line: int, reason: str) -> CorruptCheckpoint:
-        return CorruptCheckpoint(f"malformed checkpoint, line {line}: {reason}", path=self.path, hint=_HINT)
+        return CorruptCheckpoint(f"malformed checkpoint, line {line}: {reason}", path=self.path, hint=self._hint)
 
 
 class OffsetCheckpoint:

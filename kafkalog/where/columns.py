@@ -87,7 +87,7 @@ _AS_THEY_ARE = frozenset(Kind) - {Kind.BYTES, Kind.TEXT, Kind.FLOAT}
 
 
 def _no_path(field: Field, done: str, kind: Kind, given: str | None = None) -> IllegalArgument:
-    hint = f"it has no parts; decode it, as with {field.root}='json' or 'avro'"
+    hint = f"it has no parts; decode it, as with {field.root}='json' (in a command: -s {field.root}=json)"
     if kind is not Kind.BYTES or "." in done:
         hint = given or "it has no parts"
         if kind is Kind.TEXT:

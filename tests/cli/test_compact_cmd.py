@@ -25,7 +25,7 @@ def test_dry_run_then_apply(data: Path) -> None:
     told = commands.ok("compact", data, "--now", str(NOW)).decode()
     assert told.splitlines() == [
         f"clean {data}/t-0 up to offset 4: keeps 2 of 4 records, 201 of 279 bytes",
-        "  removed for lack of a key: 1 records",
+        "  removed for lack of a key: 1 record",
         f"keep {data}/u-0: its cleanup.policy is delete",
         "2 records of 2 partitions, 78 bytes to remove, nothing was changed: give --apply",
     ]

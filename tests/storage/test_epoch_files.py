@@ -95,6 +95,7 @@ def test_a_file_that_cannot_be_read_stops_the_opening(tmp_path: Path, content: s
     with pytest.raises(CorruptCheckpoint, match="malformed checkpoint, line") as caught:
         UnifiedLog.open(tmp_path / "topic-0", config())
     assert caught.value.path == str(path) and path.read_text() == content
+    assert "repair --checkpoints --apply" in str(caught.value.hint)
 
 
 def test_many_epochs_are_one_write(tmp_path: Path) -> None:

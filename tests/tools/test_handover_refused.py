@@ -20,6 +20,7 @@ from kafkalog.manager.topics import TOPICS_FILE, TopicStore
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
 from kafkalog.tools.handover.directories import HandoverOptions, handover, undo_handover
 from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.verify.directories import verify
 from kafkalog.util.fileio import OS
 from tests.broker_directory import (
     write_meta_properties,
@@ -62,7 +63,8 @@ def test_malformed_meta_properties(broker_dir: Path, line: str, what: str) -> No
     path.write_text("\n".join([*lines, line]))
     with pytest.raises(CorruptCheckpoint, match=what) as caught:
         handover([broker_dir])
-    assert caught.value.path == str(path) and caught.value.hint
+    assert caught.value.path == str(path)
+    assert str(caught.value.hint).startswith("copy the ids from another directory")  # a format refuses such a file
 
 
 def test_a_running_broker(broker_dir: Path) -> None:
@@ -152,6 +154,16 @@ def test_a_directory_that_is_no_partitions(broker_dir: Path, name: str) -> None:
     """A broker does not start beside it."""
     (broker_dir / name).mkdir()
     assert f"{name} is no partition directory" in refusal(broker_dir)
+
+
+@pytest.mark.parametrize("name", ["a.log", ".x.timeindex", "copy.snapshot"])
+def test_a_file_without_a_base_offset(broker_dir: Path, name: str) -> None:
+    """A broker parses the number before the first dot, and does not start without one."""
+    (broker_dir / "orders-0" / name).touch()
+    assert f"{name} has no base offset" in refusal(broker_dir)
+    assert [(note.kind, note.path) for note in verify(broker_dir / "orders-0").notes if note.kind == "foreign"] == [
+        ("foreign", str(broker_dir / "orders-0" / name))
+    ]
 
 
 def test_a_partition_without_segments(broker_dir: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 import kafkalog
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.cli.main import build
 from kafkalog.config.broker import BROKER_TABLE
 from kafkalog.config.keys import Table
@@ -84,10 +85,7 @@ def test_list_of_settings_that_a_hint_names_has_them_all(table: Table) -> None:
     assert {key.name for key in getattr(importlib.import_module(module), attribute)} == {key.name for key in table.keys}
 
 
-MOVED = (
-    "kafkalog.topics.json", "orders-0/leader-epoch-checkpoint", "recovery-point-offset-checkpoint",
-    "log-start-offset-checkpoint",
-)  # fmt: skip
+MOVED = ("kafkalog.topics.json", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint")
 
 
 @pytest.mark.parametrize("name", MOVED)
@@ -102,6 +100,21 @@ def test_file_that_a_hint_says_to_move_away_is_not_needed(tmp_path: Path, name: 
     file.rename(tmp_path / "moved")
     with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
         assert not dirs.problems and [record.offset for record in dirs["orders", 0]] == list(range(20))
+
+
+def test_repair_of_a_malformed_file_of_epochs_keeps_the_epochs(tmp_path: Path) -> None:
+    fill(tmp_path / "data", records=20)
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.replicate(encode_batch([b"v"], timestamp=1, base_offset=20, leader_epoch=3))
+    file = tmp_path / "data" / "orders-0" / "leader-epoch-checkpoint"
+    file.write_bytes(b"{")
+    with pytest.raises(KafkalogError) as caught:
+        kafkalog.open(tmp_path / "data" / "orders-0", "a")
+    assert "`kafkalog repair --checkpoints --apply`" in str(caught.value) and caught.value.path == str(file)
+    processes.ok("repair", "--checkpoints", "--apply", tmp_path / "data")
+    with kafkalog.open(tmp_path / "data" / "orders-0", "a") as log:
+        log.append(b"v")
+        assert [batch.header.leader_epoch for batch in log.batches(20)] == [3, 3]
 
 
 # Flags, run

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import kafkalog
 from kafkalog.cli.main import run
+from kafkalog.errors import StorageError
 from kafkalog.tools.repair.directories import repair
 from kafkalog.tools.verify.directories import Severity, verify
 from tests import raw_batches
@@ -99,6 +101,10 @@ def test_a_link_to_nothing_with_the_name_of_a_segment_is_reported(tmp_path: Path
     assert [(one.kind, one.severity) for one in found] == [("link", Severity.DAMAGE)]
     assert "target is missing" in found[0].what
     assert [one.kind for one in repair(tmp_path / "t-0").left] == ["link"]
+    for mode in ("r", "a"):
+        with pytest.raises(StorageError, match="target of a symbolic link is missing") as caught:
+            kafkalog.open(tmp_path / "t-0", mode)
+        assert caught.value.path == str(link) and "restore its target" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("junk", [b"\xff" * 50, b"\0" * 50, b"junk"])

@@ -128,7 +128,7 @@ REFUSED = [
     ("value.n == '1'", "value.n is a whole number and '1' is text.*without quotes"),
     ("value == 'x'", "value is a record, list or map.*write a path into it"),
     ("value.s.t == 'x'", "value.s is text.*it has no parts"),
-    ("key.a == 1", "key is bytes.*decode it"),
+    ("key.a == 1", "key is bytes.*decode it, as with key='json' \\(in a command: -s key=json\\)"),
     ("value.n like 'a'", "like needs text"),
     ("value.s", "value.s is text and stands alone"),
     ("value.ok < true", "< needs an order"),

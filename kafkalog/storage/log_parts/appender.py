@@ -177,6 +177,7 @@ class LogAppender:
                 raise
             if begins_epochs:
                 core.state = core.state.replace(leader_epoch=core.epochs.latest_epoch)
+            core.leader_epoch = max(core.leader_epoch, core.epochs.latest_epoch)  # own appends go on from there
         return state
 
     def append_batches(

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
+from kafkalog.storage.directory import missing_target
 from kafkalog.storage.names import SWAP_SUFFIX
 from kafkalog.storage.readonly.end import SegmentEnd, empty_end, find_end, has_last_batch
 from kafkalog.storage.readonly.files import Descriptors
@@ -120,6 +121,7 @@ class DirectoryWatch:
 
     def listed(self, old: ViewState | None) -> ViewState:
         """Return a new state from a listing; list again if a file vanishes between listing and opening."""
+        missing: str | None = None
         for attempt in range(LISTING_ATTEMPTS):
             self._fresh = True  # until the listing is complete: an interrupted one is repeated
             mtime_ns = self._directory_time()
@@ -138,7 +140,10 @@ class DirectoryWatch:
             except StorageError as error:
                 if error.errno != errno.ENOENT:
                     raise
+                missing = error.path
                 self._clock.sleep(attempt)
+        if missing is not None and os.path.islink(missing):
+            raise missing_target(missing)
         raise StorageError(
             "file names keep changing while the directory is listed",
             path=self._path,

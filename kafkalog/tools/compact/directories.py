@@ -24,6 +24,7 @@ from kafkalog.tools.directories import Path
 from kafkalog.tools.offline_survey import Kept, OfflineSurvey
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.text import plural
 
 POLICY = "cleanup.policy"
 
@@ -58,17 +59,17 @@ class CompactReport:
             sizes = f"{one.size_kept:,} of {one.size:,} bytes"
             yield f"{verb} {one.path} up to offset {one.end_offset}: keeps {records}, {sizes}"
             if one.without_key:
-                yield f"  removed for lack of a key: {one.without_key:,} records"
+                yield f"  removed for lack of a key: {plural(one.without_key, 'record')}"
         for kept in self.kept:
             yield f"keep {kept.path}: {kept.why}"
         yield self.summary()
 
     def summary(self) -> str:
         """Return one line with the totals."""
-        of = f"of {self.partitions} partition{'' if self.partitions == 1 else 's'}"
+        of = f"of {plural(self.partitions, 'partition')}"
         if not self.cleaned:
             return f"nothing to clean {of}"
-        count = f"{self.records:,} records {of}, {self.size:,} bytes"
+        count = f"{plural(self.records, 'record')} {of}, {plural(self.size, 'byte')}"
         return f"{count} removed" if self.applied else f"{count} to remove, nothing was changed: give --apply"
 
     def json_lines(self) -> Iterator[str]:

@@ -24,7 +24,13 @@ from kafkalog.errors import (
 from kafkalog.manager.log_dir import LogDir, is_locked
 from kafkalog.manager.producer_ids import read_next_producer_id
 from kafkalog.manager.topics import TopicEntry, TopicStore
-from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, MAX_NAME_LENGTH, STRAY_DIR_SUFFIX, parse_dir
+from kafkalog.storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    MAX_NAME_LENGTH,
+    STRAY_DIR_SUFFIX,
+    lacks_base_offset,
+    parse_dir,
+)
 from kafkalog.tools.directories import partitions
 from kafkalog.tools.handover import journal as handover_journal
 from kafkalog.tools.handover.apply import apply_plan, undo_changes
@@ -37,6 +43,7 @@ from kafkalog.tools.handover.survey import TRANSACTION_STATE, PartitionSurvey, s
 from kafkalog.tools.verify.checkpoints import stops_a_broker
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.os_errors import os_errors
 
 __all__ = ["HandoverOptions", "HandoverReport", "handover", "undo_handover"]
 
@@ -161,13 +168,23 @@ def _survey_partitions(
 
 
 def _foreign_problems(homes: Sequence[str], fs: FileSystem) -> list[Problem]:
-    """Return a problem for each directory that no broker starts beside."""
-    found = (os.path.join(home, name) for home in homes for name in sorted(fs.names(home)) if stops_a_broker(name))
-    return [
-        Problem(f"{path} is no partition directory: the broker would not start", "move it out of the data directory")
-        for path in found
-        if fs.is_directory(path)
-    ]
+    """Return a problem for each directory, and each file of a partition, with which no broker starts."""
+    problems = []
+    hint = "move it out of the data directory"
+    for home in homes:
+        for path in (os.path.join(home, name) for name in sorted(fs.names(home))):
+            if not fs.is_directory(path):
+                continue
+            if stops_a_broker(os.path.basename(path)):
+                problems.append(Problem(f"{path} is no partition directory: the broker would not start", hint))
+                continue
+            with os_errors("list the directory", path):
+                names = fs.names(path)
+            for name in sorted(filter(lacks_base_offset, names)):
+                file = os.path.join(path, name)
+                if not fs.is_directory(file):
+                    problems.append(Problem(f"{file} has no base offset in its name: the broker would not start", hint))
+    return problems
 
 
 def _stray_notes(homes: Sequence[str], topics: Sequence[str], fs: FileSystem) -> list[str]:

@@ -62,15 +62,16 @@ def _read(directory: str, fs: FileSystem) -> MetaProperties:
         raise IllegalArgument("the directory is not formatted for a broker", path=directory, hint=FORMAT_HINT)
     pairs = parse_properties(content)
     try:
-        if pairs.get("version") != "1":
-            raise ValueError(f"version {ascii(pairs.get('version', '')[:40])} is not 1, that of a KRaft broker")
+        if pairs["version"] != "1":
+            raise ValueError(f"version {ascii(pairs['version'][:40])} is not 1, that of a KRaft broker")
         directory_id = check_topic_id(pairs["directory.id"])
         return MetaProperties(1, pairs["cluster.id"], _node_id(pairs["node.id"]), directory_id)
     except KeyError as error:
         reason = f"{error.args[0]} is missing"
     except (ValueError, IllegalArgument) as error:
         reason = str(error)
-    raise CorruptCheckpoint(f"malformed meta.properties: {reason}", path=path, hint=FORMAT_HINT)
+    hint = f"copy the ids from another directory of the same broker; without one, move the file away, {FORMAT_HINT}"
+    raise CorruptCheckpoint(f"malformed meta.properties: {reason}", path=path, hint=hint)
 
 
 def _node_id(text: str) -> int:

@@ -72,6 +72,9 @@ def plan_partition(path: str, state: State, fs: FileSystem) -> PartitionPlan:
             plan.has_orphans = True
             what = "an index without its segment: the next open removes it"
             plan.findings.add(Severity.NOTE, "orphan", what, path=full)
+        elif names.lacks_base_offset(name) and not fs.is_directory(full):
+            what = "the name has no base offset, so it is not checked; a broker does not start until it is moved away"
+            plan.findings.add(Severity.NOTE, "foreign", what, path=full)
         elif name.endswith((names.CLEANED_SUFFIX, names.SWAP_SUFFIX)) and not state.is_live:
             plan.findings.add(
                 Severity.NOTE, "in-transit", "left by an unfinished cleaning: the next open resolves it",

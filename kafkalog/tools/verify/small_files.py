@@ -105,7 +105,7 @@ def compare_topic_ids(partitions: Iterable[PartitionPath], findings: Findings, f
         for path, found in id_of.items():
             if found != ours:
                 findings.add(
-                    Severity.DAMAGE, "topic-id", f"the topic id is {found}, but most of {topic} have {ours}",
+                    Severity.DAMAGE, "topic-id", f"the topic id is {found}, but most partitions of {topic} have {ours}",
                     path=os.path.join(path, PARTITION_METADATA),
                     hint="if it belongs to another topic of that name, move it away: a broker sets it aside",
                 )  # fmt: skip
