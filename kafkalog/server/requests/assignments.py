@@ -48,10 +48,13 @@ def check_replicas(
     nodes: Sequence[int], by_partition: Mapping[int, Sequence[int]], rows: Sequence[CreatableReplicaAssignment]
 ) -> None:
     """Raise InvalidReplicaAssignment unless each partition from 0 on is given once, with all nodes as replicas."""
-    if len(by_partition) < len(rows):
-        indexes = [row.partition_index for row in rows]
-        twice = next(index for index in indexes if indexes.count(index) > 1)
-        raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {twice}")
+    given: set[int] = set()
+    for row in rows:
+        if row.partition_index in given:
+            raise InvalidReplicaAssignment(
+                f"Found multiple manual partition assignments for partition {row.partition_index}"
+            )
+        given.add(row.partition_index)
     for replicas in by_partition.values():
         check_replica_list(nodes, replicas)
     if sorted(by_partition) != list(range(len(by_partition))):
