@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.node.topics import INTERNAL
 from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.txns.decisions import ProducerEpoch
 from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS
@@ -65,7 +66,7 @@ async def _add(
         context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     ):
         return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    errors = _partition_errors(node, context, partitions, of_client)
+    errors = await _partition_errors(node, context, partitions, of_client)
     if errors:
         return {one: errors.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions}
     if verify_only:
@@ -78,11 +79,15 @@ async def _add(
     return dict.fromkeys(partitions, error)
 
 
-def _partition_errors(node: Node, context: RequestContext, partitions: list[TopicPartition], of_client: bool) -> Codes:
+async def _partition_errors(
+    node: Node, context: RequestContext, partitions: list[TopicPartition], of_client: bool
+) -> Codes:
     """Return the error codes of partitions that the client may not write to and of missing partitions."""
     found: dict[TopicPartition, ErrorCode] = {}
     allowed: dict[str, bool] = {}
+    turns = CooperativeYield()
     for one in partitions:
+        await turns.row()
         name = one.topic
         topic = node.topics.get(name)
         if of_client and name not in allowed:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.requests.error_answers import explained_answer
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.features import SHARE
@@ -28,21 +29,26 @@ async def handle(node: Node, context: RequestContext, request: AlterShareGroupOf
     node.authorizer.require(context, Operation.READ, ResourceType.GROUP, request.group_id)
     offsets: dict[tuple[Topic, int], int] = {}
     rows: list[dict[str, object]] = []
+    turns = CooperativeYield()
     for asked in request.topics:
         topic = node.topics.get(asked.topic_name)
         may_read = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, asked.topic_name)
-        rows.append(_topic_row(asked, topic, may_read))
+        rows.append(await _topic_row(asked, topic, may_read, turns))
         if topic is not None and may_read:
             for one in asked.partitions:
+                await turns.row()
                 if 0 <= one.partition_index < topic.partitions:
                     offsets[topic, one.partition_index] = one.start_offset
     await node.groups.share.alter_offsets(request.group_id, offsets)
     return {"error_code": 0, "error_message": None, "responses": rows}
 
 
-def _topic_row(asked: AlterShareGroupOffsetsRequestTopic, topic: Topic | None, may_read: bool) -> dict[str, object]:
+async def _topic_row(
+    asked: AlterShareGroupOffsetsRequestTopic, topic: Topic | None, may_read: bool, turns: CooperativeYield
+) -> dict[str, object]:
     partitions = []
     for one in asked.partitions:
+        await turns.row()
         code = ErrorCode.NONE
         if not may_read:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import in_turns
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ async def handle(node: Node, context: RequestContext, request: DeleteGroupsReque
     The message that version 3 has is that of a plug-in's failure (GROUP_DELETION_FAILED): here it is always null.
     """
     codes: dict[str, int] = {}
-    for group_id in request.groups_names:
+    async for group_id in in_turns(request.groups_names):
         if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
             codes[group_id] = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        elif group_id not in codes:
+        else:
             codes[group_id] = int(await node.groups.delete(group_id))
     return _answer(codes)
 

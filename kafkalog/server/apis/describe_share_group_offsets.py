@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.groups.share_group import ShareGroup
 from kafkalog.server.requests.context import Answer, RequestContext
-from kafkalog.server.requests.cooperative_yield import in_turns
+from kafkalog.server.requests.cooperative_yield import CooperativeYield, in_turns
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.features import SHARE
 from kafkalog.server.share.state import UNKNOWN_START, ShareKey
@@ -52,8 +52,9 @@ async def _describe(node: Node, context: RequestContext, asked: DescribeShareGro
     await node.shares.log.loaded()
     wanted = _wanted(group) if asked.topics is None else {one.topic_name: one.partitions for one in asked.topics}
     ends = await _ends_elsewhere(node, wanted)
+    turns = CooperativeYield()
     topics = [
-        _topic_row(node, context, group_id, name, numbers, ends)
+        await _topic_row(node, context, group_id, name, numbers, ends, turns)
         for name, numbers in wanted.items()
         if asked.topics is not None or _may_see(node, context, name)
     ]
@@ -75,19 +76,29 @@ async def _ends_elsewhere(node: Node, wanted: Mapping[Any, tuple[int, ...]]) -> 
     return await node.workers.shares.ends(TopicPartition(name, one) for name, rows in wanted.items() for one in rows)
 
 
-def _topic_row(
+async def _topic_row(
     node: Node, context: RequestContext, group_id: str, name: str, numbers: tuple[int, ...],
-    ends: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int], turns: CooperativeYield,
 ) -> Row:  # fmt: skip
+    await turns.row()
     topic = node.topics.get(name)
     error = 0
     if not _may_see(node, context, name):
         error = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if error or topic is None:
-        rows = [_row(number, error) for number in numbers]
+        rows = [_row(number, error) async for number in _each(numbers, turns)]
         return {"topic_name": name, "topic_id": None, "partitions": rows}
-    rows = [_partition_row(node, ShareKey(group_id, topic.id, number), name, ends) for number in numbers]
+    rows = [
+        _partition_row(node, ShareKey(group_id, topic.id, number), name, ends)
+        async for number in _each(numbers, turns)
+    ]
     return {"topic_name": name, "topic_id": topic.id, "partitions": rows}
+
+
+async def _each(numbers: Iterable[int], turns: CooperativeYield) -> AsyncIterator[int]:
+    for number in numbers:
+        await turns.row()
+        yield number
 
 
 def _partition_row(node: Node, key: ShareKey, name: str, ends: Mapping[TopicPartition, int]) -> Row:

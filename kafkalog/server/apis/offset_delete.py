@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -20,11 +21,14 @@ async def handle(node: Node, context: RequestContext, request: OffsetDeleteReque
     node.authorizer.require(context, Operation.DELETE, ResourceType.GROUP, request.group_id)
     refusals: dict[tuple[str, int], int] = {}
     places: list[tuple[str, int]] = []
+    turns = CooperativeYield()
     for row in request.topics:
         topic = node.topics.get(row.name)
+        may_read = allows(context, Operation.READ, ResourceType.TOPIC, row.name)
         for one in row.partitions:
+            await turns.row()
             place = (row.name, one.partition_index)
-            if not allows(context, Operation.READ, ResourceType.TOPIC, row.name):
+            if not may_read:
                 refusals[place] = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif topic is None or not 0 <= one.partition_index < topic.partitions:
                 refusals[place] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

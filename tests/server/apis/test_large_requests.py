@@ -92,6 +92,18 @@ MANY_PARTITIONS: dict[str, tuple[int, dict[str, Any]]] = {
         "producer_id": 0, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0,
         "topics": [{"name": "t", "partition_indexes": MANY}],
     }]}),
+    "add_partitions_to_txn": (3, {
+        "v3_and_below_transactional_id": "x", "v3_and_below_producer_id": 0, "v3_and_below_producer_epoch": 0,
+        "v3_and_below_topics": [{"name": "t", "partitions": MANY}],
+    }),
+    "offset_delete": (0, partitions_of([{"partition_index": one} for one in MANY], group_id="g")),
+    "delete_groups": (2, {"groups_names": [f"g{one}" for one in MANY]}),
+    "alter_share_group_offsets": (0, {"group_id": "s", "topics": [
+        {"topic_name": "t", "partitions": [{"partition_index": one, "start_offset": 0} for one in MANY]},
+    ]}),
+    "describe_share_group_offsets": (0, {"groups": [
+        {"group_id": "s", "topics": [{"topic_name": "t", "partitions": MANY}]},
+    ]}),
     "metadata": (12, {**metadata_tree(), "topics": None}),
     "create_topics": (7, create_tree(*({"name": f"x{one}"} for one in MANY), validate_only=True)),
     "create_partitions": (3, {
@@ -118,6 +130,8 @@ def test_others_are_answered_between_the_partitions_of_a_request(tmp_path: Path,
     async def use(node: Node) -> None:
         await node.topics.create("t", 2)
         await node.topics.ensure_internal("__consumer_offsets")
+        if name == "offset_delete":
+            await call(node, "offset_commit", *MANY_PARTITIONS["offset_commit"])  # which makes the group
         if name == "metadata":  # partitions that do not exist
             node.topics._put((await node.topics.create("large", 1))._replace(partitions=len(MANY)))
         frame = request_bytes(name, version, tree)
