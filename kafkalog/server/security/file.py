@@ -127,11 +127,12 @@ class SecurityFile(Changing):
     async def change(self, run: Run, change: Change) -> SecurityState:
         """Apply `change` to the state, write and return the result. Changes run one after the other. Raises as `write`.
 
-        Errors of `change` are raised to the caller; nothing has changed then.
+        `run` calls both in a thread: a request may name many ACLs. Errors of `change` are raised to the caller;
+        nothing has changed then.
         """
         async with self._changing:
             self.check_change()
-            new_state = change(self.state)
+            new_state = await run(change, self.state)
             if new_state != self.state:
                 await run(self.write, new_state)
                 self.on_change()

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from kafkalog.errors import ConfigError
 from kafkalog.server.node.node import Node
 from kafkalog.server.requests.context import Connection
 from kafkalog.server.security import file, sasl
-from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.security.acls import Acl, AclFilter, Operation, ResourceType
 from kafkalog.server.security.scram import salted_password
 from kafkalog.server.security.state import SecurityState
 from kafkalog.server.security.users import add_user
@@ -56,6 +57,35 @@ def test_acls_are_made_told_and_deleted(tmp_path: Path, version: int) -> None:
         assert [len(row.matching_acls) for row in answer.filter_results] == [1, 1, 0]
         assert [acl.resource_name for acl in node.credentials.file.state.acls] == ["other"]
 
+    with_node(tmp_path, use, **ACLS)
+
+
+def test_many_acls_are_deleted_by_many_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filters are tried only on ACLs that may have their name, and not in the loop's thread."""
+    tried: list[int] = []
+    matches = AclFilter.matches
+
+    def counted(self: AclFilter, acl: Acl) -> bool:
+        tried.append(get_ident())
+        return matches(self, acl)
+
+    async def use(node: Node) -> None:
+        names = [f"t{number}" for number in range(100)]
+        await call(node, "create_acls", 3, {"creations": [acl_creation(resource_name=name) for name in names]})
+        filters = [acl_filter(resource_name_filter=name, operation=4) for name in names]  # which match none
+        filters += [acl_filter(resource_name_filter=name) for name in reversed(names)]
+        filters.insert(150, acl_filter(resource_name_filter="t7", pattern_type_filter=2))  # any pattern of t7
+        filters.insert(50, acl_filter(resource_name_filter=None, operation=99))  # invalid: matches none
+        answer = await call(node, "delete_acls", 3, {"filters": filters})
+        found = {row: one.matching_acls[0].resource_name for row, one in enumerate(answer.filter_results)
+                 if one.matching_acls}  # fmt: skip
+        expected = dict(zip(range(101, 151), reversed(names[50:]), strict=True)) | {151: "t7"}
+        expected |= dict(zip(range(152, 202), reversed(names[:50]), strict=True))
+        del expected[194]  # t7 went to the filter before it
+        assert found == expected and not node.credentials.file.state.acls
+        assert len(tried) <= 300 and get_ident() not in tried
+
+    monkeypatch.setattr(AclFilter, "matches", counted)
     with_node(tmp_path, use, **ACLS)
 
 
