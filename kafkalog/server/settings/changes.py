@@ -167,9 +167,11 @@ def _changed(node: Node, kind: int, current: str | None, one: RequestedChange) -
     items = [item for item in text.split(",") if item]
     given = [item for item in (one.value or "").split(",") if item]
     if one.config_operation == Change.APPEND:
-        items += [item for item in given if item not in items]
+        known = set(items)
+        items += [item for item in dict.fromkeys(given) if item not in known]
     else:
-        items = [item for item in items if item not in given]
+        removed = set(given)
+        items = [item for item in items if item not in removed]
     return ",".join(items)
 
 

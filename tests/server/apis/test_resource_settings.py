@@ -232,6 +232,14 @@ def test_items_that_two_clients_append_to_a_list_at_once_are_both_in_it(tmp_path
     with_node(tmp_path, use)
 
 
+def test_an_item_that_is_appended_twice_is_in_the_list_once(tmp_path: Path) -> None:
+    async def use(node: Node) -> None:
+        assert await alter(node, BROKER, "", ("log.cleanup.policy", APPEND, "compact,compact,delete")) == (0, None)
+        assert node.dynamic.of("")["log.cleanup.policy"] == "delete,compact"
+
+    with_node(tmp_path, use)
+
+
 def test_settings_of_a_group_are_for_those_who_may(tmp_path: Path) -> None:
     async def use(node: Node) -> None:
         user = connection_for("User:u")
