@@ -99,7 +99,7 @@ MANY_PARTITIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "offset_delete": (0, partitions_of([{"partition_index": one} for one in MANY], group_id="g")),
     "delete_groups": (2, {"groups_names": [f"g{one}" for one in MANY]}),
     "alter_share_group_offsets": (0, {"group_id": "s", "topics": [
-        {"topic_name": "t", "partitions": [{"partition_index": one, "start_offset": 0} for one in MANY]},
+        {"topic_name": "none", "partitions": [{"partition_index": one, "start_offset": 0} for one in MANY]},
     ]}),
     "describe_share_group_offsets": (0, {"groups": [
         {"group_id": "s", "topics": [{"topic_name": "t", "partitions": MANY}]},
