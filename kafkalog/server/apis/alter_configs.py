@@ -20,7 +20,7 @@ async def handle(node: Node, context: RequestContext, request: AlterConfigsReque
     """Replace the settings of each resource."""
 
     async def alter(resource: AlterConfigsResource) -> None:
-        settings = {config.name: config.value for config in resource.configs}
+        settings = [(config.name, config.value) for config in resource.configs]
         kind, name = resource.resource_type, resource.resource_name
         await set_all(node, kind, name, settings, request.validate_only)
 

@@ -90,25 +90,21 @@ def own_settings(node: Node, kind: int, name: str) -> Mapping[str, str]:
     return found
 
 
-async def set_all(node: Node, kind: int, name: str, settings: Mapping[str, str | None], validate_only: bool) -> None:
+async def set_all(
+    node: Node, kind: int, name: str, settings: Sequence[tuple[str, str | None]], validate_only: bool
+) -> None:
     """Replace all settings of a resource. Raise ConfigError, StorageError, and as `check_resource`."""
+    _check_given([setting for setting, _ in settings], [setting for setting, value in settings if value is None])
     check_resource(node, kind, name)
     own = own_settings(node, kind, name)
-    changes = {**dict.fromkeys(own), **settings}
-    nulls = [setting for setting, value in settings.items() if value is None]
-    if nulls:
-        raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
+    changes = {**dict.fromkeys(own), **dict(settings)}
     await _set(node, kind, name, own, changes, validate_only)
 
 
 async def change(node: Node, kind: int, name: str, changes: Sequence[RequestedChange], validate_only: bool) -> None:
     """Change some settings of a resource: `changes` have name, config_operation, value. Raises as `set_all`."""
-    names = [one.name for one in changes]
-    if len(set(names)) < len(names):
-        raise InvalidRequest("Error due to duplicate config keys")
     nulls = [one.name for one in changes if one.value is None and one.config_operation != Change.DELETE]
-    if nulls:
-        raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
+    _check_given([one.name for one in changes], nulls)
     if kind == BROKER_LOGGER:
         _check_node(node, name)
         set_levels(changes, validate_only)
@@ -119,6 +115,14 @@ async def change(node: Node, kind: int, name: str, changes: Sequence[RequestedCh
     if kind != BROKER:  # to remove a setting that is not set, or not known, changes nothing
         new_values = {setting: value for setting, value in new_values.items() if value is not None or setting in own}
     await _set(node, kind, name, own, new_values, validate_only)
+
+
+def _check_given(names: Sequence[str], nulls: Sequence[str]) -> None:
+    """Raise InvalidRequest if a request names a setting twice, or lacks the values of `nulls`."""
+    if len(set(names)) < len(names):
+        raise InvalidRequest("Error due to duplicate config keys")
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
 
 
 async def _set(

@@ -223,6 +223,13 @@ def test_the_older_call_sets_all_of_them(tmp_path: Path, version: int) -> None:
         assert node.topics.own_settings("t") == {"retention.ms": "80000"}
         answer = await call(node, "alter_configs", version, {**tree, "resources": [resource, resource]})
         assert [row.error_code for row in answer.responses] == [42]
+        for given, words in (
+            ([*configs, {"name": "retention.ms", "value": "90000"}], "Error due to duplicate config keys"),
+            ([{"name": "a", "value": None}, {"name": "b", "value": None}], "Null value not supported for : a, b"),
+        ):
+            answer = await call(node, "alter_configs", version, {**tree, "resources": [{**resource, "configs": given}]})
+            assert [(row.error_code, row.error_message) for row in answer.responses] == [(42, words)]
+        assert node.topics.own_settings("t") == {"retention.ms": "80000"}
 
     with_node(tmp_path, use)
 
