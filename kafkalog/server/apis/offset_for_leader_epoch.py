@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from kafkalog.server.node.node import Node
 
-_CALL: Final = PartitionCall(Operation.DESCRIBE, {"leader_epoch": -1, "end_offset": -1}, "topic", "partition")
+_CALL: Final = PartitionCall(
+    Operation.DESCRIBE, {"leader_epoch": -1, "end_offset": -1}, "topic", "partition", for_nodes=True
+)
 refused = _CALL.refused
 
 

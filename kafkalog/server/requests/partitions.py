@@ -39,12 +39,16 @@ Found = Callable[[TopicPartition, R], Awaitable[Mapping[str, object]]]
 
 
 class PartitionCall(NamedTuple):
-    """Description of such a call: the operation it needs, the values of an error row, and its names of fields."""
+    """Description of such a call: the operation it needs, the values of an error row, and its names of fields.
+
+    `for_nodes`: who may act as a node of the cluster may make the call for any topic.
+    """
 
     operation: Operation
     unknown: Mapping[str, object]
     topic: str = "name"
     partition: str = "partition_index"
+    for_nodes: bool = False
 
     async def answer(
         self, node: Node, context: RequestContext, request: PartitionRequest[R], found: Found[R]
@@ -54,7 +58,9 @@ class PartitionCall(NamedTuple):
         turns = CooperativeYield()
         for topic in request.topics:
             name = getattr(topic, self.topic)
-            allowed = node.authorizer.allows(context, self.operation, ResourceType.TOPIC, name)
+            allowed = node.authorizer.allows(context, self.operation, ResourceType.TOPIC, name) or (
+                self.for_nodes and node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
+            )
             rows = []
             for one in topic.partitions:
                 index = getattr(one, self.partition)

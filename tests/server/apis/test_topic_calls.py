@@ -382,6 +382,20 @@ def allow(name: str, operation: Operation, *, kind: ResourceType = ResourceType.
     return Acl(kind, name, PatternType.LITERAL, "User:u", "*", operation, Permission.ALLOW)
 
 
+def test_a_node_of_the_cluster_asks_about_epochs_of_any_topic(tmp_path: Path) -> None:
+    async def use(node: Node) -> None:
+        await create(node, {"name": "t"}, connection=connection_for("User:root"))
+        rows = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]
+        tree = {"replica_id": -1, "topics": [{"topic": "t", "partitions": rows}]}
+        acts = allow("kafka-cluster", Operation.CLUSTER_ACTION, kind=ResourceType.CLUSTER)
+        for acls, code in (((), 29), ((acts,), 0), ((allow("t", Operation.DESCRIBE),), 0)):
+            await node.credentials.file.change(node.run, lambda state, acls=acls: state._replace(acls=acls))
+            answer = await call(node, "offset_for_leader_epoch", 4, tree, connection=connection_for("User:u"))
+            assert answer.topics[0].partitions[0].error_code == code
+
+    with_node(tmp_path, use, authorizer_class_name="StandardAuthorizer", super_users="User:root")
+
+
 def test_each_call_asks_whether_it_may(tmp_path: Path) -> None:
     async def use(node: Node) -> None:
         root, user = connection_for("User:root"), connection_for("User:u")
