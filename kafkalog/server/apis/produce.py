@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _ADMIN_CLIENT: Final = "__admin_client"
 """Client id that may write to internal topics, as in the reference."""
 _ZSTD: Final = 4
+_TRANSACTIONAL: Final = 0x10
+"""Bit of a batch's attributes."""
 _FIRST_WITH_ZSTD: Final = 7
 _FIRST_WITH_LEADERS: Final = 10
 _FIRST_WITH_IDS: Final = 13
@@ -88,8 +90,9 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
                 rows[index] = AppendResult(code or ErrorCode.INVALID_RECORD)
                 continue
             table = scan(records)
-            has_transaction = table.has_producers and table[0].is_transactional
-            is_transactional = is_transactional or has_transaction
+            # also without a producer id, which a client may leave out
+            has_transaction = table.count > 0 and table.attributes(0) & _TRANSACTIONAL and table[0].is_transactional
+            is_transactional = is_transactional or bool(has_transaction)
             if table.stop_reason or table.count != 1 or table.magic(0) != 2 or table.codec or found.is_internal:
                 code = check_produced(table, context, found.is_internal)
             if code:

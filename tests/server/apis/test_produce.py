@@ -228,6 +228,9 @@ def test_transactional_batches_need_their_id(tmp_path: Path) -> None:
         rows = await produce(node, data)  # type: ignore[arg-type]
         assert [one.error_code for one in rows] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
         assert node.replicas.find(TopicPartition("t", 1)).log.log_end_offset == 0
+        [one] = await produce(node, {("t", 0): make_batch(attributes=0x10)})  # without a producer id
+        assert one.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert node.replicas.find(T0).log.log_end_offset == 0
 
     run_node(tmp_path, body)
 
