@@ -254,11 +254,11 @@ async def _confirm_out_of_range(
 
     A deposed leader that does not know it yet would make clients reset their position; nothing else stops a client
     that sends no leader epoch."""
-    suspect = [
+    suspect = {
         position
         for position, (one, result) in enumerate(zip(requested, results, strict=True))
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and one.fetch_offset >= _start_of(node, one)
-    ]
+    }
     if not suspect or await node.quorum.is_confirmed():
         return results
     moved = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
