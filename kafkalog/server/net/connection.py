@@ -40,8 +40,8 @@ class Channel:
 
     __slots__ = (
         "_counted_bytes", "_fd", "_frames", "_is_handshaking", "_is_writing", "_loop", "_network",
-        "_on_secured", "_out", "_sock", "_task", "_unread", "active_ms", "connection", "held_bytes",
-        "is_active", "is_busy", "is_closed", "is_ending", "is_reading", "is_unfinished", "kind",
+        "_on_secured", "_out", "_sock", "_task", "_unmute", "_unread", "active_ms", "connection",
+        "held_bytes", "is_active", "is_busy", "is_closed", "is_ending", "is_reading", "is_unfinished", "kind",
         "largest_bytes", "reserved_bytes",
     )  # fmt: skip
 
@@ -59,6 +59,7 @@ class Channel:
         self._frames = FrameReader(network.max_frame_bytes_of(connection))
         self._out = Outgoing(sock)
         self._task: asyncio.Task[Result] | None = None
+        self._unmute: asyncio.TimerHandle | None = None  # of the end of a throttle time
         self.held_bytes = 0
         """Bytes of the request in memory."""
         self._counted_bytes = 0  # bytes counted for it in the network's memory, under `kind`
@@ -126,7 +127,7 @@ class Channel:
             self.connection.mute_until_ms = 0
         else:
             self._pause()
-            self._loop.call_later(wait_ms / 1000, self.resume_reading)
+            self._unmute = self._loop.call_later(wait_ms / 1000, self.resume_reading)
             return
         try:
             frame = self._frames.next()
@@ -444,6 +445,8 @@ class Channel:
         if self.is_closed:
             return
         self.is_closed = True
+        if self._unmute is not None:  # a throttle time may be days
+            self._unmute.cancel()
         self._pause()
         self._watch_writable(None)
         is_in_progress = self._task is not None and self._out.is_empty

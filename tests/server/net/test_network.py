@@ -437,6 +437,9 @@ def test_a_muted_connection_is_answered_and_not_read_for_a_while() -> None:
             assert await answer_of(reader) == b"for long"  # at once
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(reader.read(1), 0.1)
+            (channel,) = network.channels.values()
+            channel.close()
+            assert channel._unmute is not None and channel._unmute.cancelled()
             writer.close()
 
     asyncio.run(run())
