@@ -19,9 +19,12 @@ class KafkaPython:
         self._settings = {"bootstrap_servers": bootstrap, "request_timeout_ms": 30_000}
         self.admin = kafka.admin.KafkaAdminClient(**self._settings)
         self._deadline = Deadline()
+        self._consumers: list[Any] = []
 
     def close(self) -> None:
-        """Closes the admin client."""
+        """Closes the admin client, and consumers that a failure left open: their threads would go on."""
+        for consumer in self._consumers:
+            consumer.close(autocommit=False, timeout_ms=1000)
         self.admin.close()
 
     def _create(self, partitions: int) -> None:
@@ -33,12 +36,26 @@ class KafkaPython:
     def _consumer(self, *topics: str, **settings: Any) -> Any:
         own = {"group_id": self.topic, "auto_offset_reset": "earliest", "enable_auto_commit": False}
         consumer = self.lib.KafkaConsumer(**self._settings, fetch_max_wait_ms=100, **(own | settings))
+        self._consumers.append(consumer)
         for topic in topics:
             # 3.0 may hang where the topic's partitions get known to it only after it has joined the group
             consumer.partitions_for_topic(topic)
         if topics:
             consumer.subscribe(list(topics))
         return consumer
+
+    def _commit(self, consumer: Any, *offsets: Any) -> None:
+        """Commit, again once the consumer has polled where its group rebalances meanwhile."""
+
+        def is_done() -> bool:
+            try:
+                consumer.commit(*offsets)
+            except self.lib.errors.RebalanceInProgressError:
+                consumer.poll(50)
+                return False
+            return True
+
+        until(self._deadline, is_done)
 
     def _at(self, partition: int = 0) -> Any:
         return self.lib.TopicPartition(self.topic, partition)
@@ -172,7 +189,7 @@ class KafkaPython:
         settings = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 300}
         first = self._consumer(self.topic, **settings)
         self._take(first, 10)
-        first.commit()
+        self._commit(first)
         second = self._consumer(self.topic, **settings)
         over = threading.Event()
 
@@ -208,7 +225,7 @@ class KafkaPython:
         at = self._at()
         consumer = self._consumer(self.topic)
         assert self._take(consumer, 4)[0].offset == 0
-        consumer.commit({at: self._offset(4, "halfway")})
+        self._commit(consumer, {at: self._offset(4, "halfway")})
         consumer.close()
         consumer = self._consumer(self.topic)
         assert self._take(consumer, 6)[0].offset == 4
@@ -263,7 +280,7 @@ class KafkaPython:
         self._sent(10, partition=0)
         consumer = self._consumer(self.topic)
         self._take(consumer, 10)
-        consumer.commit()
+        self._commit(consumer)
         assert self.topic in repr(self.admin.list_groups())
         (found,) = self.admin.describe_groups([self.topic]).values()
         assert len(found["members"]) == 1

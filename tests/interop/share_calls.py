@@ -84,7 +84,7 @@ class Talker:
         topic = {
             "name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": configs
         }  # fmt: skip
-        tree = {"topics": [topic], "timeout": 5000, "validate_only": False}
+        tree = {"topics": [topic], "timeout": 60_000, "validate_only": False}
         made = asked(self.bootstrap, "create_topics", 7, tree).topics[0]
         assert made.error_code == 0
         asked(self.bootstrap, "find_coordinator", 4, {"key_type": 0, "coordinator_keys": ["g"]})
@@ -110,7 +110,7 @@ class Talker:
         for size in sizes:
             records = batch(0, [b"value-%d" % number for number in range(size)], timestamp=time.time_ns() // 10**6)
             data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
-            tree = {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": data}
+            tree = {"transactional_id": None, "acks": -1, "timeout": 60_000, "topic_data": data}
             deadline = time.monotonic() + LIMIT_S
             while True:
                 found = asked(self.bootstrap, "produce", 9, tree).responses[0].partition_responses[0]
@@ -138,7 +138,7 @@ class Talker:
     def set_feature(self, name: str, level: int) -> None:
         """Set a feature's level, down to 0 as well."""
         update = {"feature": name, "max_version_level": level, "upgrade_type": 1 if level else 3}
-        tree = {"timeout": 5000, "feature_updates": [update], "validate_only": False}
+        tree = {"timeout": 60_000, "feature_updates": [update], "validate_only": False}
         made = asked(self.bootstrap, "update_features", 1, tree)
         assert made.error_code == 0, made
 
