@@ -45,6 +45,8 @@ from kafkalog.util.os_errors import os_errors
 
 EXPORT_FILE: Final = "kafkalog.export.json"
 _STORE: Final = ".kafkalog-export"
+_FINISHED: Final = ".kafkalog-exported"
+"""Suffix of a finished export while its store is removed, so that the rename to the target is the last step."""
 _MAX_BYTES: Final = 1 << 30
 OFFSETS: Final = "__consumer_offsets"
 Commit = Callable[[str, Offsets], object]
@@ -86,12 +88,15 @@ def export_directory(
     wanted = frozenset(topics or existing)
     groups, notes = _read_groups(committed, paths, wanted)
     with StoreLock(place + _STORE, create=True) as store:
+        with os_errors("clean up", place + _FINISHED):
+            if OS.exists(place + _FINISHED):
+                shutil.rmtree(place + _FINISHED)
         now_ms = SYSTEM_CLOCK.milliseconds()
         with BackupInProgress(store, store.known(), now_ms, fs=OS, tell=tell) as backup:
             run = BackupRun(backup, paths, OS, SYSTEM_CLOCK, wanted)
             manifest = run.run(now_ms, lambda _: groups)
             if run.damage:
-                shutil.rmtree(store.path)
+                store.remove_all()
                 refuse_damage(run.damage)
             manifest = manifest._replace(topics=_settings(paths, wanted), notes=(*manifest.notes, *notes))
             backup.commit(manifest)
@@ -99,9 +104,10 @@ def export_directory(
         _finish_directory(copied, manifest)
         with os_errors("move the export into place", place):
             make_directories(OS, os.path.dirname(place))
-            OS.rename(copied, place)
+            OS.rename(copied, place + _FINISHED)
+            store.remove_all()
+            OS.rename(place + _FINISHED, place)
             OS.fsync_dir(os.path.dirname(place))
-            shutil.rmtree(store.path)
     return manifest
 
 
