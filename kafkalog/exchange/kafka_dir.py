@@ -26,6 +26,7 @@ from kafkalog.errors import (
     CorruptBackup,
     IllegalArgument,
     IllegalState,
+    InconsistentTopicId,
     KafkalogError,
     StorageError,
     TopicExists,
@@ -184,6 +185,8 @@ def import_directory(
     manifest = _read_manifest(origin)
     needs_groups = commit is not None and OFFSETS not in {one.topic_partition.topic for one in found}
     groups = _groups_to_commit(manifest, committed, origin) if needs_groups else {}
+    if manifest is not None:
+        _check_complete(manifest, found, topics, origin)
     sums = None if manifest is None else _checksums(manifest)
     is_backup = os.path.isdir(os.path.join(origin, LOCK_FILE))  # no one writes to a backup
     locks = [LogDir.acquire(place, create=True, exclusive=True)]
@@ -198,6 +201,7 @@ def import_directory(
             raise TopicExists(
                 f"{existing.topic_partition} already exists", path=place, hint="continue an import with --resume"
             )
+        _check_ids([one for one in found if one not in missing_partitions], place)
         _copy_all(place, missing_partitions, sums, Copier(OS, tell))
         _install(origin, place, missing_partitions)
     finally:
@@ -235,6 +239,35 @@ def _read_manifest(origin: str) -> Manifest | None:
 def _checksums(manifest: Manifest) -> dict[str, str]:
     """Return the checksums of the partitions' files, by path."""
     return {file.path.partition("/")[2]: file.sha256 for file in manifest.files if file.path.count("/") == 2}
+
+
+def _check_complete(manifest: Manifest, found: Sequence[PartitionPath], topics: Sequence[str], origin: str) -> None:
+    """Raise CorruptBackup if a partition or a file that was exported is missing."""
+    paths = {str(one.topic_partition): one.path for one in found}
+    wanted = {f"{one.topic}-{one.partition}" for one in manifest.partitions if not topics or one.topic in topics}
+    needed = {partition: origin for partition in wanted - paths.keys()}
+    names = {partition: set(OS.names(path)) for partition, path in paths.items()}
+    for file in _checksums(manifest):
+        partition, _, name = file.partition("/")
+        if partition in names and name not in names[partition]:
+            needed[file] = paths[partition]
+    for missing in sorted(needed):
+        raise CorruptBackup(
+            f"{missing}, which was exported, is missing", path=needed[missing],
+            hint=f"export it again; without {EXPORT_FILE} what is there is copied unchecked",
+        )  # fmt: skip
+
+
+def _check_ids(existing: Sequence[PartitionPath], place: str) -> None:
+    """Raise InconsistentTopicId for a partition of `place` with the name of one to import, but of another topic."""
+    for key, path in existing:
+        ours = os.path.join(place, str(key))
+        theirs, present = read_partition_metadata(OS, path), read_partition_metadata(OS, ours)
+        if theirs is not None and present is not None and theirs != present:
+            raise InconsistentTopicId(
+                f"{key} belongs to the topic with id {present}, but is to be imported from the one with id {theirs}",
+                path=ours, hint="import into another directory, or delete the topic there first",
+            )  # fmt: skip
 
 
 def _copy_all(place: str, wanted: Sequence[PartitionPath], sums: dict[str, str] | None, copier: Copier) -> None:
