@@ -245,7 +245,7 @@ def _check_complete(manifest: Manifest, found: Sequence[PartitionPath], topics: 
     """Raise CorruptBackup if a partition or a file that was exported is missing."""
     paths = {str(one.topic_partition): one.path for one in found}
     wanted = {f"{one.topic}-{one.partition}" for one in manifest.partitions if not topics or one.topic in topics}
-    needed = {partition: origin for partition in wanted - paths.keys()}
+    needed = dict.fromkeys(wanted - paths.keys(), origin)
     names = {partition: set(OS.names(path)) for partition, path in paths.items()}
     for file in _checksums(manifest):
         partition, _, name = file.partition("/")
@@ -281,6 +281,8 @@ def _copy_all(place: str, wanted: Sequence[PartitionPath], sums: dict[str, str] 
             directory = os.path.join(staging, str(one.topic_partition))
             make_directories(OS, directory)
             for name in sorted(OS.names(one.path)):
+                if OS.is_directory(os.path.join(one.path, name)):
+                    continue  # what recovery kept is no part of the log
                 target = os.path.join(directory, name)
                 with OS.open_file(os.path.join(one.path, name), "r") as file:
                     status = file.stat()

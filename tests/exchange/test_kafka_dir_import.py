@@ -45,3 +45,11 @@ def test_another_topic_is_not_resumed(exported: Path, tmp_path: Path) -> None:
     with pytest.raises(InconsistentTopicId, match="belongs to the topic with id"):
         import_directory(exported, tmp_path / "mine", resume=True, commit=lambda _, groups: committed.append(groups))
     assert not committed
+
+
+def test_what_recovery_kept_is_left_out(exported: Path, tmp_path: Path) -> None:
+    entry = exported / "orders-0" / "kafkalog-kept" / "0-0"
+    entry.mkdir(parents=True)
+    (entry / "manifest.json").write_text("{}")
+    assert len(import_directory(exported, tmp_path / "mine")) == 2
+    assert not (tmp_path / "mine" / "orders-0" / "kafkalog-kept").exists()
