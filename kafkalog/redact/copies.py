@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from kafkalog._core.keys.given_keys import hash_keys
 from kafkalog._core.keys.key_finder import KeyFinder
 from kafkalog.errors import NotAPartition
+from kafkalog.manager.deletion import remove_tree
 from kafkalog.records.plain_runs import plain_runs
 from kafkalog.redact.report import Copy
 from kafkalog.redact.wanted import Wanted
 from kafkalog.sidecars.identity import new_secret
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, parse_dir
-from kafkalog.storage.recovery.kept import Kept, list_kept
+from kafkalog.storage.recovery.kept import Kept, list_kept, unlisted_kept
 from kafkalog.storage.recovery.sound_runs import sound_runs
 from kafkalog.tools.kept import remove_kept
 from kafkalog.util.os_errors import os_errors
@@ -38,11 +39,19 @@ def leftovers_in(path: str, fs: FileSystem) -> list[str]:
 def copies_of(place: PartitionPath, wanted: Wanted, fs: FileSystem, *, remove: bool) -> list[Copy]:
     """Return the copies that may hold records wanted; those that recovery kept are removed with `remove`."""
     found = [Copy(os.path.join(place.path, name), "a file to be deleted") for name in leftovers_in(place.path, fs)]
-    kept = [one for one in list_kept(place.path, fs) if _may_hold(one, wanted, fs)]
+    listed = list_kept(place.path, fs)
+    kept = [one for one in listed if _may_hold(one, wanted, fs)]
+    unlisted = unlisted_kept(place.path, listed, fs)
     if remove and kept:
         remove_kept([place.path], apply=True, entries=[one.name for one in kept], fs=fs)
-    what = "records that recovery kept" + ("" if remove else ", which `kafkalog redact --remove-kept` removes")
-    found += [Copy(one.path, what, remove) for one in kept]
+    if remove:
+        for path in unlisted:
+            with os_errors("remove the kept records", path):
+                remove_tree(path, fs)
+    ending = "" if remove else ", which `kafkalog redact --remove-kept` removes"
+    found += [Copy(one.path, f"records that recovery kept{ending}", remove) for one in kept]
+    what = f"files without a manifest, of a recovery or a removal that was stopped{ending}"
+    found += [Copy(path, what, remove) for path in unlisted]
     return found + _other_directories(place, fs)
 
 

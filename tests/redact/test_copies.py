@@ -43,3 +43,16 @@ def test_kept_records_with_damage_between_them_may_hold_any_key(tmp_path: Path) 
     kafkalog.open(tmp_path / "t-0", "a").close()
     (copy,) = redact(tmp_path, "t", keys=[b"k7"], apply=True, remove_kept=True).copies
     assert copy.removed and not (tmp_path / "t-0" / "kafkalog-kept").exists()
+
+
+def test_kept_files_without_a_manifest_are_reported_and_removed(tmp_path: Path) -> None:
+    """So a recovery or a removal leaves them that is killed; no list of what is kept has them."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"k", b"v")])
+    entry = tmp_path / "t-0" / "kafkalog-kept" / f"{0:020d}-0"
+    entry.mkdir(parents=True)
+    (entry / f"{0:020d}.log.from-0").write_bytes((tmp_path / "t-0" / f"{0:020d}.log").read_bytes())
+    (copy,) = redact(tmp_path, "t", keys=[b"k"], apply=True).copies
+    assert copy.path == str(entry) and not copy.removed and "--remove-kept" in copy.what and entry.exists()
+    (copy,) = redact(tmp_path, "t", keys=[b"k"], apply=True, remove_kept=True).copies
+    assert copy.path == str(entry) and copy.removed and not entry.exists()
