@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 import kafkalog
 from kafkalog.redact.directories import redact
 from tests.redact.test_redact import make
@@ -56,3 +58,19 @@ def test_kept_files_without_a_manifest_are_reported_and_removed(tmp_path: Path) 
     assert copy.path == str(entry) and not copy.removed and "--remove-kept" in copy.what and entry.exists()
     (copy,) = redact(tmp_path, "t", keys=[b"k"], apply=True, remove_kept=True).copies
     assert copy.path == str(entry) and copy.removed and not entry.exists()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["data/kafkalog-restore.partial", "data.kafkalog-backup/1/dir0", "data.kafkalog-download/1/dir0",
+     "data.kafkalog-restore/1/dir0"],
+)  # fmt: skip
+def test_what_killed_backups_and_restores_left_is_named(tmp_path: Path, place: str) -> None:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("t", 1, {})
+        dirs["t", 0].append([(b"k", b"v")])
+    (tmp_path / place / "other-0").mkdir(parents=True)
+    assert not redact(tmp_path / "data", "t", keys=[b"k"]).copies
+    (tmp_path / place / "t-0").mkdir()
+    (copy,) = redact(tmp_path / "data", "t", keys=[b"k"], apply=True).copies
+    assert copy.path == str(tmp_path / place.removesuffix("/1/dir0")) and "killed" in copy.what and not copy.removed
