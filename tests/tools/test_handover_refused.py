@@ -138,7 +138,7 @@ def test_a_damaged_epoch_file(broker_dir: Path) -> None:
     file.write_text("nonsense")
     assert "leader-epoch-checkpoint" in refusal(broker_dir)
     (problem,) = handover([broker_dir]).plan.problems
-    assert "repair --checkpoints --apply" in problem.hint  # without the file a log that was closed cleanly has no epochs
+    assert "repair --checkpoints --apply" in problem.hint  # without the file such a log has no epochs
     repair(broker_dir, checkpoints=True, apply=True)
     assert file.read_text() == content_before
     assert apply(broker_dir).applied
