@@ -8,7 +8,6 @@ from contextlib import suppress
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from kafkalog.backup.restore import STAGING
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, PartitionNotFound
 from kafkalog.inspect.values import moment
@@ -16,7 +15,7 @@ from kafkalog.manager.deletion import remove_tree
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.file_slice import FileSlice
-from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name
+from kafkalog.storage.names import RESTORE_STAGING, index_file_name, log_file_name, time_index_file_name
 from kafkalog.storage.recovery import kept
 from kafkalog.storage.recovery.kept import Kept
 from kafkalog.storage.recovery.sound_runs import SoundCount, SoundRun, count_batches, sound_runs
@@ -243,7 +242,7 @@ def _restore_partition(
 
 def _write_segments(target: str, name: str, parts: Sequence[_Part], fs: FileSystem) -> None:
     """Write the segments to a staging directory, which becomes the partition by one rename."""
-    path, staging = os.path.join(target, name), os.path.join(target, STAGING)
+    path, staging = os.path.join(target, name), os.path.join(target, RESTORE_STAGING)
     staged = os.path.join(staging, name)
     with os_errors("restore the kept records", path):
         try:
