@@ -18,7 +18,7 @@ from kafkalog.errors import CorruptBackup, DirectoryLocked, IllegalArgument, Kaf
 from kafkalog.util.fileio import FileSystem, atomic_write
 from kafkalog.util.os_errors import os_errors
 
-_STORE: Final = ".kafkalog-restore"
+COPIES: Final = ".kafkalog-restore"
 """Suffix of the directory beside the restored one in which data directories in use are copied first."""
 _DONE: Final = ".done"
 """Suffix of the record beside that directory once all is restored, while the copies are removed."""
@@ -34,7 +34,7 @@ class Copies:
     """The copies for a restore of `sources` into `places` at a moment. Threads: one at a time."""
 
     def __init__(self, sources: Sequence[str], places: Sequence[str], moment: Moment, fs: FileSystem) -> None:
-        self.path = places[0] + _STORE
+        self.path = places[0] + COPIES
         self._record = self.path + _DONE
         self._sources = sources
         self._moment = moment

@@ -35,7 +35,7 @@ from kafkalog.util.fileio import OS, FileSystem
 
 COPIED_FIRST: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 MAX_DIRECTORIES: Final = 1000
-_STAGING: Final = ".kafkalog-backup"
+STAGING: Final = ".kafkalog-backup"
 """Suffix of the directory, beside the first data directory, in which a backup for an object store is prepared."""
 Committed = Callable[[Sequence[str]], Offsets]
 """Reads the committed offsets of groups from the data directories."""
@@ -91,7 +91,7 @@ def create_backup(
     if not isinstance(remote, RemoteBackups):
         check_places(paths, os.path.realpath(remote))
         return _create(paths, os.fspath(remote), full, committed, tell, fs, clock, keep=keep)
-    staging = remote.staging_for((paths or [""])[0] + _STAGING)
+    staging = remote.staging_for((paths or [""])[0] + STAGING)
     for place in filter(None, (staging, remote.objects.local_path)):
         check_places(paths, place)
     if keep is not None:

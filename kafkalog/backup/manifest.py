@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from datetime import MAXYEAR, datetime
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import CorruptBackup, KafkalogError
@@ -31,6 +32,7 @@ MAX_BYTES: Final = 1 << 30
 """Maximum size of a valid manifest in bytes; each file takes about 250 bytes in it."""
 _FORMAT: Final = "kafkalog backup"
 _ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _DIRECTORY: Final = re.compile(r"dir[0-9]{1,4}")
 _SUM: Final = re.compile(r"[0-9a-f]{64}")
 _MAX: Final = 2**63 - 1
@@ -158,8 +160,13 @@ def sums_of(files: tuple[StoredFile, ...], manifest_sum: str) -> bytes:
 
 
 def is_id(name: str) -> bool:
-    """Return True if the name is a valid backup id."""
-    return _ID.fullmatch(name) is not None
+    """Return True if the name is a valid backup id: a time in UTC, before the last year that has one."""
+    if _ID.fullmatch(name) is None:
+        return False
+    try:
+        return datetime.strptime(name, ID_FORMAT).year < MAXYEAR
+    except ValueError:
+        return False
 
 
 def is_sum(name: str) -> bool:

@@ -28,7 +28,7 @@ from kafkalog.backup.restore_at.plan import Moment
 from kafkalog.backup.store import LATEST, BackupStore
 from kafkalog.errors import CorruptBackup, DirectoryLocked, IllegalArgument, KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.storage.names import LOCK_FILE, META_PROPERTIES
+from kafkalog.storage.names import LOCK_FILE, META_PROPERTIES, RESTORE_STAGING
 from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.util.clock import SYSTEM_CLOCK
@@ -36,7 +36,7 @@ from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 from kafkalog.util.os_errors import os_errors, walk
 from kafkalog.util.times import Time, time_text
 
-STAGING: Final = "kafkalog-restore.partial"
+STAGING: Final = RESTORE_STAGING
 READY: Final = "kafkalog-restore.ready"
 """Name of the file that records which directory of which backup is staged completely and on disk."""
 _CHECKPOINTS: Final = frozenset(CHECKPOINTS)

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from kafkalog.backup.manifest import MANIFEST, Manifest, StoredFile, is_id, parse_file_line, read_manifest
+from kafkalog.backup.manifest import ID_FORMAT, MANIFEST, Manifest, StoredFile, is_id, parse_file_line, read_manifest
 from kafkalog.errors import (
     CorruptBackup,
     DirectoryLocked,
@@ -46,7 +46,6 @@ _CONTENT: Final = b"kafkalog backups, version 1\n"
 _MAX_JOURNAL_BYTES: Final = 1 << 30
 _DOOMED: Final = ".deleted"
 _REPLACEMENT: Final = ".redacted"
-_ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _PARTIAL_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z\.(?:partial|deleted)")
 
 
@@ -80,7 +79,8 @@ class BackupStore:
 
     def unfinished(self) -> list[str]:
         """Return the directories that an unfinished backup, or delete, left."""
-        return sorted(name for name in self._names() if _PARTIAL_NAME.fullmatch(name))
+        found = (name for name in self._names() if _PARTIAL_NAME.fullmatch(name))
+        return sorted(name for name in found if is_id(name.partition(".")[0]))
 
     def find(self, which: str = LATEST) -> str:
         """Return the directory of a backup, by its id, or of the last one; PartitionNotFound names existing ones."""
@@ -312,8 +312,8 @@ def _read_journal(path: str, fs: FileSystem) -> list[StoredFile]:
 
 
 def _id_at(ms: int) -> str:
-    return datetime.fromtimestamp(ms // 1000, UTC).strftime(_ID_FORMAT)
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime(ID_FORMAT)
 
 
 def _ms_of(name: str) -> int:
-    return int(datetime.strptime(name, _ID_FORMAT).replace(tzinfo=UTC).timestamp()) * 1000
+    return int(datetime.strptime(name, ID_FORMAT).replace(tzinfo=UTC).timestamp()) * 1000

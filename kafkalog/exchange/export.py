@@ -327,7 +327,7 @@ def _plan(
     level: Isolation = isolation_of(isolation)
     ends = {key: end_of(view, level) for key, view in views.items()}
     ids = {key: read_partition_metadata(fs, path) for key, path in found.items()}
-    check_same(directory, ids, lambda key: views[key].log_end_offset, found)
+    check_same(directory, ids, lambda key: views[key].log_end_offset, views.__getitem__, found)
     if bounds == Bounds():
         check_loss(directory, lambda key: views[key].log_start_offset, found, found, None)
     max_bytes = task_bytes(1 << 62, 1, file_bytes, log_bytes_per_byte(directory.ranges))

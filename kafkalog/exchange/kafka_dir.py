@@ -26,6 +26,7 @@ from kafkalog.errors import (
     CorruptBackup,
     IllegalArgument,
     IllegalState,
+    InconsistentTopicId,
     KafkalogError,
     StorageError,
     TopicExists,
@@ -45,6 +46,8 @@ from kafkalog.util.os_errors import os_errors
 
 EXPORT_FILE: Final = "kafkalog.export.json"
 _STORE: Final = ".kafkalog-export"
+_FINISHED: Final = ".kafkalog-exported"
+"""Suffix of a finished export while its store is removed, so that the rename to the target is the last step."""
 _MAX_BYTES: Final = 1 << 30
 OFFSETS: Final = "__consumer_offsets"
 Commit = Callable[[str, Offsets], object]
@@ -86,12 +89,15 @@ def export_directory(
     wanted = frozenset(topics or existing)
     groups, notes = _read_groups(committed, paths, wanted)
     with StoreLock(place + _STORE, create=True) as store:
+        with os_errors("clean up", place + _FINISHED):
+            if OS.exists(place + _FINISHED):
+                shutil.rmtree(place + _FINISHED)
         now_ms = SYSTEM_CLOCK.milliseconds()
         with BackupInProgress(store, store.known(), now_ms, fs=OS, tell=tell) as backup:
             run = BackupRun(backup, paths, OS, SYSTEM_CLOCK, wanted)
             manifest = run.run(now_ms, lambda _: groups)
             if run.damage:
-                shutil.rmtree(store.path)
+                store.remove_all()
                 refuse_damage(run.damage)
             manifest = manifest._replace(topics=_settings(paths, wanted), notes=(*manifest.notes, *notes))
             backup.commit(manifest)
@@ -99,9 +105,10 @@ def export_directory(
         _finish_directory(copied, manifest)
         with os_errors("move the export into place", place):
             make_directories(OS, os.path.dirname(place))
-            OS.rename(copied, place)
+            OS.rename(copied, place + _FINISHED)
+            store.remove_all()
+            OS.rename(place + _FINISHED, place)
             OS.fsync_dir(os.path.dirname(place))
-            shutil.rmtree(store.path)
     return manifest
 
 
@@ -178,6 +185,8 @@ def import_directory(
     manifest = _read_manifest(origin)
     needs_groups = commit is not None and OFFSETS not in {one.topic_partition.topic for one in found}
     groups = _groups_to_commit(manifest, committed, origin) if needs_groups else {}
+    if manifest is not None:
+        _check_complete(manifest, found, topics, origin)
     sums = None if manifest is None else _checksums(manifest)
     is_backup = os.path.isdir(os.path.join(origin, LOCK_FILE))  # no one writes to a backup
     locks = [LogDir.acquire(place, create=True, exclusive=True)]
@@ -192,6 +201,7 @@ def import_directory(
             raise TopicExists(
                 f"{existing.topic_partition} already exists", path=place, hint="continue an import with --resume"
             )
+        _check_ids([one for one in found if one not in missing_partitions], place)
         _copy_all(place, missing_partitions, sums, Copier(OS, tell))
         _install(origin, place, missing_partitions)
     finally:
@@ -231,6 +241,35 @@ def _checksums(manifest: Manifest) -> dict[str, str]:
     return {file.path.partition("/")[2]: file.sha256 for file in manifest.files if file.path.count("/") == 2}
 
 
+def _check_complete(manifest: Manifest, found: Sequence[PartitionPath], topics: Sequence[str], origin: str) -> None:
+    """Raise CorruptBackup if a partition or a file that was exported is missing."""
+    paths = {str(one.topic_partition): one.path for one in found}
+    wanted = {f"{one.topic}-{one.partition}" for one in manifest.partitions if not topics or one.topic in topics}
+    needed = dict.fromkeys(wanted - paths.keys(), origin)
+    names = {partition: set(OS.names(path)) for partition, path in paths.items()}
+    for file in _checksums(manifest):
+        partition, _, name = file.partition("/")
+        if partition in names and name not in names[partition]:
+            needed[file] = paths[partition]
+    for missing in sorted(needed):
+        raise CorruptBackup(
+            f"{missing}, which was exported, is missing", path=needed[missing],
+            hint=f"export it again; without {EXPORT_FILE} what is there is copied unchecked",
+        )  # fmt: skip
+
+
+def _check_ids(existing: Sequence[PartitionPath], place: str) -> None:
+    """Raise InconsistentTopicId for a partition of `place` with the name of one to import, but of another topic."""
+    for key, path in existing:
+        ours = os.path.join(place, str(key))
+        theirs, present = read_partition_metadata(OS, path), read_partition_metadata(OS, ours)
+        if theirs is not None and present is not None and theirs != present:
+            raise InconsistentTopicId(
+                f"{key} belongs to the topic with id {present}, but is to be imported from the one with id {theirs}",
+                path=ours, hint="import into another directory, or delete the topic there first",
+            )  # fmt: skip
+
+
 def _copy_all(place: str, wanted: Sequence[PartitionPath], sums: dict[str, str] | None, copier: Copier) -> None:
     """Copy partitions to a staging directory, where they do not count as partitions."""
     staging = os.path.join(place, STAGING)
@@ -242,6 +281,8 @@ def _copy_all(place: str, wanted: Sequence[PartitionPath], sums: dict[str, str] 
             directory = os.path.join(staging, str(one.topic_partition))
             make_directories(OS, directory)
             for name in sorted(OS.names(one.path)):
+                if OS.is_directory(os.path.join(one.path, name)):
+                    continue  # what recovery kept is no part of the log
                 target = os.path.join(directory, name)
                 with OS.open_file(os.path.join(one.path, name), "r") as file:
                     status = file.stat()

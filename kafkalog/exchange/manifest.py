@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument
 from kafkalog.exchange.intervals import OffsetSet
+from kafkalog.exchange.last_records import LastRecord
 from kafkalog.exchange.settled_types import parsed_types, types_document
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
@@ -76,7 +77,8 @@ class ExportedRange:
     """Offsets [start, stop) of a partition, `log_bytes` of log, and the files with their records.
 
     A range may have no files: all its records were aborted or compacted away. `topic_id` is None if the partition's
-    directory does not state it.
+    directory does not state it. `last` is its last record, None if there was none to be had, or in exports of earlier
+    versions.
     """
 
     topic: str
@@ -86,6 +88,7 @@ class ExportedRange:
     log_bytes: int
     topic_id: str | None
     files: tuple[ExportedFile, ...]
+    last: LastRecord | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -388,7 +391,9 @@ def _range(document: Any) -> ExportedRange:
     if stop <= start:
         raise ValueError(f"the range [{start}, {stop}) is empty")
     topic, partition = validate_topic(document["topic"]), validate_partition(document["partition"])
-    return ExportedRange(topic, partition, start, stop, _whole_number(document, "log_bytes"), topic_id, files)
+    found = document.get("last")
+    last = None if found is None else LastRecord(_whole_number(found, "offset"), _whole_number(found, "crc32c"))
+    return ExportedRange(topic, partition, start, stop, _whole_number(document, "log_bytes"), topic_id, files, last)
 
 
 def _whole_number(document: Mapping[str, object], name: str, limit: int = 2**63 - 1) -> int:

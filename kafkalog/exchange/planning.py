@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, IllegalState, InconsistentTopicId, OffsetOutOfRange
+from kafkalog.exchange.last_records import last_record
 from kafkalog.exchange.manifest import ExportDirectory, ExportedFile, ExportedRange, ExportSettings, write_done
 from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.exchange.sums import file_checksum
@@ -81,8 +82,11 @@ class ExportTask:
     def record_done(self, name: str, files: Iterable[ExportedFile]) -> ExportedRange:
         """Record that the files of the task are staged, complete and synced."""
         part = self.range
+        written = tuple(files)
+        with LogView(part.directory) if self.fs is None else LogView(part.directory, fs=self.fs) as view:
+            last = last_record(view, part.start, part.stop)
         done = ExportedRange(
-            part.topic, part.partition, part.start, part.stop, self.log_bytes, self.topic_id, tuple(files)
+            part.topic, part.partition, part.start, part.stop, self.log_bytes, self.topic_id, written, last
         )
         write_done(self.staging, name, done)
         return done
@@ -116,9 +120,10 @@ def check_same(
     directory: ExportDirectory,
     ids: Mapping[TopicPartition, str | None],
     latest: OffsetOf,
+    view_of: Callable[[TopicPartition], LogView],
     paths: Mapping[TopicPartition, str],
 ) -> None:
-    """Check that the logs in `paths` are the exported ones: the same topics, and not shorter.
+    """Check that the logs in `paths` are the exported ones: the same topics, not shorter, with the same last record.
 
     Raises InconsistentTopicId or IllegalState.
     """
@@ -139,6 +144,25 @@ def check_same(
                 offset=now_end,
                 hint="the log was truncated or replaced: export it into another directory",
             )
+        _check_last(key, directory, view_of(key), paths[key])
+
+
+def _check_last(key: TopicPartition, directory: ExportDirectory, view: LogView, path: str) -> None:
+    """Raise IllegalState if the log has another record in place of the last exported one that can be compared."""
+    ranges = [one for one in directory.ranges if one.topic_partition == key and one.last is not None]
+    for one in sorted(ranges, key=lambda one: -one.stop):
+        offset = one.last.offset if one.last is not None else -1
+        now = last_record(view, offset, offset + 1)
+        if now is None:
+            continue  # compacted away or deleted: an earlier one decides
+        if now != one.last:
+            raise IllegalState(
+                f"{key} has another record at offset {offset} than the one that was exported",
+                path=path,
+                offset=offset,
+                hint="the log was truncated or replaced: export it into another directory",
+            )
+        return
 
 
 def check_loss(

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 
 from kafkalog._core.keys.given_keys import hash_keys
 from kafkalog._core.keys.key_finder import KeyFinder
+from kafkalog.backup.copies import COPIES
+from kafkalog.backup.create import STAGING as PREPARED
+from kafkalog.backup.remote.local_copy import DOWNLOADS
+from kafkalog.backup.restore import STAGING
 from kafkalog.errors import NotAPartition
+from kafkalog.manager.deletion import remove_tree
 from kafkalog.records.plain_runs import plain_runs
 from kafkalog.redact.report import Copy
 from kafkalog.redact.wanted import Wanted
 from kafkalog.sidecars.identity import new_secret
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, parse_dir
-from kafkalog.storage.recovery.kept import Kept, list_kept
+from kafkalog.storage.recovery.kept import Kept, list_kept, unlisted_kept
 from kafkalog.storage.recovery.sound_runs import sound_runs
 from kafkalog.tools.kept import remove_kept
-from kafkalog.util.os_errors import os_errors
+from kafkalog.util.os_errors import os_errors, walk
 
 if TYPE_CHECKING:
     from kafkalog.tools.directories import PartitionPath
@@ -29,6 +34,14 @@ STAGED_PREFIX = "kafkalog-stage."
 _LEFTOVERS = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)
 
 
+_BESIDE = {
+    PREPARED: "a backup that a killed run prepared for an object store: the next one uploads it",
+    DOWNLOADS: "a backup that a killed restore downloaded",
+    COPIES: "copies that a killed restore made",
+}
+"""Suffixes of directories beside a data directory with copies of partitions."""
+
+
 def leftovers_in(path: str, fs: FileSystem) -> list[str]:
     """Return the names of files that a delete, a clean or a redaction left; the next opening removes them."""
     with os_errors("list the partition directory", path):
@@ -38,20 +51,48 @@ def leftovers_in(path: str, fs: FileSystem) -> list[str]:
 def copies_of(place: PartitionPath, wanted: Wanted, fs: FileSystem, *, remove: bool) -> list[Copy]:
     """Return the copies that may hold records wanted; those that recovery kept are removed with `remove`."""
     found = [Copy(os.path.join(place.path, name), "a file to be deleted") for name in leftovers_in(place.path, fs)]
-    kept = [one for one in list_kept(place.path, fs) if _may_hold(one, wanted, fs)]
+    listed = list_kept(place.path, fs)
+    kept = [one for one in listed if _may_hold(one, wanted, fs)]
+    unlisted = unlisted_kept(place.path, listed, fs)
     if remove and kept:
         remove_kept([place.path], apply=True, entries=[one.name for one in kept], fs=fs)
-    what = "records that recovery kept" + ("" if remove else ", which `kafkalog redact --remove-kept` removes")
-    found += [Copy(one.path, what, remove) for one in kept]
+    if remove:
+        for path in unlisted:
+            with os_errors("remove the kept records", path):
+                remove_tree(path, fs)
+    ending = "" if remove else ", which `kafkalog redact --remove-kept` removes"
+    found += [Copy(one.path, f"records that recovery kept{ending}", remove) for one in kept]
+    what = f"files without a manifest, of a recovery or a removal that was stopped{ending}"
+    found += [Copy(path, what, remove) for path in unlisted]
     return found + _other_directories(place, fs)
 
 
-def staged_in(directory: str, fs: FileSystem) -> list[Copy]:
-    """Return the staged files of a data directory, which the next commit there may append."""
+def staged_in(directory: str, topic: str, fs: FileSystem) -> list[Copy]:
+    """Return the staged files of a data directory, which the next commit there may append, and what killed runs left.
+    """
     with os_errors("list the data directory", directory):
         names = sorted(name for name in fs.names(directory) if name.startswith(STAGED_PREFIX))
     what = "records that a write has staged: if it is decided, the next commit to the directory appends them"
-    return [Copy(os.path.join(directory, name), what) for name in names]
+    return [*(Copy(os.path.join(directory, name), what) for name in names), *_unfinished(directory, topic, fs)]
+
+
+def _unfinished(directory: str, topic: str, fs: FileSystem) -> list[Copy]:
+    """Return what killed backups, restores and imports left of a topic in a data directory, and beside it."""
+    places = {os.path.join(directory, STAGING): "partitions that a killed restore or import left"}
+    places |= {os.path.realpath(directory) + suffix: what for suffix, what in _BESIDE.items()}
+    return [Copy(path, what) for path, what in places.items() if fs.exists(path) and _has_partition(path, topic)]
+
+
+def _has_partition(path: str, topic: str) -> bool:
+    with os_errors("list the directory", path):
+        return any(_topic_of(name) == topic for _, below, _ in walk(path) for name in below)
+
+
+def _topic_of(name: str) -> str | None:
+    try:
+        return parse_dir(name).topic_partition.topic
+    except NotAPartition:
+        return None
 
 
 def _may_hold(kept: Kept, wanted: Wanted, fs: FileSystem) -> bool:

@@ -123,7 +123,7 @@ def redact(
     else:
         done = [_look(plan, fs, progress) for plan in plans]
     unsearched = _UNSEARCHED if tiered is None and _may_be_tiered(survey, topic, fs) else None
-    staged = [one for directory in dict.fromkeys(plan.directory for plan in plans) for one in staged_in(directory, fs)]
+    staged = [one for place in dict.fromkeys(plan.directory for plan in plans) for one in staged_in(place, topic, fs)]
     return _report(plans, done, in_store, staged, apply, unsearched)
 
 

@@ -30,6 +30,8 @@ CHECKPOINT_DELETED_SUFFIX: Final = ".checkpoint.deleted"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+RESTORE_STAGING: Final = "kafkalog-restore.partial"
+"""Directory in a data directory with restored partitions that are not complete."""
 LOCK_FILE: Final = ".lock"
 META_PROPERTIES: Final = "meta.properties"
 

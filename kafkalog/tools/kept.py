@@ -15,7 +15,7 @@ from kafkalog.manager.deletion import remove_tree
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.file_slice import FileSlice
-from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name
+from kafkalog.storage.names import RESTORE_STAGING, index_file_name, log_file_name, time_index_file_name
 from kafkalog.storage.recovery import kept
 from kafkalog.storage.recovery.kept import Kept
 from kafkalog.storage.recovery.sound_runs import SoundCount, SoundRun, count_batches, sound_runs
@@ -126,7 +126,10 @@ def remove_kept(
     found = list_kept(paths, topics=topics, entries=entries, fs=fs)
     for one in found if apply else ():
         with os_errors("remove the kept records", one.path):
-            remove_tree(one.path, fs)
+            for name in sorted(set(fs.names(one.path)) - {kept.MANIFEST}):
+                if not fs.is_directory(os.path.join(one.path, name)):
+                    fs.unlink_if_exists(os.path.join(one.path, name))
+            remove_tree(one.path, fs)  # the manifest last: without it the entry is not listed
             root = os.path.dirname(one.path)
             if not fs.names(root):
                 fs.rmdir(root)
@@ -219,35 +222,43 @@ def _restore_partition(
 ) -> Restored:
     """Write a segment for each run, then open the log once, which rebuilds indexes, epochs and producers.
 
-    After an error nothing remains: a part of the records would pass for all of them.
+    After an error nothing remains, and after a kill no partition: a part of the records would pass for all of them.
     """
     path = os.path.join(target, name)
     with os_errors("restore the kept records", path):
         make_directories(fs, target)
-        fs.mkdir(path)
-        fs.fsync_dir(target)
-    try:
-        _write_partition(target, name, parts, fs, clock)
-    except BaseException:
-        with suppress(OSError):
-            remove_tree(path, fs)
-        raise
+    with LogDir.acquire(target, fs=fs) as log_dir:
+        _write_segments(target, name, parts, fs)
+        try:
+            log = open_partition(log_dir, path, LogConfig(), Found(False), fs=fs, clock=clock)
+            log.close()
+        except BaseException:
+            with suppress(OSError):
+                remove_tree(path, fs)
+            raise
+        log_dir.partition_closed(name, True)
     return Restored(name, path, count_batches(part.run for part in parts), doubled)
 
 
-def _write_partition(target: str, name: str, parts: Sequence[_Part], fs: FileSystem, clock: Clock) -> None:
-    path = os.path.join(target, name)
+def _write_segments(target: str, name: str, parts: Sequence[_Part], fs: FileSystem) -> None:
+    """Write the segments to a staging directory, which becomes the partition by one rename."""
+    path, staging = os.path.join(target, name), os.path.join(target, RESTORE_STAGING)
+    staged = os.path.join(staging, name)
     with os_errors("restore the kept records", path):
-        for part in parts:
-            base = part.run.first_offset
-            _write(part, os.path.join(path, log_file_name(base)), fs)
-            for index in (index_file_name(base), time_index_file_name(base)):  # filled as the log is opened
-                fs.open_file(os.path.join(path, index), "create").close()
-        fs.fsync_dir(path)
-    with LogDir.acquire(target, fs=fs) as log_dir:
-        log = open_partition(log_dir, path, LogConfig(), Found(False), fs=fs, clock=clock)
-        log.close()
-        log_dir.partition_closed(name, True)
+        try:
+            remove_tree(staging, fs)
+            make_directories(fs, staged)
+            for part in parts:
+                base = part.run.first_offset
+                _write(part, os.path.join(staged, log_file_name(base)), fs)
+                for index in (index_file_name(base), time_index_file_name(base)):  # filled as the log is opened
+                    fs.open_file(os.path.join(staged, index), "create").close()
+            fs.fsync_dir(staged)
+            fs.rename(staged, path)
+        finally:
+            with suppress(OSError):
+                remove_tree(staging, fs)
+        fs.fsync_dir(target)
 
 
 def _write(part: _Part, target: str, fs: FileSystem) -> None:

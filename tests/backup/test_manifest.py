@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kafkalog
 from kafkalog.backup import create_backup, list_backups, restore_backup
 from kafkalog.backup.manifest import encode_manifest, file_line, parse_file_line, parse_manifest, safe_path
 from kafkalog.errors import CorruptBackup
@@ -76,3 +77,16 @@ def test_a_backup_whose_manifest_names_others_files_is_not_restored(tmp_path: Pa
     assert not (tmp_path / "restored").exists()
     with pytest.raises(CorruptBackup):
         list_backups(tmp_path / "backups")
+
+
+@pytest.mark.parametrize("name", ["20269999T999999Z", "99991231T235959Z", "00000101T000000Z"])
+@pytest.mark.parametrize("suffix", ["", ".partial"])
+def test_directory_with_the_name_of_no_time_is_no_backup(tmp_path: Path, name: str, suffix: str) -> None:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("t", 1, {})
+        dirs["t", 0].append([(None, b"a", 1)])
+    made = create_backup(tmp_path / "data", tmp_path / "backups").manifest
+    (tmp_path / "backups" / f"{name}{suffix}").mkdir()
+    second = create_backup(tmp_path / "data", tmp_path / "backups").manifest
+    assert [one.id for one in list_backups(tmp_path / "backups")] == [made.id, second.id]
+    assert restore_backup(tmp_path / "backups", tmp_path / "restored", at=made.created_ms).id == made.id

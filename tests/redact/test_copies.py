@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 import kafkalog
 from kafkalog.redact.directories import redact
 from tests.redact.test_redact import make
@@ -43,3 +45,32 @@ def test_kept_records_with_damage_between_them_may_hold_any_key(tmp_path: Path) 
     kafkalog.open(tmp_path / "t-0", "a").close()
     (copy,) = redact(tmp_path, "t", keys=[b"k7"], apply=True, remove_kept=True).copies
     assert copy.removed and not (tmp_path / "t-0" / "kafkalog-kept").exists()
+
+
+def test_kept_files_without_a_manifest_are_reported_and_removed(tmp_path: Path) -> None:
+    """So a recovery or a removal leaves them that is killed; no list of what is kept has them."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"k", b"v")])
+    entry = tmp_path / "t-0" / "kafkalog-kept" / f"{0:020d}-0"
+    entry.mkdir(parents=True)
+    (entry / f"{0:020d}.log.from-0").write_bytes((tmp_path / "t-0" / f"{0:020d}.log").read_bytes())
+    (copy,) = redact(tmp_path, "t", keys=[b"k"], apply=True).copies
+    assert copy.path == str(entry) and not copy.removed and "--remove-kept" in copy.what and entry.exists()
+    (copy,) = redact(tmp_path, "t", keys=[b"k"], apply=True, remove_kept=True).copies
+    assert copy.path == str(entry) and copy.removed and not entry.exists()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["data/kafkalog-restore.partial", "data.kafkalog-backup/1/dir0", "data.kafkalog-download/1/dir0",
+     "data.kafkalog-restore/1/dir0"],
+)  # fmt: skip
+def test_what_killed_backups_and_restores_left_is_named(tmp_path: Path, place: str) -> None:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("t", 1, {})
+        dirs["t", 0].append([(b"k", b"v")])
+    (tmp_path / place / "other-0").mkdir(parents=True)
+    assert not redact(tmp_path / "data", "t", keys=[b"k"]).copies
+    (tmp_path / place / "t-0").mkdir()
+    (copy,) = redact(tmp_path / "data", "t", keys=[b"k"], apply=True).copies
+    assert copy.path == str(tmp_path / place.removesuffix("/1/dir0")) and "killed" in copy.what and not copy.removed

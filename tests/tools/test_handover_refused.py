@@ -133,8 +133,15 @@ def test_partitions_of_two_topics_under_one_name(broker_dir: Path) -> None:
 
 
 def test_a_damaged_epoch_file(broker_dir: Path) -> None:
-    (broker_dir / "orders-0" / "leader-epoch-checkpoint").write_text("nonsense")
+    file = broker_dir / "orders-0" / "leader-epoch-checkpoint"
+    content_before = file.read_text()
+    file.write_text("nonsense")
     assert "leader-epoch-checkpoint" in refusal(broker_dir)
+    (problem,) = handover([broker_dir]).plan.problems
+    assert "repair --checkpoints --apply" in problem.hint  # without the file such a log has no epochs
+    repair(broker_dir, checkpoints=True, apply=True)
+    assert file.read_text() == content_before
+    assert apply(broker_dir).applied
 
 
 def test_reserved_space_that_no_close_cut_off(broker_dir: Path) -> None:

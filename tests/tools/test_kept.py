@@ -9,7 +9,9 @@ import kafkalog
 from kafkalog.errors import FormatError, IllegalArgument, PartitionNotFound, StorageError
 from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
 from kafkalog.tools.kept import list_kept, remove_kept, restore_kept
+from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS
+from tests.kills import kill
 from tests.storage.test_kept import FIRST, RECORDS, flip_bits, make, make_damaged, mark_unclean, offsets, positions
 
 
@@ -124,18 +126,56 @@ def test_a_place_to_restore_to_that_is_no_good(tmp_path: Path) -> None:
         restore_kept(data, tmp_path / "to")
 
 
-@pytest.mark.parametrize("op", ["pwrite", "fdatasync"])
-def test_a_restore_that_fails_leaves_nothing(tmp_path: Path, op: str) -> None:
+@pytest.mark.parametrize(
+    ("op", "place"),
+    [("pwrite", "orders-0/"), ("fdatasync", "orders-0/"), ("pwrite", "kafkalog-restore.partial/")],
+)
+def test_a_restore_that_fails_leaves_nothing(tmp_path: Path, op: str, place: str) -> None:
     """A part of the records would pass for all of them."""
     data, to = tmp_path / "data", tmp_path / "restored"
     data.mkdir()
     kafkalog.open(make_damaged(data), "a").close()
     fs = FaultFS()
-    fs.fail(op, path=f"{to}/orders-0/", nth=2)
+    fs.fail(op, path=f"{to}/{place}", nth=2)
     with pytest.raises(StorageError):
         restore_kept(data, to, fs=fs)
-    assert not (to / "orders-0").exists()
+    assert not (to / "orders-0").exists() and not (to / "kafkalog-restore.partial").exists()
     assert len(restore_kept(data, to)) == 1
+
+
+def test_restore_that_is_killed_leaves_all_records_or_no_partition(tmp_path: Path) -> None:
+    data, to = tmp_path / "data", tmp_path / "restored"
+    data.mkdir()
+    kafkalog.open(make_damaged(data), "a").close()
+
+    def check() -> None:
+        if not (to / "orders-0").exists():
+            restore_kept(data, to)
+        assert offsets(to / "orders-0") == list(range(18, RECORDS))
+        shutil.rmtree(to)
+
+    def work(fs: FileSystem) -> None:
+        restore_kept(data, to, fs=fs)
+
+    assert kill(work, check, "steps", 200, 1).is_over
+
+
+def test_removal_that_is_killed_is_completed(tmp_path: Path) -> None:
+    make_damaged(tmp_path / "data" if (tmp_path / "data").mkdir() is None else tmp_path)
+    kafkalog.open(tmp_path / "data" / "orders-0", "a").close()
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+
+    def work(fs: FileSystem) -> None:
+        remove_kept(tmp_path / "copy", apply=True, fs=fs)
+
+    def check() -> None:
+        remove_kept(tmp_path / "copy", apply=True)
+        root = tmp_path / "copy" / "orders-0" / KEPT_DIRECTORY
+        assert not list(root.rglob("*.log*"))
+        shutil.rmtree(tmp_path / "copy")
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+
+    assert kill(work, check, "steps", 60, 1).is_over
 
 
 def test_remove_is_dry_unless_applied(tmp_path: Path) -> None:

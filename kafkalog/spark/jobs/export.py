@@ -191,7 +191,7 @@ def _plan(
     with PartitionViews(found, options.isolation) as views:
         starts, stops = views.resolve(options.starting, "starting"), views.resolve(options.ending, "ending")
         ids = {one: read_partition_metadata(OS, path) for one, path in found.items()}
-        check_same(directory, ids, views.latest, views.directories)
+        check_same(directory, ids, views.latest, views.__getitem__, views.directories)
         if options.starting == EARLIEST:
             loss = None if options.fail_on_data_loss else DataLoss
             check_loss(directory, views.earliest, stops, views.directories, loss)

@@ -306,6 +306,15 @@ def list_kept(directory: str, fs: FileSystem) -> list[Kept]:
     return sorted(found, key=lambda one: (one.at_ms, one.name))
 
 
+def unlisted_kept(directory: str, listed: Iterable[Kept], fs: FileSystem) -> list[str]:
+    """Return the paths of what lies beside the entries `listed`, without a manifest. StorageError."""
+    root = os.path.join(directory, KEPT_DIRECTORY)
+    with os_errors("list the kept batches", root):
+        names = fs.names(root) if fs.is_directory(root) else []
+    paths = {os.path.join(root, name) for name in names}
+    return sorted(path for path in paths - {one.path for one in listed} if not fs.is_directory(path) or fs.names(path))
+
+
 def read_kept(path: str, fs: FileSystem) -> Kept | None:
     """Return the manifest's entries for the files present; None without a manifest. Raises as `list_kept` does."""
     manifest = os.path.join(path, MANIFEST)

@@ -293,8 +293,8 @@ def _note_partitions(plan: HandoverPlan, found: Sequence[PartitionSurvey], ended
         if one.epochs_problem is not None:
             plan.refuse(
                 f"{one.path}/leader-epoch-checkpoint: {one.epochs_problem}",
-                "a broker would take the whole directory offline: move the file away, and open the partition with "
-                "kafkalog once, which rebuilds it",
+                "a broker would take the whole directory offline: run `kafkalog repair --checkpoints --apply`, which "
+                "keeps the readable lines and adds the epochs of the batches",
             )
 
 
