@@ -97,12 +97,15 @@ class IcebergChanges:
             raise _not_appended(self._name, str(snapshot.snapshot_id), what)
         io = self._table.io
         entries = [
-            entry
+            (manifest.content, entry.data_file)
             for manifest in snapshot.manifests(io)
-            if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id == snapshot.snapshot_id
+            if manifest.added_snapshot_id == snapshot.snapshot_id
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
+            if entry.snapshot_id == snapshot.snapshot_id
         ]
-        return [entry.data_file for entry in entries if entry.snapshot_id == snapshot.snapshot_id]
+        if any(content == ManifestContent.DELETES for content, _ in entries):
+            raise _not_appended(self._name, str(snapshot.snapshot_id), "append with delete files")
+        return [file for _, file in entries]
 
 
 class DeltaChanges:

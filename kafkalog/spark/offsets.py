@@ -38,7 +38,7 @@ def parse_timestamps(text: str, option: str) -> dict[TopicPartition, int]:
 def _parsed(text: str, option: str, example: str, least: int) -> dict[TopicPartition, int]:
     try:
         found = _flat(_loaded(text), least)
-    except (ValueError, InvalidTopic) as error:
+    except (ValueError, RecursionError, InvalidTopic) as error:
         raise IllegalArgument(f"{option} is {_shorten(text)}: {_reason(error)}", hint=f"give JSON: {example}") from None
     if not found:
         raise IllegalArgument(f"{option} is {_shorten(text)}, which names no partition", hint=f"give JSON: {example}")
@@ -52,7 +52,7 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
         loaded = _loaded(text)
         pairs = [(validate_topic(topic), one) for topic in loaded for one in _list(loaded[topic])]
         found = [TopicPartition(topic, _partition(one)) for topic, one in pairs]
-    except (ValueError, InvalidTopic) as error:
+    except (ValueError, RecursionError, InvalidTopic) as error:
         raise IllegalArgument(f"assign is {_shorten(text)}: {_reason(error)}", hint=example) from None
     if not found:
         raise IllegalArgument(f"assign is {_shorten(text)}, which names no partition", hint=example)

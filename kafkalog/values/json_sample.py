@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kafkalog.values.json_types import JSON, MOST_LEVELS, JsonType
+from kafkalog.values.json_types import JSON, MOST_LEVELS, JsonType, is_column_name
 
 SAMPLE_ROWS: Final = 1000
 """Values that a sample has at most."""
@@ -84,7 +84,7 @@ class _Seen:
                 break
             total -= sizes[name] - 1
             fields[name] = JSON
-        if not fields or not all(map(_is_column_name, fields)):
+        if not fields or not all(map(is_column_name, fields)):
             return JSON  # a struct without columns shows nothing
         return JsonType("struct", tuple(fields.items()))
 
@@ -92,11 +92,6 @@ class _Seen:
 def _columns(type: JsonType) -> int:
     """Return the columns that a type becomes; a map has its entries and keys too."""
     return 1 + 2 * (type.kind == "map") + sum(_columns(child) for _, child in type.children)
-
-
-def _is_column_name(name: str) -> bool:
-    """False for a name with a zero byte or half of a surrogate pair, which Arrow cannot have."""
-    return "\x00" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _kind(value: Any) -> str:

@@ -29,10 +29,15 @@ JSON: Final = JsonType("json")
 
 
 def json_columns(type: JsonType, name: str = "", path: str = "") -> tuple[Field, Spot]:
-    """Return the tree of a builder, and of steps for the compiled decoder, for a type."""
+    """Return the tree of a builder, and of steps for the compiled decoder, for a type.
+
+    ValueError for a field with a name that Arrow cannot have.
+    """
     inside = {"list": "[]", "map": "{}"}.get(type.kind, "")
     below = []
     for child, kind in type.children:
+        if not is_column_name(child):
+            raise ValueError(f"{child!r} is no name of a column")
         step = path + inside if inside else f"{path}.{child}" if path else child
         below.append(json_columns(kind, child, step))
     fields = tuple(field for field, _ in below)
@@ -42,6 +47,11 @@ def json_columns(type: JsonType, name: str = "", path: str = "") -> tuple[Field,
         return (name, "+m", True, (("entries", "+s", False, (key, *fields), ()),), ()), ("map", name, path, spots)
     format = {"struct": "+s", "list": "+l"}.get(type.kind) or FORMATS[type.kind]
     return (name, format, True, fields, ()), (type.kind, name, path, spots)
+
+
+def is_column_name(name: str) -> bool:
+    """Return False for a name with a zero byte or half of a surrogate pair, which Arrow cannot have."""
+    return "\x00" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 _WORDS: Final[dict[str, dict[str, str]]] = {

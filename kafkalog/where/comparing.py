@@ -157,7 +157,7 @@ def _steps(type: pa.DataType, kind: Kind) -> Steps | None:
 
 def _in_steps(steps: Steps, kind: Kind, literal: Literal) -> Decimal:
     if kind is Kind.DATE and steps.per_one != 1:
-        whole, rest = divmod(milliseconds(literal), _DAY_MS)
+        whole, rest = _EXACT.divmod(milliseconds(literal), Decimal(_DAY_MS))
         if rest < 0:
             whole, rest = whole - 1, rest + _DAY_MS
         return whole if not rest else whole + Decimal("0.5")  # only between which days it lies matters
@@ -243,8 +243,12 @@ def _beside_fractions(sign: str, type: pa.DataType) -> Callable[[pa.Array, pa.Ar
         if type.scale <= 0:
             compare = _OPERATORS[sign]
             return lambda numbers, fractions: _by_row(lambda one, other: compare(int(one), other), numbers, fractions)
-        # by way of text: Arrow's own conversion is not always the nearest double
-        return lambda numbers, fractions: kernel(numbers.cast(pa.string()).cast(pa.float64()), fractions)
+
+        def fractional(numbers: pa.Array, fractions: pa.Array) -> pa.BooleanArray:
+            nearest = numbers.cast(pa.string()).cast(pa.float64())  # Arrow's own conversion may give another double
+            return kernel(nearest.cast(fractions.type), fractions)
+
+        return fractional
     most = (1 << type.bit_width - pa.types.is_signed_integer(type)) - 1
     highest = float(most) if most < EXACT_DOUBLE else nextafter(float(most), 0)
 

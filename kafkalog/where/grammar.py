@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +12,7 @@ from kafkalog.util.packages import needed
 from kafkalog.util.text import shortened
 from kafkalog.where.fields import checked_field
 from kafkalog.where.nodes import (
+    MAX_NUMBER,
     MIRRORED,
     And,
     Compare,
@@ -38,11 +39,10 @@ MAX_DEPTH: Final = 50
 MAX_LITERALS: Final = 1_000
 MAX_PATTERN: Final = 1_000
 """Most characters of a regular expression."""
-MAX_NUMBER: Final = 60
-"""Most characters of a number."""
 MAX_DIGITS: Final = 50
 """Most digits of a whole number that is kept as an int."""
 MAX_EXPONENT: Final = 400
+_ALL_DIGITS: Final = Context(prec=MAX_NUMBER)
 
 GRAMMAR: Final = r"""
 ?start: either
@@ -320,7 +320,7 @@ def _number(text: str, at: int) -> int | Decimal:
         raise _refused(at, f"{text} is beyond every type", f"exponents go from -{MAX_EXPONENT} to {MAX_EXPONENT}")
     if number == number.to_integral_value() and number.adjusted() < MAX_DIGITS:
         return int(number)
-    return number.normalize() if number.adjusted() < MAX_DIGITS else number
+    return number.normalize(_ALL_DIGITS) if number.adjusted() < MAX_DIGITS else number
 
 
 def _like(field: Field, pattern: str, at: int) -> Node:

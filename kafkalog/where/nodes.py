@@ -10,6 +10,8 @@ from decimal import Decimal
 from typing import Final
 
 Constant = int | Decimal | str | bytes | bool | None
+MAX_NUMBER: Final = 60
+"""Most characters of a number."""
 _PLAIN_NAME: Final = re.compile(r"[^\W\d][\w$@-]*")
 OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 """Comparisons that are true where the given one is false."""
@@ -90,7 +92,7 @@ class Literal:
             return f"x'{value.hex()}'"
         if isinstance(value, str):
             return _quoted(value)
-        return str(value)
+        return _number(value) if isinstance(value, Decimal) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +227,13 @@ def _name(text: str) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def _number(value: Decimal) -> str:
+    """Return a number as text; a long one in its shortest form, which is no longer than what it was read from."""
+    text = str(value)
+    if len(text) <= MAX_NUMBER:
+        return text
+    sign, digits, exponent = value.as_tuple()
+    whole = f"{'-' * sign}{''.join(map(str, digits))}e{exponent}"
+    return min(whole, re.sub(r"^(-?)0\.", r"\1.", text), key=len)

@@ -140,6 +140,18 @@ def test_rows_that_are_hidden_are_not_loaded(lake: Lake, tmp_path: Path) -> None
     assert not [*(tmp_path / "data").glob("back-*")]
 
 
+def test_rows_that_an_append_hides_stop_a_load(tmp_path: Path) -> None:
+    lake = loaded_once(tmp_path, "iceberg")
+    lake.append(rows(3, 3))
+    hide_in_iceberg(lake)
+    with pytest.raises(IllegalState, match=r"removed or changed rows \(append with delete files\)") as error:
+        load(lake, tmp_path / "data")
+    assert error.value.hint and error.value.path == path_of(lake)
+    lake.append(rows(6, 3))
+    with pytest.raises(IllegalState, match=r"removed or changed rows \(append with delete files\)"):
+        load(lake, tmp_path / "data")
+
+
 @pytest.mark.parametrize("work", ["upsert", "compact"])
 def test_rows_that_are_hidden_are_not_written_again(lake: Lake, tmp_path: Path, work: str) -> None:
     for first in (0, 3):

@@ -35,6 +35,14 @@ def test_any_other_text_is_refused(text: str) -> None:
         parse_assignment(text)
 
 
+def test_json_that_is_nested_too_deeply_is_refused() -> None:
+    for text in ("[" * 100_000, '{"a":' * 100_000):
+        with pytest.raises(IllegalArgument, match="give JSON"):
+            parse_offsets(text, "startingOffsets")
+        with pytest.raises(IllegalArgument, match="give JSON"):
+            parse_assignment(text)
+
+
 @pytest.mark.parametrize("text", ['{"a":{"0":1}}', '{"a":0}', '{"a":["x"]}', '{"a":[-1]}', '{"a":[]}', '{"a":[1.0]}'])
 def test_assignments_that_are_none(text: str) -> None:
     with pytest.raises(IllegalArgument, match="assign is"):

@@ -10,6 +10,9 @@ import kafkalog
 from kafkalog.cursors.store import CursorStore
 from kafkalog.errors import IllegalArgument
 from kafkalog.util.paths import real_path
+from kafkalog.values.avro import AvroDecoder
+from kafkalog.values.json_columns import JsonDecoder
+from kafkalog.values.protobuf import ProtobufDecoder
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
@@ -27,8 +30,11 @@ def test_links_are_followed(tmp_path: Path) -> None:
         lambda path: kafkalog.open_dirs([path]),
         lambda path: kafkalog.open_dirs(path, "a"),
         lambda path: CursorStore(path),
+        lambda path: AvroDecoder(path),
+        lambda path: JsonDecoder(path),
+        lambda path: ProtobufDecoder(path, message="a"),
     ],
-    ids=["open-r", "open-a", "dirs-r", "dirs-a", "cursors"],
+    ids=["open-r", "open-a", "dirs-r", "dirs-a", "cursors", "avro", "json", "protobuf"],
 )
 def test_what_names_no_file(path: str, use: Callable[[str], Any]) -> None:
     with pytest.raises(IllegalArgument, match="is not a path"):

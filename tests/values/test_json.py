@@ -294,6 +294,16 @@ def test_schemas() -> None:
         values.decoder("json", schema="{")
 
 
+@pytest.mark.parametrize("name", ["\ud800", "a\udfff", "a\0"])
+def test_a_schema_with_a_name_that_no_column_can_have(name: str) -> None:
+    schema = {"type": "array", "items": {"type": "object", "properties": {name: {"type": "string"}}}}
+    some: list[dict[str, Any]] = [{"schema": schema}, {"schema": json.dumps(schema)}]
+    for options in (*some, {"fields": {f"a.{name}": "string"}}):
+        with pytest.raises(IllegalArgument, match="columns of these values cannot be made") as error:
+            values.decoder("json", **options)
+        assert str(error.value).encode()
+
+
 class Stored:
     """A registry's schemas in memory."""
 

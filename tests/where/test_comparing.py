@@ -2,13 +2,17 @@
 
 import math
 import operator
+import pickle
+from datetime import date
 from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kafkalog import where
 from kafkalog.where.comparing import compare_fields, comparison, membership
 from kafkalog.where.kinds import Kind, kind_of
 from kafkalog.where.nodes import MIRRORED, Literal
@@ -146,3 +150,36 @@ def test_decimal_fractions_stand_for_the_nearest_double(case: tuple[int, int]) -
         test = compare_fields(column.type, Kind.DECIMAL, sign, fractions.type, Kind.FLOAT)
         assert test(column, fractions).to_pylist() == [expected]
         assert comparison(fractions.type, Kind.FLOAT, sign, Literal(value))(fractions).to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("other", [pa.float32(), pa.float64()])
+def test_decimal_fields_stand_for_the_nearest_value_of_the_fractions_beside_them(other: pa.DataType) -> None:
+    numbers, fractions = pa.array([Decimal("0.1"), Decimal("0.3"), None]), pa.array([0.1, 0.2, 0.1], other)
+    test = compare_fields(numbers.type, Kind.DECIMAL, "==", other, Kind.FLOAT)
+    assert test(numbers, fractions).to_pylist() == [True, False, None]
+    test = compare_fields(other, Kind.FLOAT, ">=", numbers.type, Kind.DECIMAL)
+    assert test(fractions, numbers).to_pylist() == [True, False, None]
+
+
+def test_constants_beyond_all_days() -> None:
+    days = pa.array([date(2020, 1, 1), None])
+    for number in (10**40, -(10**40), Decimal("1e400")):
+        found = comparison(days.type, Kind.DATE, "<", Literal(number))(days)
+        assert found.to_pylist() == [number > 0, None]
+        assert membership(days.type, Kind.DATE, [Literal(number)])(days).to_pylist() == [False, None]
+
+
+def test_constants_of_many_digits() -> None:
+    numbers = pa.array([Decimal("12345678901234567890123456789012.5"), Decimal("12345678901234567890123456789012.6")])
+    batch = pa.record_batch({"value": numbers})
+    assert where.parse("value == 12345678901234567890123456789012.5").mask(batch).to_pylist() == [True, False]
+    assert where.parse("value <= 12345678901234567890123456789012.55").mask(batch).to_pylist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "text", [f".{'7' * 59}", f"-.{'7' * 58}", f"{'7' * 56}e-61", f".{'7' * 56}e-5", f"{'7' * 58}e9", f".{'7' * 55}e-99"]
+)
+def test_the_text_of_a_long_number_is_read_again(text: str) -> None:
+    expression = where.parse(f"value > {text}")
+    assert where.parse(str(expression)) == expression
+    assert pickle.loads(pickle.dumps(expression)) == expression

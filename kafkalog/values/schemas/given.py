@@ -8,6 +8,7 @@ from typing import Any
 from kafkalog.errors import IllegalArgument
 from kafkalog.util.fileio import OS
 from kafkalog.util.os_errors import os_errors
+from kafkalog.util.paths import real_path
 from kafkalog.values.schemas.choose import schema_source
 from kafkalog.values.schemas.source import MAX_SCHEMA_BYTES, Schema, SchemaSource
 
@@ -36,7 +37,8 @@ def stored_schema(source: SchemaSource | None, which: int | str, kind: str) -> S
 
 
 def read_schema_file(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a schema's file; StorageError if it cannot be read."""
+    """Return the bytes of a schema's file; StorageError if it cannot be read, IllegalArgument for an invalid path."""
     name = os.fspath(path)
+    real_path(name)  # only for its error
     with os_errors("read the schema", name):
         return OS.read_file(name, MAX_SCHEMA_BYTES)
