@@ -34,8 +34,10 @@ from kafkalog.storage.log_parts.replacer import LogReplacer
 from kafkalog.storage.log_parts.roller import LogRoller
 from kafkalog.storage.log_parts.watermark import HighWatermark
 from kafkalog.storage.log_state import started
+from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT
 from kafkalog.storage.producer_state import EXPIRATION_MS, ProducerStateManager, VerificationGuard
 from kafkalog.storage.recovery.loader import Loaded, LogLoader, begin_log
+from kafkalog.storage.recovery.rebuild_epochs import rebuild_epochs
 from kafkalog.storage.recovery.recover_log import Progress
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
@@ -171,7 +173,8 @@ class UnifiedLog:
         """
         folder = os.fspath(directory)
         found = list_directory(folder, fs)
-        epochs = LeaderEpochCache.open(folder, fs=fs)
+        has_epochs = LEADER_EPOCH_CHECKPOINT in found.names
+        epochs = LeaderEpochCache.read(folder, fs=fs)  # a missing file is created last: an empty one would be believed
         producers = ProducerStateManager(
             folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions,
             names=found.names,
@@ -183,9 +186,11 @@ class UnifiedLog:
             progress=progress, threads=recovery_threads, listed=found,
             keeps_begun_epochs=keeps_begun_epochs, refuses_loss=refuses_loss,
         ).load()  # fmt: skip
-        if leader_epoch is None:
-            leader_epoch = max(epochs.latest_epoch, 0)
         try:
+            if not has_epochs:
+                rebuild_epochs(epochs, loaded.segments, loaded.log_start_offset)
+            if leader_epoch is None:
+                leader_epoch = max(epochs.latest_epoch, 0)
             core = LogCore(
                 folder, config, _first_state(loaded, epochs.latest_epoch, high_watermark_follows_end), epochs,
                 producers, fs=fs, clock=clock, scheduler=scheduler, leader_epoch=leader_epoch,
