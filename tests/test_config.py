@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalog.config.keys import MAX_INT, Key
-from kafkalog.config.topic import CONFIGS, LogConfig
+from kafkalog.config.topic import CONFIGS, LogConfig, key_for
 from kafkalog.errors import ConfigError, UnknownConfig
 
 INT, LONG = 2**31 - 1, 2**63 - 1
@@ -168,6 +168,14 @@ def test_an_unknown_name_lists_the_near_ones() -> None:
         assert isinstance(caught.value, TypeError)
     with pytest.raises(UnknownConfig, match="CONFIGS"):
         LogConfig(zzz=1)
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    for name in (5, None, b"segment.bytes"):
+        with pytest.raises(UnknownConfig, match=r"unknown configuration (5|None|b'segment\.bytes')"):
+            LogConfig.from_mapping({name: 1})  # type: ignore[dict-item]
+        with pytest.raises(UnknownConfig):
+            key_for(name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,8 @@ class Table:
         key = self._by_name.get(name)
         if key is not None:
             return key
+        if not isinstance(name, str):
+            raise UnknownConfig(f"unknown configuration {ascii(name)}", hint="the name of a configuration is a str")
         dotted = name.replace("_", ".")
         reason = self.refused.get(dotted)
         if reason is not None:

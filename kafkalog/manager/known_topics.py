@@ -26,17 +26,23 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 KEEP_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
 """Settings of an unknown topic."""
+QUORUM_FILE: Final = "kafkalog.quorum.json"
+"""The term and the vote of a node of a replica set, in each of its data directories."""
 _RETENTION: Final = frozenset(
     {"log.retention.bytes", "log.retention.hours", "log.retention.minutes", "log.retention.ms"}
 )
 
 
 class KnownTopics(NamedTuple):
-    """Entries of topics files, the metadata that applies to these directories, and the node's number."""
+    """Entries of topics files, the metadata that applies to these directories, and the node's number.
+
+    `is_in_replica_set` is true for directories of a node of a replica set: other nodes have copies of all partitions.
+    """
 
     own: Mapping[str, Mapping[str, str]]
     cluster: ClusterMetadata | None
     node_id: int | None = None
+    is_in_replica_set: bool = False
 
     def settings_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own settings; None if the topic is unknown."""
@@ -84,6 +90,8 @@ class KnownTopics(NamedTuple):
     def has_replicas(self, topic_partition: TopicPartition) -> bool:
         """Return True if other brokers have copies: the checkpointed high watermark then applies, not the log end."""
         topic, number = topic_partition
+        if self.is_in_replica_set:
+            return True
         if topic in self.own or self.cluster is None or topic not in self.cluster.image.topics:
             return False
         partition = self.cluster.image.topics[topic].partitions.get(number)
@@ -99,7 +107,9 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
     own: dict[str, Mapping[str, str]] = {}
     found: list[ClusterMetadata] = []
     node_id: int | None = None
+    is_in_replica_set = False
     for directory in directories:
+        is_in_replica_set |= fs.exists(os.path.join(directory, QUORUM_FILE))
         meta = read_meta_properties(directory, fs)
         node_id = meta.node_id if node_id is None and meta is not None else node_id
         for name, entry in TopicStore(directory, fs=fs).topics().items():
@@ -108,7 +118,7 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
             from kafkalog.manager.cluster_metadata import read_cluster_metadata
 
             found += filter(None, [read_cluster_metadata(directory, fs=fs)])
-    return KnownTopics(own, _choose_metadata(found) if found else None, node_id)
+    return KnownTopics(own, _choose_metadata(found) if found else None, node_id, is_in_replica_set)
 
 
 def _choose_metadata(found: list[ClusterMetadata]) -> ClusterMetadata | None:

@@ -78,6 +78,11 @@ class LeaderEpochCache:
         return self
 
     @property
+    def path(self) -> str:
+        """Path of the file."""
+        return self._file.path
+
+    @property
     def latest_epoch(self) -> int:
         """Newest epoch, -1 if there is none."""
         entries = self.entries
@@ -161,6 +166,10 @@ class LeaderEpochCache:
         """Set the new name of the partition directory."""
         with self._writing:
             self._file.path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
+
+    def create_file(self) -> None:
+        """Create the file, empty, unless it exists (LOG-1). StorageError."""
+        self._file.create_if_missing()
 
     def write_if_changed(self) -> None:
         """Write and sync the file if the epochs have changed. A StorageError leaves the old file."""

@@ -34,8 +34,10 @@ from kafkalog.storage.log_parts.replacer import LogReplacer
 from kafkalog.storage.log_parts.roller import LogRoller
 from kafkalog.storage.log_parts.watermark import HighWatermark
 from kafkalog.storage.log_state import started
+from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT
 from kafkalog.storage.producer_state import EXPIRATION_MS, ProducerStateManager, VerificationGuard
 from kafkalog.storage.recovery.loader import Loaded, LogLoader, begin_log
+from kafkalog.storage.recovery.rebuild_epochs import rebuild_epochs
 from kafkalog.storage.recovery.recover_log import Progress
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
@@ -163,15 +165,16 @@ class UnifiedLog:
         `high_watermark_follows_end` is false, the high watermark moves only by explicit calls.
         `producer_expiration_ms` is the time after which idle producers expire. With `verify_transactions` a
         transaction begins only with the guard of a coordinator's answer (LOG-64). A leader epoch that begins at the
-        log's end is dropped (LOAD-14) unless `keeps_begun_epochs` is true: it shows that a replica has agreed with a
-        leader without appends. `on_disk_failure` is called with errors caused by the disk. With `refuses_loss`, an
-        opening that would remove sound batches raises CorruptRecord and cuts nothing; otherwise the batches are kept
-        (docs/recovery.md). StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end
-        that no crash leaves.
+        log's end is dropped (LOAD-14) unless the log is empty, so that appends go on with it, or `keeps_begun_epochs`
+        is true: it shows that a replica has agreed with a leader without appends. `on_disk_failure` is called with
+        errors caused by the disk. With `refuses_loss`, an opening that would remove sound batches raises CorruptRecord
+        and cuts nothing; otherwise the batches are kept (docs/recovery.md). StorageError, NotAPartition;
+        CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
         found = list_directory(folder, fs)
-        epochs = LeaderEpochCache.open(folder, fs=fs)
+        has_epochs = LEADER_EPOCH_CHECKPOINT in found.names
+        epochs = LeaderEpochCache.read(folder, fs=fs)  # a missing file is created last: an empty one would be believed
         producers = ProducerStateManager(
             folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions,
             names=found.names,
@@ -183,9 +186,11 @@ class UnifiedLog:
             progress=progress, threads=recovery_threads, listed=found,
             keeps_begun_epochs=keeps_begun_epochs, refuses_loss=refuses_loss,
         ).load()  # fmt: skip
-        if leader_epoch is None:
-            leader_epoch = max(epochs.latest_epoch, 0)
         try:
+            if not has_epochs:
+                rebuild_epochs(epochs, loaded.segments, loaded.log_start_offset)
+            if leader_epoch is None:
+                leader_epoch = max(epochs.latest_epoch, 0)
             core = LogCore(
                 folder, config, _first_state(loaded, epochs.latest_epoch, high_watermark_follows_end), epochs,
                 producers, fs=fs, clock=clock, scheduler=scheduler, leader_epoch=leader_epoch,

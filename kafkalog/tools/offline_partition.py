@@ -19,9 +19,8 @@ from kafkalog.manager.checkpoints import (
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import PartitionPath
-from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
+from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
@@ -88,8 +87,11 @@ def open_offline(log_dir: LogDir, plan: OfflinePlan, fs: FileSystem, clock: Cloc
     is_clean = log_dir.vouches_for(name)
     start = read_offset(plan.directory, LOG_START_FILE, key, fs=fs)
     point = read_offset(plan.directory, RECOVERY_POINT_FILE, key, fs=fs)
-    mark = None if plan.mark_is_end else _read_high_watermark(path, fs)
-    log = open_partition(log_dir, path, plan.config, Found(is_clean, start, point), fs=fs, clock=clock)
+    mark = None if plan.mark_is_end else read_offset(plan.directory, HIGH_WATERMARK_FILE, key, fs=fs)
+    log = open_partition(
+        log_dir, path, plan.config, Found(is_clean, start, point), fs=fs, clock=clock,
+        keeps_begun_epochs=mark is not None,
+    )  # fmt: skip
     is_closed_cleanly = False
     try:
         try:
@@ -104,8 +106,3 @@ def open_offline(log_dir: LogDir, plan: OfflinePlan, fs: FileSystem, clock: Cloc
         is_closed_cleanly = True
     finally:
         log_dir.partition_closed(name, is_closed_cleanly)
-
-
-def _read_high_watermark(path: str, fs: FileSystem) -> int:
-    with LogView(path, fs=fs) as view:
-        return view.high_watermark

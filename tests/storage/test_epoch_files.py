@@ -9,7 +9,7 @@ from kafkalog.storage.leader_epoch import LeaderEpochCache, read_epochs
 from kafkalog.storage.log import UnifiedLog
 from tests.builder import message_v1
 from tests.faults import FaultFS
-from tests.storage.logs import config, log, sized_batch
+from tests.storage.logs import NOW, config, log, sized_batch
 
 FILE = "leader-epoch-checkpoint"
 
@@ -120,3 +120,58 @@ def test_a_negative_end_cuts_nothing(tmp_path: Path) -> None:
     assert epochs.entries == ((1, 0),)
     epochs.truncate_from_end(0)
     assert epochs.entries == ()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_file_is_rebuilt_from_the_batches(
+    tmp_path: Path, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An append would begin again at epoch 0, below that of its log's batches."""
+    a_log = log(tmp_path)
+    append_epochs(a_log, 3, 3, 5)
+    a_log.roll()
+    append_epochs(a_log, 5, 8)
+    a_log.close()
+    (tmp_path / "topic-0" / FILE).unlink()
+    again = UnifiedLog.open(tmp_path / "topic-0", config(), recovery_point=5, had_clean_shutdown=clean)
+    assert again.leader_epochs == ((3, 0), (5, 2), (8, 4)) == read_epochs(tmp_path / "topic-0")
+    assert f"{FILE} was missing" in caplog.text
+    again.append_as_leader(bytearray(sized_batch(100)))
+    assert again.leader_epochs[-1] == (8, 4)
+    again.close()
+
+
+def test_a_missing_file_is_rebuilt_without_what_old_formats_ended(tmp_path: Path) -> None:
+    """LOG-59, also with a log start inside an epoch; a log without epochs gets its empty file."""
+    a_log = log(tmp_path)
+    append_epochs(a_log, 3)
+    a_log.append_as_follower(message_v1(1, b"old"), 5)
+    path = tmp_path / "topic-0"
+    a_log.close()
+    (path / FILE).unlink()
+    again = UnifiedLog.open(path, config())
+    assert again.leader_epochs == () and (path / FILE).read_text() == "0\n0\n"
+    append_epochs(again, 4, 4, 6)
+    again.close()
+    (path / FILE).unlink()
+    once_more = UnifiedLog.open(path, config(), log_start_offset=3)
+    assert once_more.leader_epochs == ((4, 3), (6, 4))
+    once_more.close()
+
+
+@pytest.mark.parametrize("how", ["delete", "retention"])
+def test_a_log_whose_records_were_all_deleted_goes_on_with_its_epoch(tmp_path: Path, how: str) -> None:
+    """LOG-43: also after two openings without an append; its next append had epoch 0."""
+    a_log = log(tmp_path, retention_ms=1)
+    append_epochs(a_log, 7, 8)
+    assert a_log.delete_before(-1) if how == "delete" else a_log.delete_old_segments(NOW + 10)
+    for _ in range(2):
+        a_log.close()
+        assert read_epochs(tmp_path / "topic-0") == ((8, 2),)
+        a_log = log(tmp_path, log_start_offset=2)
+        assert a_log.leader_epochs == ((8, 2),)
+    append_epochs(a_log, 8, 9)
+    a_log.close()
+    again = log(tmp_path, log_start_offset=2)
+    assert again.leader_epochs == ((8, 2), (9, 3))
+    again.close()

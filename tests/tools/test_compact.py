@@ -21,6 +21,7 @@ from kafkalog.errors import (
     UnknownConfig,
     UnknownTopicOrPartition,
 )
+from kafkalog.manager.known_topics import QUORUM_FILE
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TOPICS_FILE
 from kafkalog.storage.readonly.view import LogView
@@ -29,7 +30,7 @@ from kafkalog.tools.compact.partition import CompactPlan, _DryRunLog
 from kafkalog.tools.directories import PartitionPath
 from kafkalog.tools.offline_partition import open_offline
 from kafkalog.types import TopicPartition
-from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
+from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, OffsetCheckpoint
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 from tests.builder import R
@@ -261,3 +262,19 @@ def test_a_log_that_is_looked_at_is_not_written(tmp_path: Path) -> None:
     with LogView(plan.place.path, fs=OS) as view, pytest.raises(IllegalState, match="open read-only"):
         clean(CleanRange(_DryRunLog(view, plan, OS), 0, 4), SkimpyOffsetMap(2400), now_ms=NOW)
     assert {file: file.read_bytes() for file in (tmp_path / "t-0").iterdir()} == before
+
+
+def test_a_node_of_a_replica_set_keeps_what_only_a_discarded_record_would_replace(tmp_path: Path) -> None:
+    """Its leader may discard records above the high watermark, and has agreed with it on an epoch at the log's end."""
+    key = TopicPartition("t", 0)
+    make(tmp_path / "t-0", [(b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (b"a", b"3")], per_segment=1)
+    (tmp_path / QUORUM_FILE).write_text('{"version": 1, "term": 5, "leader": 2, "voted_for": 2}')
+    marks = OffsetCheckpoint(tmp_path / HIGH_WATERMARK_FILE)
+    marks.write({key: 3})
+    epochs = tmp_path / "t-0" / "leader-epoch-checkpoint"
+    epochs.write_text("0\n2\n0 0\n5 4\n")
+    for apply in (False, True):
+        (one,) = compact(tmp_path, apply=apply, now_ms=NOW + 10).cleaned
+        assert (one.end_offset, one.records, one.records_kept) == (3, 3, 2)
+    assert records(tmp_path / "t-0") == [(1, b"a", b"2"), (2, b"b", b"1"), (3, b"a", b"3")]
+    assert marks.read() == {key: 3} and epochs.read_text() == "0\n2\n0 0\n5 4\n"

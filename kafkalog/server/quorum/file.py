@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kafkalog.config.keys import MAX_INT
+from kafkalog.manager.known_topics import QUORUM_FILE
 from kafkalog.server.quorum.state_file import StateFile, parse_number
 
-QUORUM_FILE: Final = "kafkalog.quorum.json"
 NO_NODE: Final = -1
 
 

@@ -11,12 +11,13 @@ from uuid import UUID
 import pytest
 
 from kafkalog.errors import ConfigError, CorruptCheckpoint, StorageError
+from kafkalog.manager.known_topics import QUORUM_FILE
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.node import Node
 from kafkalog.server.quorum import quorum
 from kafkalog.server.quorum.decisions import next_term
 from kafkalog.server.quorum.errors import ElectionFailed
-from kafkalog.server.quorum.file import NO_NODE, QUORUM_FILE, QuorumFile, QuorumState
+from kafkalog.server.quorum.file import NO_NODE, QuorumFile, QuorumState
 from kafkalog.server.replica.results import AppendParams, AppendResult
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS

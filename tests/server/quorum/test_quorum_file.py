@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.manager.known_topics import QUORUM_FILE
 from kafkalog.server.node.node import Node
 from kafkalog.server.quorum.decisions import Ballot, next_term
-from kafkalog.server.quorum.file import NO_NODE, QUORUM_FILE, QuorumFile, QuorumState
+from kafkalog.server.quorum.file import NO_NODE, QuorumFile, QuorumState
 from kafkalog.server.quorum.state_file import StateFiles
 from kafkalog.util.fileio import OS, FileSystem
 from tests.server.looping import in_loop
