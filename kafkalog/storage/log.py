@@ -165,11 +165,11 @@ class UnifiedLog:
         `high_watermark_follows_end` is false, the high watermark moves only by explicit calls.
         `producer_expiration_ms` is the time after which idle producers expire. With `verify_transactions` a
         transaction begins only with the guard of a coordinator's answer (LOG-64). A leader epoch that begins at the
-        log's end is dropped (LOAD-14) unless the log is empty, so that appends go on with it, or `keeps_begun_epochs`
-        is true: it shows that a replica has agreed with a leader without appends. `on_disk_failure` is called with
-        errors caused by the disk. With `refuses_loss`, an opening that would remove sound batches raises CorruptRecord
-        and cuts nothing; otherwise the batches are kept (docs/recovery.md). StorageError, NotAPartition;
-        CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
+        log's end is dropped (LOAD-14) unless `keeps_begun_epochs` is true: it shows that a replica has agreed with a
+        leader without appends. `on_disk_failure` is called with errors caused by the disk. With `refuses_loss`, an
+        opening that would remove sound batches raises CorruptRecord and cuts nothing; otherwise the batches are kept
+        (docs/recovery.md). StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end
+        that no crash leaves.
         """
         folder = os.fspath(directory)
         found = list_directory(folder, fs)

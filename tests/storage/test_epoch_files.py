@@ -9,7 +9,7 @@ from kafkalog.storage.leader_epoch import LeaderEpochCache, read_epochs
 from kafkalog.storage.log import UnifiedLog
 from tests.builder import message_v1
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, config, log, sized_batch
+from tests.storage.logs import config, log, sized_batch
 
 FILE = "leader-epoch-checkpoint"
 
@@ -157,21 +157,3 @@ def test_a_missing_file_is_rebuilt_without_what_old_formats_ended(tmp_path: Path
     once_more = UnifiedLog.open(path, config(), log_start_offset=3)
     assert once_more.leader_epochs == ((4, 3), (6, 4))
     once_more.close()
-
-
-@pytest.mark.parametrize("how", ["delete", "retention"])
-def test_a_log_whose_records_were_all_deleted_goes_on_with_its_epoch(tmp_path: Path, how: str) -> None:
-    """LOG-43: also after two openings without an append; its next append had epoch 0."""
-    a_log = log(tmp_path, retention_ms=1)
-    append_epochs(a_log, 7, 8)
-    assert a_log.delete_before(-1) if how == "delete" else a_log.delete_old_segments(NOW + 10)
-    for _ in range(2):
-        a_log.close()
-        assert read_epochs(tmp_path / "topic-0") == ((8, 2),)
-        a_log = log(tmp_path, log_start_offset=2)
-        assert a_log.leader_epochs == ((8, 2),)
-    append_epochs(a_log, 8, 9)
-    a_log.close()
-    again = log(tmp_path, log_start_offset=2)
-    assert again.leader_epochs == ((8, 2), (9, 3))
-    again.close()

@@ -448,7 +448,7 @@ class LogLoader:
         kept_all = self._clean and end is not None
         point = next_offset if kept_all else min(self._recovery_point, next_offset)
         start = max(self._log_start, segments[0].base_offset)
-        epochs_end = next_offset + (self._keeps_begun_epochs or start == next_offset)  # all deleted: the last one stays
+        epochs_end = next_offset + self._keeps_begun_epochs
         if all(entry.start_offset >= epochs_end for entry in self._epochs.entries):
             # a deletion moved the first epoch up, then a power loss undid the deletion and left damage below that
             self._epochs.extend(self._found_epochs)
