@@ -325,11 +325,18 @@ class Quorum:
             await asyncio.sleep(RESUME_SECONDS)
 
     async def regain(self, interval_s: float, tries: int = sys.maxsize) -> None:
-        """After stepping down, ask for votes again until a leader is known."""
+        """After stepping down, ask for votes again until a leader is known, but not in the interval after another did.
+
+        Its candidate may be about to lead. A later term would make it step down before it has handed over.
+        """
+        term = self.state.term
         for _ in range(tries):
             await asyncio.sleep(interval_s)
             if self.leads or self.state.leader != NO_NODE:
                 return
+            seen, term = term, self.state.term
+            if term != seen:
+                continue
             try:
                 await self.promote(yields=True)  # a leader's news may only be late
             except (KafkalogError, OSError) as error:

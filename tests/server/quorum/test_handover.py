@@ -14,7 +14,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum import handover
 from kafkalog.server.quorum.decisions import next_term
 from kafkalog.server.quorum.errors import ElectionFailed, NotController
-from kafkalog.server.quorum.file import NO_NODE
+from kafkalog.server.quorum.file import NO_NODE, QuorumState
 from kafkalog.server.quorum.handover import NotCaughtUp
 from kafkalog.server.quorum.messages import VOTE, end_request
 from kafkalog.server.quorum.poll import Poll
@@ -157,6 +157,21 @@ async def test_who_stepped_down_and_has_not_heard_yet_of_the_next_leader_leaves_
         assert nodes.quorum(3).leader == NO_NODE
         await nodes.quorum(3).regain(0, 1)
         assert nodes.quorum(1).leads and nodes.quorum(3).leader == 1
+
+
+@in_loop
+async def test_who_stepped_down_leaves_time_to_another_candidate(tmp_path: Path) -> None:
+    """FLOW-4: a term after that of a leader that has just begun would end it before it hands over."""
+    async with set_of(tmp_path) as nodes:
+        own = nodes.quorum(3)
+        regained = asyncio.ensure_future(own.regain(0.05, 1))
+        await asyncio.sleep(0)
+        voted = QuorumState(next_term(own.state.term, 2, own.own_set), NO_NODE, 2)
+        await own._adopt(voted)
+        await regained
+        assert own.state == voted
+        await own.regain(0, 1)
+        assert own.leads
 
 
 @in_loop
