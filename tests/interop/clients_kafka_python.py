@@ -1,6 +1,8 @@
 """kafka-python against a broker: one method per operation, on a topic that it creates itself."""
 
+import math
 import threading
+import time
 from typing import Any
 
 from tests.interop.client_kit import Deadline, expected_values, until
@@ -79,9 +81,10 @@ class KafkaPython:
         self._send(producer, count, partition=partition)
         producer.close()
 
-    def _take(self, consumer: Any, count: int) -> list[Any]:
+    def _take(self, consumer: Any, count: int, within_s: float = math.inf) -> list[Any]:
         found: list[Any] = []
-        while len(found) < count:
+        end = time.monotonic() + within_s
+        while len(found) < count and time.monotonic() < end:
             self._deadline.left()
             for records in consumer.poll(100, max_records=count - len(found)).values():
                 found += records
@@ -231,8 +234,11 @@ class KafkaPython:
         assert self._take(consumer, 6)[0].offset == 4
         assert consumer.committed(at, metadata=True).metadata == "halfway"
         for to, count, first in ((1, 9, 1), (5000, 10, 0)):
-            consumer.seek(at, to)
-            assert self._take(consumer, count)[0].offset == first
+            found: list[Any] = []
+            while len(found) < count:  # 3.0 once fetched nothing after a seek
+                consumer.seek(at, to)
+                found = self._take(consumer, count, within_s=20)
+            assert found[0].offset == first
         consumer.close()
 
     def admin_topics(self) -> None:
