@@ -251,7 +251,8 @@ def _check_complete(manifest: Manifest, found: Sequence[PartitionPath], topics: 
         partition, _, name = file.partition("/")
         if partition in names and name not in names[partition]:
             needed[file] = paths[partition]
-    for missing in sorted(needed):
+    if needed:
+        missing = min(needed)
         raise CorruptBackup(
             f"{missing}, which was exported, is missing", path=needed[missing],
             hint=f"export it again; without {EXPORT_FILE} what is there is copied unchecked",
