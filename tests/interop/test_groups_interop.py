@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalog.server.groups.classic_group import ClassicGroup
@@ -91,9 +98,21 @@ def _offsets(bootstrap: str, group_id: str) -> dict[int, int]:
     """Return a group's offsets of `t` by partition, once the broker has loaded them.
 
     A consumer asks for them: librdkafka's admin client dies (SIGSEGV) of an answer that says they are still loading.
+    It asks again while the broker, which has just started, does not lead the group's partition yet.
     """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group_id})
-    found = consumer.committed([TopicPartition("t", partition) for partition in (0, 1)], timeout=LIMIT_S)
+    found: list[TopicPartition] = []
+
+    def ask() -> bool:
+        try:
+            found[:] = consumer.committed([TopicPartition("t", partition) for partition in (0, 1)], timeout=LIMIT_S)
+        except KafkaException as error:
+            assert error.args[0].code() == KafkaError.NOT_COORDINATOR
+            consumer.poll(0.2)
+            return False
+        return True
+
+    _until(ask)
     consumer.close()
     return {one.partition: one.offset for one in found if one.offset >= 0}
 

@@ -202,7 +202,8 @@ def test_a_worker_without_room_refuses_and_loses_nothing(what: str, tmp_path: Pa
             acknowledged[value] += 1
             assert len(acknowledged) < 50, "the limit has no effect"
         assert write_to(producer_of(server), ours) is None
-        assert server.log().count("MemoryError") == 0
+        # The interpreter itself may run short a few times. A loop that calls a reader again and again writes thousands.
+        assert server.log().count("MemoryError") < 200
         server.kill()
         server.start()
         found = read(server, "t", len(acknowledged) + 2, partitions=2)
