@@ -15,7 +15,6 @@ from kafkalog.browse.levels import Level, Row, record_columns
 from kafkalog.browse.search import SEARCH_BYTES, key_offsets, matching_offsets, predicate_for
 from kafkalog.errors import KafkalogError
 from kafkalog.reading.chunks import batch_chunks, visible_chunks
-from kafkalog.records.tables import record_tables
 from kafkalog.storage.damage import Skipped, note_skipped
 from kafkalog.util.text import human_size, plural
 
@@ -149,10 +148,7 @@ class FilteredLevel(Level):
         found: list[Record] = []
         try:
             wanted = {*sorted(self._offsets(chunk, start, stop))[part]}
-            tables = record_tables(
-                chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
-            )
-            for table in tables if wanted else ():
+            for table in chunk.record_tables() if wanted else ():
                 found += [own_record(table[row]) for row, offset in enumerate(table.offsets) if offset in wanted]
         except KafkalogError as error:
             if chunk.last - chunk.first > 1:  # the others are sound

@@ -14,7 +14,6 @@ from kafkalog.errors import KafkalogError
 from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
 from kafkalog.records.column_reader import BATCH_ROWS, ColumnReader, kinds_of
 from kafkalog.records.table import RecordBatchColumns
-from kafkalog.records.tables import record_tables
 from kafkalog.storage.readonly.view import LogView
 
 if TYPE_CHECKING:
@@ -157,9 +156,7 @@ def matching_offsets(view: LogView, predicate: Predicate, chunk: Chunk, start: i
 
 def key_offsets(key: bytes, chunk: Chunk, start: int, stop: int) -> Iterator[int]:
     """Yield the offsets in [start, stop) of a chunk's records with exactly this key."""
-    for table in record_tables(
-        chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
-    ):
+    for table in chunk.record_tables():
         yield from _with_key(table, key, start, stop)
 
 

@@ -17,7 +17,6 @@ from kafkalog.errors import CorruptRecord, KafkalogError
 from kafkalog.records.convert import rebuild
 from kafkalog.records.format import CODEC_MASK, MAGIC_V2, TIMESTAMP_TYPE_BIT
 from kafkalog.records.plain_runs import plain_row
-from kafkalog.records.tables import batch_table
 
 if TYPE_CHECKING:
     from kafkalog._core.batch.record import Record
@@ -96,10 +95,7 @@ def is_changed_from(chunk: Chunk, row: int, before: Chunk, row_before: int, *, m
     new, old = chunk.batches[row], before.batches[row_before]
     if (new.base_offset, new.last_offset) != (old.base_offset, old.last_offset):
         return False
-    found, known = (
-        batch_table(one.data, one.batches, number, base_position=one.position, path=one.path)
-        for one, number in ((chunk, row), (before, row_before))
-    )
+    found, known = chunk.batch_table(row), before.batch_table(row_before)
     if found.count != known.count and not (may_be_compacted and new.magic >= MAGIC_V2):
         return False
     records = {known.offsets[at]: known[at] for at in range(known.count)}
@@ -159,7 +155,7 @@ def _encoded_again(chunk: Chunk, row: int, start: int) -> PlainBatch | None:
     Records of a batch with an append time have that timestamp.
     """
     source = chunk.batches
-    found = batch_table(chunk.data, source, row, base_position=chunk.position, path=chunk.path)
+    found = chunk.batch_table(row)
     offsets = [offset for offset in found.offsets if offset >= start]
     if not offsets:
         return None

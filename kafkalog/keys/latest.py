@@ -14,7 +14,6 @@ from kafkalog._core.batch.record import Record, RecordIterator
 from kafkalog.keys.lookup import PASSING, checked_key, is_passing
 from kafkalog.reading.chunks import batch_chunks, record_tables, records, visible_chunks
 from kafkalog.reading.source import ATTEMPTS, end_of, refresh, truncation_count, was_replaced
-from kafkalog.records import tables
 from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.damage import first_offset
 from kafkalog.storage.readonly.view import LogView
@@ -330,14 +329,8 @@ class LatestInMemory(LatestRecords):
         chunks = self._noted(batch_chunks(source, start, end, self._owner))
         if self._offsets:
             chunks = _contiguous(chunks, start, end)
-        found = (
-            table
-            for chunk in visible_chunks(source, chunks, is_committed, end, None)
-            for table in tables.record_tables(
-                chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
-            )
-        )
-        return RecordIterator(found, start, end)
+        visible = visible_chunks(source, chunks, is_committed, end, None)
+        return RecordIterator((table for chunk in visible for table in chunk.record_tables()), start, end)
 
     def _noted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         for chunk in chunks:

@@ -16,7 +16,6 @@ from kafkalog.reading.chunks import visible_chunks
 from kafkalog.reading.source import isolation_of
 from kafkalog.records.column_reader import COLUMNS
 from kafkalog.records.table import RecordBatchColumns
-from kafkalog.records.tables import record_tables
 from kafkalog.util.python_rows import python_rows
 
 if TYPE_CHECKING:
@@ -196,11 +195,8 @@ def _tables_of(run: Run, found: _Found) -> Iterator[Matches]:
 
     chunk = run.chunk
     wanted = numpy.concatenate(found.offsets)
-    tables = record_tables(
-        chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
-    )
     try:
-        for table in tables:
+        for table in chunk.record_tables():
             rows = numpy.flatnonzero(numpy.isin(numpy.asarray(table.offsets), wanted))
             yield Matches(table, rows.tolist(), chunk.path, found.decoded)
     except KafkalogError:

@@ -16,7 +16,6 @@ from kafkalog._core.batch.record import RecordIterator
 from kafkalog._core.log.txns import has_transactions, visible_rows
 from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
 from kafkalog.reading.source import closed, refresh, truncation_count, was_truncated
-from kafkalog.records import tables
 from kafkalog.records.batch import RecordBatch
 from kafkalog.storage.damage import LostEnd, MisplacedBatch, Skipped, first_offset, note_skipped
 from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size
@@ -233,9 +232,7 @@ def record_tables(
     """
     found = batch_chunks(log, start, stop, owner, skipped=skipped)
     for chunk in visible_chunks(log, found, committed, stop, skipped):
-        yield from tables.record_tables(
-            chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
-        )
+        yield from chunk.record_tables()
 
 
 def records(

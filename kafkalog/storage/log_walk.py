@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from kafkalog._core.batch.record import Record
 from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.damage import bad_row
@@ -50,6 +51,17 @@ def log_chunks(log: Walkable, start: int, stop: int) -> Iterator[Chunk]:
     damage = log.tail_damage
     if damage is not None and stop >= log.log_end_offset:
         raise damage
+
+
+def data_records(log: Walkable, start: int, stop: int) -> Iterator[Record]:
+    """Yield the records of the batches that hold offsets in [start, stop), without control batches.
+
+    Errors as for `log_chunks`; InvalidRecord for records that cannot be read.
+    """
+    for chunk in log_chunks(log, start, stop):
+        for row in range(chunk.first, chunk.last):
+            if not chunk.batches[row].is_control:
+                yield from chunk.batch_table(row)
 
 
 def sound_chunks(

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from kafkalog._core.batch.decode import RecordTable
 from kafkalog._core.batch.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
 from kafkalog.errors import CorruptRecord
+from kafkalog.records import tables
 from kafkalog.storage.damage import bad_row, damage_at, next_sound, sound_rows
 from kafkalog.storage.file_slice import (
     HEADER_BYTES,
@@ -62,6 +64,16 @@ class Chunk(NamedTuple):
     def next_offset(self) -> int:
         """Offset after the last batch."""
         return self.batches.last_offset_of(self.last - 1) + 1
+
+    def record_tables(self) -> Iterator[RecordTable]:
+        """Yield the records, many batches at a time; errors as for `records.tables.record_tables`."""
+        return tables.record_tables(
+            self.data, self.batches, self.first, self.last, base_position=self.position, path=self.path
+        )
+
+    def batch_table(self, row: int) -> RecordTable:
+        """Return the records of one batch; errors as for `records.tables.record_tables`."""
+        return tables.batch_table(self.data, self.batches, row, base_position=self.position, path=self.path)
 
     def own_table(self) -> BatchTable:
         """Return a table of only the rows `first` up to `last`."""

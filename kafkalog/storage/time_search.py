@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kafkalog._core.batch.pick import NOT_HERE, find_record_by_time
-from kafkalog.records.tables import batch_table
 from kafkalog.storage.index.segment_index import TimeKind
 from kafkalog.storage.segment_reader import Chunk, Extent, segment_chunks
 from kafkalog.types import OffsetAndTimestamp, TimestampOffset
@@ -59,7 +58,7 @@ def _first_in(chunk: Chunk, timestamp: int, start_offset: int) -> OffsetAndTimes
             return OffsetAndTimestamp(offset, found, epoch)
         if offset == NOT_HERE:
             continue
-        records = batch_table(chunk.data, table, row, base_position=chunk.position, path=chunk.path)
+        records = chunk.batch_table(row)
         number = records.find_timestamp(timestamp, start_offset)
         if number >= 0:
             return OffsetAndTimestamp(records.offsets[number], records.timestamps[number], table.leader_epoch(row))

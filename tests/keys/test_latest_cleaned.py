@@ -10,6 +10,7 @@ import pytest
 import kafkalog
 from kafkalog.keys import latest as latest_module
 from kafkalog.keys.latest import LatestRecords
+from kafkalog.records import tables
 
 CLEANED: dict[str, Any] = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0, "delete_retention_ms": 0}
 
@@ -42,15 +43,15 @@ def replace(owner: kafkalog.Log, *keys: bytes, value: bytes | None = b"2") -> No
 
 def before_second_table(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> list[bool]:
     """Make a change once, before the second table of records is read for a mapping in memory."""
-    read, done = latest_module.tables.record_tables, []
+    read, done = tables.record_tables, []
 
-    def tables(*args: Any, **more: Any) -> Any:
+    def counted(*args: Any, **more: Any) -> Any:
         done.append(True)
         if len(done) == 2:
             change()
         return read(*args, **more)
 
-    monkeypatch.setattr(latest_module.tables, "record_tables", tables)
+    monkeypatch.setattr(tables, "record_tables", counted)
     return done
 
 

@@ -15,7 +15,6 @@ from kafkalog.records.control import ControlType
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2, CompressionType, TimestampType
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.records.plain_runs import plain_run
-from kafkalog.records.tables import batch_table
 from kafkalog.storage.leader_epoch import EpochEntry
 from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.readonly.view import LogView
@@ -45,7 +44,7 @@ def first_batch(view: LogView, offset: int) -> tuple[int, list[int]]:
     The header of a wrapper of format v0 or v1 has only the last offset.
     """
     chunk = next(log_chunks(view, offset, view.log_end_offset))
-    records = batch_table(chunk.data, chunk.batches, chunk.first, base_position=chunk.position, path=chunk.path)
+    records = chunk.batch_table(chunk.first)
     offsets = list(records.offsets)
     is_legacy = chunk.batches.magic(chunk.first) < MAGIC_V2
     return offsets[0] if is_legacy else chunk.batches.base_offset(chunk.first), offsets
@@ -122,7 +121,7 @@ def _divided_v2(chunk: Chunk, row: int, batch: BatchHeader, is_kept: IsKept) -> 
 
     Base offset and base timestamp stay, so the deltas in the records remain right. The batch ends at its last record.
     """
-    records = batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path)
+    records = chunk.batch_table(row)
     flags = [is_kept(*one) for one in zip(records.offsets, records.timestamps, strict=True)]
     if all(flags):
         return bytes(chunk.data[batch.position - chunk.position :][: batch.size])
@@ -149,7 +148,7 @@ def _divided_v2(chunk: Chunk, row: int, batch: BatchHeader, is_kept: IsKept) -> 
 
 def _divided_legacy(chunk: Chunk, row: int, batch: BatchHeader, is_kept: IsKept) -> bytes:
     """Return a wrapper of format v0 or v1, or a message, with only its kept records; no bytes if there are none."""
-    records = batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path)
+    records = chunk.batch_table(row)
     kept = [record for record in records if is_kept(record.offset, record.timestamp)]
     if not kept:
         return b""

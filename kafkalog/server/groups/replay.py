@@ -11,7 +11,6 @@ from kafkalog.records.control import ControlType, control_record
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.groups import KEYS, VALUES
-from kafkalog.records.tables import batch_table
 from kafkalog.server.groups import records
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.offsets import GroupOffsets
@@ -158,7 +157,7 @@ def replay_log(log: Walkable, into: Replay | None = None) -> Replay:
 def _replay_batch(replay: Replay, chunk: Chunk, row: int) -> None:
     header = chunk.batches[row]
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
-    for record in batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path):
+    for record in chunk.batch_table(row):
         if header.is_control:
             kind = control_record(record.key, record.value).type
             if kind in (ControlType.COMMIT, ControlType.ABORT):

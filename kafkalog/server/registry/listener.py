@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError, TopicExists
 from kafkalog.records.builder import RecordsBuilder
-from kafkalog.records.tables import batch_table
 from kafkalog.server.registry.content import Content
 from kafkalog.server.registry.errors import RestError
 from kafkalog.server.registry.records import change_of, noop_record
 from kafkalog.server.registry.requests import Plan, Request, request_of
 from kafkalog.server.registry.routes import decide
 from kafkalog.server.status.http import HttpServer, Page
-from kafkalog.storage.log_walk import log_chunks
+from kafkalog.storage.log_walk import data_records
 from kafkalog.types import TopicPartition
 from kafkalog.values.schemas.topic import TOPIC
 
@@ -108,14 +107,9 @@ class Registry:
         await self._settle(node)  # else a leader without followers answers what the next one does not have
 
     def _apply(self, content: Content, log: UnifiedLog, start: int, stop: int) -> None:
-        for chunk in log_chunks(log, start, stop):
-            for row in range(chunk.first, chunk.last):
-                if chunk.batches[row].is_control:
-                    continue
-                table = batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path)
-                for record in table:
-                    if record.offset >= start:
-                        self._take(content, record.offset, record.key, record.value)
+        for record in data_records(log, start, stop):
+            if record.offset >= start:
+                self._take(content, record.offset, record.key, record.value)
 
     def _take(self, content: Content, offset: int, key: bytes | None, value: bytes | None) -> None:
         try:

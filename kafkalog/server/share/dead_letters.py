@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import ConfigError, KafkalogError, RecordTooLarge, TopicExists
-from kafkalog.records.tables import batch_table
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.settings.features import SHARE
 from kafkalog.server.settings.groups import group_setting
-from kafkalog.storage.log_walk import Walkable, log_chunks
+from kafkalog.storage.log_walk import Walkable, data_records
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -119,17 +118,13 @@ def _read(log: Walkable, first: int, last: int) -> tuple[_Copies, int]:
     """
     found: dict[int, tuple[bytes | None, bytes | None]] = {}
     size = 0
-    for chunk in log_chunks(log, max(first, log.log_start_offset), last + 1):
-        for row in range(chunk.first, chunk.last):
-            if chunk.batches[row].is_control:
-                continue
-            for one in batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path):
-                if not first <= one.offset <= last:
-                    continue
-                if found and size > _MOST_BYTES:
-                    return found, one.offset - 1
-                found[one.offset] = one.key, one.value
-                size += len(one.key or b"") + len(one.value or b"")
+    for one in data_records(log, max(first, log.log_start_offset), last + 1):
+        if not first <= one.offset <= last:
+            continue
+        if found and size > _MOST_BYTES:
+            return found, one.offset - 1
+        found[one.offset] = one.key, one.value
+        size += len(one.key or b"") + len(one.value or b"")
     return found, last
 
 

@@ -18,10 +18,9 @@ from kafkalog.records.encoder import encoded
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.share_state import KEYS, VALUES
-from kafkalog.records.tables import batch_table
 from kafkalog.server.groups.records import Record, id_of, id_text
 from kafkalog.server.share.window import StateBatch, joined_batches
-from kafkalog.storage.log_walk import Walkable, log_chunks
+from kafkalog.storage.log_walk import Walkable, data_records
 
 if TYPE_CHECKING:
     from kafkalog.records.schema import Message
@@ -205,15 +204,11 @@ def _batches_of(value: Message) -> tuple[StateBatch, ...]:
 def read_states(log: Walkable) -> StateReplay:
     """Return the states in a partition of the topic. CorruptRecord, with its place, for damage; StorageError."""
     replay = StateReplay()
-    for chunk in log_chunks(log, log.log_start_offset, log.log_end_offset):
-        for row in range(chunk.first, chunk.last):
-            if chunk.batches[row].is_control:
-                continue
-            for record in batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path):
-                try:
-                    replay.apply(record.key, record.value, record.offset)
-                except MessageError as error:
-                    replay.problems.append(f"offset {record.offset}: {error.message}")
+    for record in data_records(log, log.log_start_offset, log.log_end_offset):
+        try:
+            replay.apply(record.key, record.value, record.offset)
+        except MessageError as error:
+            replay.problems.append(f"offset {record.offset}: {error.message}")
     for one in replay.unreadable:
         replay.states.pop(one, None)
     return replay

@@ -18,11 +18,10 @@ from kafkalog.records.encoder import encoded
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.transactions import KEYS, VALUES
-from kafkalog.records.tables import batch_table
 from kafkalog.server.node.topics import TRANSACTION_STATE
 from kafkalog.server.txns.states import TransactionState
 from kafkalog.server.txns.transaction import Transaction
-from kafkalog.storage.log_walk import Walkable, log_chunks
+from kafkalog.storage.log_walk import Walkable, data_records
 from kafkalog.types import TopicPartition
 
 TOPIC: Final = TRANSACTION_STATE
@@ -126,24 +125,20 @@ def read_transactions(log: Walkable) -> LoadedTransactions:
     found: dict[str, Transaction] = {}
     problems: list[str] = []
     unreadable: set[str] = set()
-    for chunk in log_chunks(log, log.log_start_offset, log.log_end_offset):
-        for row in range(chunk.first, chunk.last):
-            if chunk.batches[row].is_control:
-                continue
-            for record in batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path):
-                try:
-                    transactional_id, transaction = transaction_of(record.key or b"", record.value)
-                except (MessageError, InvalidRecord) as error:
-                    problems.append(f"offset {record.offset}: {error.message}")
-                    unreadable |= (ids := _ids_in(record.key))
-                    for name in ids:
-                        found.pop(name, None)
-                    continue
-                unreadable.discard(transactional_id)
-                if transaction is None:
-                    found.pop(transactional_id, None)
-                else:
-                    found[transactional_id] = transaction
+    for record in data_records(log, log.log_start_offset, log.log_end_offset):
+        try:
+            transactional_id, transaction = transaction_of(record.key or b"", record.value)
+        except (MessageError, InvalidRecord) as error:
+            problems.append(f"offset {record.offset}: {error.message}")
+            unreadable |= (ids := _ids_in(record.key))
+            for name in ids:
+                found.pop(name, None)
+            continue
+        unreadable.discard(transactional_id)
+        if transaction is None:
+            found.pop(transactional_id, None)
+        else:
+            found[transactional_id] = transaction
     return LoadedTransactions(found, problems, unreadable)
 
 

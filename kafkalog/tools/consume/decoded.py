@@ -15,7 +15,6 @@ from kafkalog._core.batch.record import Record
 from kafkalog._core.text import template as kind
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.json_text import json_text
-from kafkalog.records.tables import record_tables
 from kafkalog.tools.consume.templates import Pieces
 from kafkalog.tools.consume.text import MAX_OFFSET, Written
 from kafkalog.tools.decoders.named import decoder
@@ -133,10 +132,7 @@ def write_decoded(
 
 def _records(chunk: Chunk) -> Iterable[Record]:
     """Yield the records of a chunk without those of control batches."""
-    tables = record_tables(
-        chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
-    )
-    for table in tables:
+    for table in chunk.record_tables():
         batches = table.batches
         for row in range(len(table)):
             if not batches.attributes(table.batch_of(row)) & CONTROL_BIT:

@@ -10,9 +10,8 @@ from kafkalog.errors import CorruptCheckpoint, CorruptSnapshot, StorageError
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.transactions import KEYS, VALUES
-from kafkalog.records.tables import batch_table
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.log_walk import log_chunks
+from kafkalog.storage.log_walk import data_records, log_chunks
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.producer_snapshot import read_snapshot
@@ -118,11 +117,8 @@ def _transactions_to_end(view: LogView) -> Iterator[Open]:
     Unreadable records are skipped, as by a broker.
     """
     values: dict[bytes, bytes | None] = {}
-    for chunk in log_chunks(view, view.log_start_offset, view.log_end_offset):
-        for row in range(chunk.first, chunk.last):
-            if not chunk.batches[row].is_control:
-                table = batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path)
-                values.update((record.key or b"", record.value) for record in table)
+    for record in data_records(view, view.log_start_offset, view.log_end_offset):
+        values[record.key or b""] = record.value
     for key, value in values.items():
         try:
             data = coordinator_record(key, value, KEYS, VALUES).value
