@@ -133,16 +133,7 @@ def find_match(
 
     Arguments and errors are those of `find_key`.
     """
-    at, read, end = max(start, view.log_start_offset), 0, view.log_end_offset
-    for chunk in visible_chunks(view, batch_chunks(view, at, end, sequential=True), False, end, None):
-        if read >= most_bytes or not keep_going(at, read):
-            return Search(None, at, read, False)
-        found = next(matching_offsets(view, predicate, chunk, max(at, start), end), None)
-        if found is not None:
-            return Search(found, found + 1, read, True)
-        at = max(at, chunk.next_offset)
-        read += len(chunk.data)
-    return Search(None, end, read, True)
+    return _find(view, partial(matching_offsets, view, predicate), start, keep_going, most_bytes)
 
 
 def matching_offsets(view: LogView, predicate: Predicate, chunk: Chunk, start: int, stop: int) -> Iterator[int]:
@@ -168,12 +159,21 @@ def find_key(
     `keep_going` is called before each chunk with the offset and the bytes read so far; False ends the search. Raises
     CorruptRecord at damage; InvalidRecord, StorageError.
     """
-    at, read = max(start, view.log_start_offset), 0
-    end = view.log_end_offset
+    return _find(view, partial(key_offsets, key), start, keep_going, most_bytes)
+
+
+def _find(
+    view: LogView,
+    offsets_in: Callable[[Chunk, int, int], Iterator[int]],
+    start: int,
+    keep_going: Callable[[int, int], bool],
+    most_bytes: int,
+) -> Search:
+    at, read, end = max(start, view.log_start_offset), 0, view.log_end_offset
     for chunk in visible_chunks(view, batch_chunks(view, at, end, sequential=True), False, end, None):
         if read >= most_bytes or not keep_going(at, read):
             return Search(None, at, read, False)
-        found = next(key_offsets(key, chunk, start, end), None)
+        found = next(offsets_in(chunk, at, end), None)
         if found is not None:
             return Search(found, found + 1, read, True)
         at = max(at, chunk.next_offset)

@@ -277,21 +277,17 @@ def _summary(manifest: Manifest) -> dict[str, object]:
 
 
 def _describe(manifest: Manifest) -> str:
-    partitions = manifest.partitions
-    offsets = sum(one.end_offset - one.start_offset for one in partitions)
-    return (
-        f"{common.plural(len({one.topic for one in partitions}), 'topic')}, "
-        f"{common.plural(len(partitions), 'partition')}, {common.plural(offsets, 'offset')}, "
-        f"{common.plural(len(manifest.files), 'file')}, {manifest.size:,} bytes"
-    )
+    return f"{_scope(manifest)}, {common.plural(len(manifest.files), 'file')}, {manifest.size:,} bytes"
 
 
 def _describe_moment(manifest: Manifest, at_ms: int) -> str:
     from kafkalog.util.times import time_text
 
-    offsets = sum(one.end_offset - one.start_offset for one in manifest.partitions)
-    return (
-        f"{manifest.id} restored as of {time_text(at_ms)}: "
-        f"{common.plural(len({one.topic for one in manifest.partitions}), 'topic')}, "
-        f"{common.plural(len(manifest.partitions), 'partition')}, {common.plural(offsets, 'offset')}"
-    )
+    return f"{manifest.id} restored as of {time_text(at_ms)}: {_scope(manifest)}"
+
+
+def _scope(manifest: Manifest) -> str:
+    partitions = manifest.partitions
+    topics = common.plural(len({one.topic for one in partitions}), "topic")
+    offsets = common.plural(sum(one.end_offset - one.start_offset for one in partitions), "offset")
+    return f"{topics}, {common.plural(len(partitions), 'partition')}, {offsets}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.util.fileio import FileSystem
 
 _ISOLATION = "isolation.level"
+INTERVAL = "index.interval.bytes"
 SETTLE_S = 0.05
 """Wait in seconds before an incomplete batch counts as damage: a writer may be about to finish it."""
 
@@ -277,6 +278,17 @@ def parse_settings(given: Sequence[str]) -> dict[str, str]:
             raise click.BadParameter(f"{name.strip()} is given twice")
         settings[name.strip()] = value
     return settings
+
+
+def index_interval(settings: Mapping[str, str], refusal: str) -> int | None:
+    """Return the distance of index entries of -X; a usage error with the text `refusal` for another setting."""
+    for name in settings:
+        if name != INTERVAL:
+            raise click.BadParameter(f"{name} {refusal}", param_hint="-X")
+    try:
+        return int(settings[INTERVAL]) if settings else None
+    except ValueError:
+        raise click.BadParameter(f"{settings[INTERVAL]!r} is not a number", param_hint="-X") from None
 
 
 def need_dirs(dirs: Sequence[str]) -> list[str]:

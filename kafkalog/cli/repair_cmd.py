@@ -9,8 +9,6 @@ import click
 from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
 
-_INTERVAL = "index.interval.bytes"
-
 
 @click.command("repair")
 @common.paths_argument()
@@ -22,7 +20,7 @@ _INTERVAL = "index.interval.bytes"
 @click.option("--excise", is_flag=True, help="Also rewrite damaged segments without their damaged bytes.")
 @click.option("--backup-dir", type=click.Path(), metavar="DIR", help="New directory for changed or removed data.")
 @common.json_option("Print one JSON object for each change, and one for the report.")
-@common.settings_option(f"Topic setting: {_INTERVAL}")
+@common.settings_option(f"Topic setting: {common.INTERVAL}")
 @common.quiet_options
 def command(
     paths: tuple[str, ...],
@@ -55,13 +53,7 @@ def command(
     from kafkalog.tools.repair.directories import repair
     from kafkalog.tools.verify.directories import total_bytes
 
-    for name in settings:
-        if name != _INTERVAL:
-            raise click.BadParameter(f"{name} does not affect a repair; only {_INTERVAL} does", param_hint="-X")
-    try:
-        interval = int(settings[_INTERVAL]) if settings else None
-    except ValueError:
-        raise click.BadParameter(f"{settings[_INTERVAL]!r} is not a number", param_hint="-X") from None
+    interval = common.index_interval(settings, f"does not affect a repair; only {common.INTERVAL} does")
     every = not (rebuild_indexes or truncate_tail or all_indexes or checkpoints)
     with Meter("repair", total_bytes(paths) if sys.stderr.isatty() else None) as meter:
         report = repair(

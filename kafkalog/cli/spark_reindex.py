@@ -6,8 +6,6 @@ import click
 
 from kafkalog.cli import common, spark_options
 
-_INTERVAL = "index.interval.bytes"
-
 
 @click.command("reindex")
 @common.paths_argument()
@@ -15,7 +13,7 @@ _INTERVAL = "index.interval.bytes"
 @click.option("--only-wrong", is_flag=True, help="Skip indexes in which `kafkalog verify` finds no error.")
 @click.option("--backup-dir", type=click.Path(), metavar="DIR", help="New directory for copies of the old indexes.")
 @common.json_option("Print one JSON object for each change, and one for the report.")
-@common.settings_option(f"Topic setting: {_INTERVAL}")
+@common.settings_option(f"Topic setting: {common.INTERVAL}")
 @spark_options.session_options
 def command(
     paths: tuple[str, ...],
@@ -38,13 +36,7 @@ def command(
 
     Exit status: 0 nothing is left to do, 1 something is (a dry run that found work, damage in a log), 2 wrong usage.
     """
-    for name in settings:
-        if name != _INTERVAL:
-            raise click.BadParameter(f"{name} does not change an index; {_INTERVAL} does", param_hint="-X")
-    try:
-        interval = int(settings[_INTERVAL]) if settings else None
-    except ValueError:
-        raise click.BadParameter(f"{settings[_INTERVAL]!r} is not a number", param_hint="-X") from None
+    interval = common.index_interval(settings, f"does not change an index; {common.INTERVAL} does")
     with spark_options.session("reindex", paths) as (spark, tell):
         from kafkalog.spark.jobs.reindex import reindex
 

@@ -13,20 +13,20 @@ from kafkalog.keys.place import KeyIndexPlace
 from kafkalog.records.plain_runs import plain_runs
 from kafkalog.sidecars.identity import (
     NO_STAMP,
-    Segment,
     digest_of,
     refuse_changed,
     settled_stamp,
     stamp_of,
     status_of,
     whole_chunks,
-)  # fmt: skip
+)
 from kafkalog.storage.lazy_file import LazyFile
 
 if TYPE_CHECKING:
     from kafkalog._core.keys.key_picker import KeyPicker
     from kafkalog._core.keys.key_walk import KeyWalk
     from kafkalog.storage.segment_reader import Chunk
+    from kafkalog.storage.segments import AnySegment
 
 MOST_OFFSETS: Final = 1 << 31
 """Offsets of a segment reach so far above its base offset; those from there up to the next segment hold nothing."""
@@ -50,7 +50,7 @@ def take_keys(walk: KeyWalk | KeyPicker, chunk: Chunk) -> None:
         run.raise_failure(chunk.path)
 
 
-def build_segment(segment: Segment, bound: int, place: KeyIndexPlace, secret: bytes) -> KeyIndexHeader:
+def build_segment(segment: AnySegment, bound: int, place: KeyIndexPlace, secret: bytes) -> KeyIndexHeader:
     """Write the key index of a closed segment, whose offsets are below `bound`, and return its header.
 
     Raises CorruptRecord, InvalidRecord or IllegalArgument (an unknown codec) for a segment that is not sound,
@@ -79,7 +79,7 @@ def build_segment(segment: Segment, bound: int, place: KeyIndexPlace, secret: by
     return header._replace(file_bytes=sum(map(len, data)))
 
 
-def open_index(segment: Segment, place: KeyIndexPlace) -> OpenedIndex | None:
+def open_index(segment: AnySegment, place: KeyIndexPlace) -> OpenedIndex | None:
     """Return the key index of a closed segment, None if there is none.
 
     Raises CorruptIndex for one that is damaged, or made of another segment or of what the segment was before.

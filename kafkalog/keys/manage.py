@@ -6,18 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.errors import (
-    CorruptIndex,
-    CorruptRecord,
-    FormatError,
-    IllegalArgument,
-    InvalidRecord,
-    KafkalogError,
-    StorageError,
-)
+from kafkalog.errors import CorruptIndex, KafkalogError, StorageError
 from kafkalog.keys.build import build_segment, open_index
 from kafkalog.keys.format import read_header
-from kafkalog.sidecars.identity import NO_STAMP, FileStamp, new_secret, stamp_of, status_of
+from kafkalog.sidecars.identity import NO_STAMP, UNSOUND, FileStamp, new_secret, stamp_of, status_of
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.names import SWAP_SUFFIX
 
@@ -91,7 +83,7 @@ def build_indexes(
             continue
         try:
             infos.append(build_index(segment, following.base_offset, place, secret, rebuild=rebuild))
-        except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
+        except UNSOUND as error:
             failure = failure or error
         if known is not None:
             known[segment.base_offset] = _stamps(segment, place)

@@ -110,7 +110,7 @@ def redact(
         for one in survey.found
         if not partitions or one.topic_partition.partition in partitions
     ]
-    _check_partitions(topic, {plan.place.topic_partition.partition for plan in plans}, {*partitions, *wanted.offsets})
+    check_partitions(topic, {plan.place.topic_partition.partition for plan in plans}, {*partitions, *wanted.offsets})
     in_store = []
     if tiered is not None:
         from kafkalog.redact.tiered_rewrite import redact_tiered
@@ -197,7 +197,8 @@ def check_offsets(wanted: Wanted, partitions: Sequence[int]) -> None:
         )
 
 
-def _check_partitions(topic: str, existing: set[int], named: set[int]) -> None:
+def check_partitions(topic: str, existing: set[int], named: set[int]) -> None:
+    """Raise UnknownTopicOrPartition if a named partition does not exist."""
     absent = sorted(named - existing)
     if absent:
         numbers = ", ".join(map(str, sorted(existing)))

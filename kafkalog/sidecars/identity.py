@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.keys.key_walk import SegmentDigest
-from kafkalog.errors import StorageError
+from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, InvalidRecord, StorageError
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.segment_reader import Chunk, Extent, segment_chunks
 from kafkalog.util.os_errors import os_errors
 
 if TYPE_CHECKING:
-    from kafkalog.storage.file_records import FileRecords
+    from kafkalog.storage.segments import AnySegment
 
 SECRET_BYTES: Final = 16
 SETTLED_NS: Final = 2_000_000_000
@@ -31,19 +31,8 @@ class FileStamp(NamedTuple):
 
 
 NO_STAMP: Final = FileStamp(0, 0, 0, 0)
-
-
-class Segment(Protocol):
-    """A segment of which files are made; LogSegment and ViewSegment implement it."""
-
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def records(self) -> FileRecords: ...
+UNSOUND: Final = (CorruptRecord, InvalidRecord, FormatError, IllegalArgument)
+"""Errors of a segment that is not sound: it gets no file, and the others do."""
 
 
 def new_secret() -> bytes:
@@ -62,19 +51,19 @@ def settled_stamp(stat: os.stat_result) -> FileStamp:
     return stamp_of(stat) if is_settled else NO_STAMP
 
 
-def status_of(segment: Segment) -> os.stat_result:
+def status_of(segment: AnySegment) -> os.stat_result:
     """Return the status of a segment's file; StorageError."""
     with os_errors("get the status of the segment", segment.path):
         return segment.records.opened().stat()
 
 
-def refuse_changed(segment: Segment, before: os.stat_result, after: os.stat_result) -> None:
+def refuse_changed(segment: AnySegment, before: os.stat_result, after: os.stat_result) -> None:
     """Raise StorageError if the segment was written while it was read."""
     if stamp_of(after) != stamp_of(before) or after.st_size != before.st_size:
         raise StorageError("the segment was changed while it was read", path=segment.path, hint="try again")
 
 
-def whole_chunks(segment: Segment, bound: int, size: int) -> Iterator[Chunk]:
+def whole_chunks(segment: AnySegment, bound: int, size: int) -> Iterator[Chunk]:
     """Yield the batches in the first `size` bytes of a segment whose offsets are below `bound`."""
     data = FileSlice(segment.records.opened(), 0, size)
     if size:
@@ -82,7 +71,7 @@ def whole_chunks(segment: Segment, bound: int, size: int) -> Iterator[Chunk]:
     return segment_chunks(Extent(segment.base_offset, data, bound), segment.base_offset, bound)
 
 
-def digest_of(segment: Segment, secret: bytes, start: int, end: int) -> bytes:
+def digest_of(segment: AnySegment, secret: bytes, start: int, end: int) -> bytes:
     """Return the digest of the headers of the batches from one position of a segment to another.
 
     They are read without their checksums. Raises CorruptRecord for a size field that no batch has.

@@ -16,7 +16,7 @@ from kafkalog.time_ranges.segment_times import least_and_largest
 
 if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
-    from kafkalog.sidecars.identity import Segment
+    from kafkalog.storage.segments import AnySegment
 
 PIECE_BYTES: Final = 256 << 10
 """Bytes of batches up to which what was appended becomes part of the last piece."""
@@ -54,7 +54,9 @@ class ActiveTimes:
         if self._view_end is not None:
             self._view_end.forget()
 
-    def possible(self, segment: Segment, start: int, stop: int, since_ms: int, until_ms: int) -> list[tuple[int, int]]:
+    def possible(
+        self, segment: AnySegment, start: int, stop: int, since_ms: int, until_ms: int
+    ) -> list[tuple[int, int]]:
         """Return the parts of [start, stop) that may hold a time in [since_ms, until_ms), rising.
 
         What cannot be read, for damage or a change meanwhile, is among them.
@@ -64,7 +66,7 @@ class ActiveTimes:
                 self._follow(segment, start, stop)
             return [*_joined(self._parts(since_ms, until_ms), start, stop)]
 
-    def _follow(self, segment: Segment, start: int, stop: int) -> None:
+    def _follow(self, segment: AnySegment, start: int, stop: int) -> None:
         """Note the times from `start` on, or from before it, up to `stop`; begin again where the log was changed."""
         source = self._source
         is_same = self._is_same()

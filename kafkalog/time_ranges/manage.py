@@ -12,7 +12,7 @@ from kafkalog.time_ranges.segment_times import fitting, unpacked
 
 if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
-    from kafkalog.sidecars.identity import Segment
+    from kafkalog.storage.segments import AnySegment
     from kafkalog.time_ranges.place import TimeRangesPlace
 
 
@@ -47,7 +47,7 @@ def build_ranges(source: LogSource, place: TimeRangesPlace, *, rebuild: bool = F
     return list_ranges(source, place)
 
 
-def _info(segment: Segment, place: TimeRangesPlace) -> TimeRangesInfo:
+def _info(segment: AnySegment, place: TimeRangesPlace) -> TimeRangesInfo:
     base, path = segment.base_offset, place.path_of(segment.base_offset)
     file = LazyFile(path, place.fs, "r")
     try:

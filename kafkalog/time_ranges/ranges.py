@@ -6,17 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import (
-    CorruptIndex,
-    CorruptRecord,
-    FormatError,
-    IllegalArgument,
-    InvalidRecord,
-    KafkalogError,
-    StorageError,
-)
+from kafkalog.errors import CorruptIndex, KafkalogError, StorageError
 from kafkalog.reading.source import truncation_count
-from kafkalog.sidecars.identity import NO_STAMP, FileStamp, Segment, settled_stamp, stamp_of, status_of
+from kafkalog.sidecars.identity import NO_STAMP, UNSOUND, FileStamp, settled_stamp, stamp_of, status_of
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.names import SWAP_SUFFIX
 from kafkalog.time_ranges.active import ActiveTimes
@@ -118,7 +110,7 @@ class TimeRanges:
                 self._held[base] = fits
                 if fits is not held and self._target is not None:
                     self._write(fits, self._target)
-            except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
+            except UNSOUND as error:
                 failure = failure or error
             except StorageError:
                 raise
@@ -136,7 +128,7 @@ class TimeRanges:
             return None
         return None if found is None else found.offset
 
-    def _times_of(self, segment: Segment, bound: int, is_last: bool) -> SegmentTimes | None:
+    def _times_of(self, segment: AnySegment, bound: int, is_last: bool) -> SegmentTimes | None:
         """Return the times of a segment, None if they cannot be known."""
         base = segment.base_offset
         try:

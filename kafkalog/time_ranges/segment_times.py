@@ -20,7 +20,6 @@ from kafkalog.records.column_reader import ColumnReader, kinds_of
 from kafkalog.sidecars.identity import (
     NO_STAMP,
     FileStamp,
-    Segment,
     digest_of,
     new_secret,
     refuse_changed,
@@ -33,6 +32,7 @@ from kafkalog.sidecars.identity import (
 if TYPE_CHECKING:
     from kafkalog.storage.lazy_file import DataFile
     from kafkalog.storage.segment_reader import Chunk
+    from kafkalog.storage.segments import AnySegment
 
 MAGIC: Final = b"KLTIMERG"
 VERSION: Final = 1
@@ -89,7 +89,7 @@ def _within(first: int, last: int, start: int, stop: int) -> Iterator[tuple[int,
         yield first, last
 
 
-def read_times(segment: Segment, bound: int) -> SegmentTimes:
+def read_times(segment: AnySegment, bound: int) -> SegmentTimes:
     """Return the times of a segment, whose offsets are below `bound`, from its records.
 
     Raises CorruptRecord, InvalidRecord or IllegalArgument (an unknown codec) for a segment that is not sound,
@@ -124,7 +124,7 @@ def least_and_largest(chunk: Chunk) -> tuple[int, int]:
     return (0, -1) if least is None else (least, largest)
 
 
-def fitting(times: SegmentTimes, segment: Segment) -> SegmentTimes | None:
+def fitting(times: SegmentTimes, segment: AnySegment) -> SegmentTimes | None:
     """Return the times if they were made of exactly this segment, with its present stamp; None if they do not fit.
 
     The headers of the batches are read if the stamp does not decide it. Raises CorruptRecord, StorageError.

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
 from kafkalog.sidecars import identity
-from kafkalog.sidecars.identity import Segment, whole_chunks
+from kafkalog.sidecars.identity import whole_chunks
 from kafkalog.sidecars.view_end import ViewEnd
 from kafkalog.storage.lazy_file import LazyFile
+from kafkalog.storage.segments import AnySegment
 from kafkalog.time_ranges.background import TimeRangesBuilder
 from kafkalog.time_ranges.manage import build_ranges, list_ranges
 from kafkalog.time_ranges.place import TimeRangesPlace
@@ -178,7 +179,7 @@ def test_notes_are_listed_with_their_states(path: Path) -> None:
 
 
 def test_a_build_names_the_file_that_cannot_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreadable(segment: Segment, bound: int) -> SegmentTimes:
+    def unreadable(segment: AnySegment, bound: int) -> SegmentTimes:
         raise OSError(errno.EIO, "no")
 
     notes(path, 3).unlink()

@@ -15,7 +15,7 @@ from kafkalog.redact.backups.local import LocalBackups
 from kafkalog.redact.backups.remote import ObjectBackups
 from kafkalog.redact.backups.rewrite import Rewriter
 from kafkalog.redact.backups.search import DAMAGED, ContentSearch, Found, Request, count_left
-from kafkalog.redact.directories import change_of, check_offsets, check_topic, missing_names
+from kafkalog.redact.directories import change_of, check_offsets, check_partitions, check_topic, missing_names
 from kafkalog.redact.report import RedactedSegment, RedactReport
 from kafkalog.redact.search import Advance
 from kafkalog.redact.wanted import Wanted
@@ -65,10 +65,7 @@ def redact_backups(
     with _opened(target, apply, fs) as place:
         manifests = place.manifests()
         numbers = _partitions_of(manifests, topic)
-        absent = sorted({*partitions, *wanted.offsets} - numbers)
-        if absent:
-            shown = ", ".join(map(str, sorted(numbers)))
-            raise UnknownTopicOrPartition(f"topic {topic} has no partition {absent[0]}", hint=f"it has {shown}")
+        check_partitions(topic, numbers, {*partitions, *wanted.offsets})
         made = _change_of(manifests, topic, change, erase_key)
         return _Run(place, Request(topic, wanted, made, frozenset(partitions)), fs, progress).run(manifests, apply)
 

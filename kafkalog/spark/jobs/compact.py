@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from kafkalog.spark.jobs.offline import check_free, inspect_all, retry_while_locked
+from kafkalog.spark.jobs.offline import inspect_all, retry_while_locked, work_of
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.tools.compact.directories import CompactReport, plan_compact
@@ -66,11 +66,7 @@ def _clean(
 ) -> list[Cleaned]:
     """Clean and return the results of the tasks; for a lost task that had cleaned, the result of the inspection."""
     seen = {one.path: one for one in dirty}
-    work: dict[str, list[CompactPlan]] = {}
-    for plan in plans:
-        if plan.place.path in seen:
-            work.setdefault(plan.directory, []).append(plan)
-    check_free(work, "cleaned")
+    work = work_of(plans, seen.keys(), "cleaned")
     for some in work.values():
         some.sort(key=lambda plan: -seen[plan.place.path].size)  # so that tasks of similar size run in parallel
     done: list[Cleaned | None | Raised] = []

@@ -43,7 +43,7 @@ from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.storage.damage import Skipped
 from kafkalog.storage.outside_data import refuse_data_directory
 from kafkalog.storage.partition_metadata import read_partition_metadata
-from kafkalog.tools.directories import path_list
+from kafkalog.tools.directories import Path, path_list
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ExportReport", "export"]
 
-Path = str | os.PathLike[str]
 _HINT: Final = (
     "the sound records before it were written; set onDamage to skip (`--on-damage skip`) to write those after it too"
 )

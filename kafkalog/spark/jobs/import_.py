@@ -32,6 +32,7 @@ from kafkalog.spark.jobs.text_lines import SPLIT_BYTES, TextOptions, TextTask, f
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.names import validate_topic
+from kafkalog.tools.directories import Path
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ImportReport", "import_"]
 
-Path = str | os.PathLike[str]
 OFFSETS: Final = ("auto", "keep", "new")
 
 

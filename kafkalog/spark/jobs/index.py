@@ -8,23 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, InvalidRecord
 from kafkalog.keys.manage import KeyIndexInfo, build_index, common_secret
 from kafkalog.keys.place import KeyIndexPlace
+from kafkalog.sidecars.identity import UNSOUND
 from kafkalog.spark.executors import check_executors
 from kafkalog.spark.packing import packed
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.tools.directories import partitions_below, path_list
+from kafkalog.tools.directories import Path, partitions_below, path_list
 from kafkalog.util.fileio import OS
 from kafkalog.util.paths import real_path
 from kafkalog.util.text import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    Path = str | os.PathLike[str]
 
 __all__ = ["KeyIndexReport", "index"]
 
@@ -129,6 +127,6 @@ def _build(work: Sequence[_Work], *, store: str, rebuild: bool) -> list[tuple[st
                 try:
                     info = build_index(segment, following.base_offset, place, one.secret, rebuild=rebuild)
                     built.append((path, info))
-                except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
+                except UNSOUND as error:
                     built.append((path, str(error)))
     return built

@@ -38,14 +38,13 @@ from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import check_columns
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.names import validate_topic
-from kafkalog.tools.directories import path_list
+from kafkalog.tools.directories import Path, path_list
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["IngestReport", "ingest", "land", "landing_for", "required_paths"]
 
-Path = str | os.PathLike[str]
 NO_COLUMNS = RowColumns()
 MAX_PARTITIONS: Final = 100_000
 

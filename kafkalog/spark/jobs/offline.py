@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog.errors import DirectoryLocked
@@ -42,14 +42,22 @@ def inspect_all(
     return [one for some in results(run_tasks(spark, look, tasks, what, tell)) for one in some]
 
 
-def check_free(directories: Iterable[str], done: str) -> None:
-    """Raise DirectoryLocked if one of the directories is in use: nothing was `done` anywhere yet."""
-    for directory in directories:
+def work_of(plans: Sequence[P], partitions: Collection[str], done: str) -> dict[str, list[P]]:
+    """Return the plans of these partitions by data directory.
+
+    Raises DirectoryLocked if one of the directories is in use: nothing was `done` anywhere yet.
+    """
+    work: dict[str, list[P]] = {}
+    for plan in plans:
+        if plan.place.path in partitions:
+            work.setdefault(plan.directory, []).append(plan)
+    for directory in work:
         if is_locked(directory, fs=OS):
             raise DirectoryLocked(
                 f"the data directory is in use; nothing was {done} anywhere",
                 path=os.path.join(directory, LOCK_FILE),
             )
+    return work
 
 
 def retry_while_locked(change: Callable[[], T]) -> T:

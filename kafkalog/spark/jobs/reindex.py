@@ -23,7 +23,7 @@ from kafkalog.spark.executors import check_executors
 from kafkalog.spark.packing import packed
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import results, run_tasks
-from kafkalog.tools.directories import path_list
+from kafkalog.tools.directories import Path, path_list
 from kafkalog.tools.repair.apply import NEW_SUFFIX, stage
 from kafkalog.tools.repair.directory import (
     DirectoryRepair,
@@ -41,7 +41,6 @@ from kafkalog.util.fileio import OS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Path = str | os.PathLike[str]
 _STAGED: Final = re.compile(rf".+index{re.escape(NEW_SUFFIX)}-[0-9a-f]{{8}}-[0-9a-f]{{8}}")
 """Name of a file that a task writes aside: that of the index, the job and the attempt."""
 

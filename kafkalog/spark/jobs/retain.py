@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalog.spark.jobs.offline import check_free, inspect_all, retry_while_locked
+from kafkalog.spark.jobs.offline import inspect_all, retry_while_locked, work_of
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.tools.directories import Path
@@ -60,12 +60,7 @@ def _delete(
     spark: SparkSession, plans: Sequence[OfflinePlan], due: Sequence[DueSegment], tell: Tell | None
 ) -> list[DueSegment]:
     """Delete segments and return those deleted: the tasks' results, and due segments missing after a lost task."""
-    busy = {os.path.dirname(one.path) for one in due}
-    work: dict[str, list[OfflinePlan]] = {}
-    for plan in plans:
-        if plan.place.path in busy:
-            work.setdefault(plan.directory, []).append(plan)
-    check_free(work, "deleted")
+    work = work_of(plans, {os.path.dirname(one.path) for one in due}, "deleted")
     done = run_tasks(spark, _delete_in, list(work.values()), "retain: delete", tell)
     deleted = {one.path: one for some in done if not isinstance(some, Raised) for one in some}
     for one in due:

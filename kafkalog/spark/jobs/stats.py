@@ -16,14 +16,13 @@ from kafkalog.spark.progress import Tell, watched
 from kafkalog.spark.stats_report import KeyStats, StatsReport
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.names import is_log_file
-from kafkalog.tools.directories import PartitionPath, partitions_below, path_list
+from kafkalog.tools.directories import PartitionPath, Path, partitions_below, path_list
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Path = str | os.PathLike[str]
 KEYS_ERROR: Final = 0.02
 """Relative standard deviation of the number of keys (HyperLogLog++)."""
 

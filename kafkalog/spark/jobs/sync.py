@@ -39,15 +39,13 @@ from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.damage import Skipped
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.tools.directories import path_list
+from kafkalog.tools.directories import Path, path_list
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
 
     from kafkalog.lake.table import DataWriter, LakeTable, WrittenFile
-
-    Path = str | os.PathLike[str]
 
 __all__ = ["sync"]
 

@@ -12,7 +12,7 @@ from kafkalog.spark.executors import ONE_FILE_SYSTEM, check_executors
 from kafkalog.spark.packing import packed
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import results, run_tasks
-from kafkalog.tools.directories import path_list
+from kafkalog.tools.directories import Path, path_list
 from kafkalog.tools.verify.directories import verify_elsewhere
 from kafkalog.tools.verify.job import SegmentJob, SegmentOutcome, check_segment
 from kafkalog.tools.verify.report import Finding, Report
@@ -21,7 +21,6 @@ from kafkalog.util.fileio import OS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Path = str | os.PathLike[str]
 
 
 def verify(
