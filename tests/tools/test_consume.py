@@ -4,16 +4,16 @@ import io
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog._core.batch.encode import encode_batch
-from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError
 from kafkalog.records.compression import compress
+from kafkalog.storage.segment_reader import Chunk
 from kafkalog.tools.consume.decoded import Serdes, write_decoded
 from kafkalog.tools.consume.templates import Pieces, delimited, formatted, json_lines
 from kafkalog.tools.consume.text import Written, write_records
@@ -30,22 +30,10 @@ rows = st.builds(
 mixed = st.lists(st.tuples(st.integers(0, 4), st.lists(rows, min_size=1, max_size=5)), max_size=8)
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """As the readers of a log hand them on: the rows `first` up to `last` of a scanned buffer."""
-
-    data: bytes
-    batches: BatchTable
-    first: int
-    last: int
-    path: str = "x/00000000000000000000.log"
-    position: int = 0
-
-
 def chunk(*parts: bytes, position: int = 0, first: int = 0, cut: int = 0) -> Chunk:
     data = b"".join(parts)
     table = scan(data, file_mode=True, base_position=position)
-    return Chunk(data, table, first, len(table) - cut, position=position)
+    return Chunk(data, table, first, len(table) - cut, "x/00000000000000000000.log", position)
 
 
 def values(base: int, *texts: bytes) -> bytes:
