@@ -41,7 +41,8 @@ def test_the_number_of_another_node_is_refused(tmp_path: Path) -> None:
 
 def test_who_the_node_is_cannot_be_kept(tmp_path: Path) -> None:
     """Opened logs are closed again: the next opener can lock them."""
-    (tmp_path / NODE_FILE).write_text("{}")
-    with pytest.raises(Exception, match="has no valid identity of the node"):
-        open_store([str(tmp_path)], ServerConfig())
+    for content in ("{}", "[" * 50_000):
+        (tmp_path / NODE_FILE).write_text(content)
+        with pytest.raises(Exception, match="has no valid identity of the node"):
+            open_store([str(tmp_path)], ServerConfig())
     LogManager.open([tmp_path]).close()
