@@ -107,7 +107,8 @@ def check_index(
     """Report faults in an index, given the results of the pass over the log for its entries (`BatchCheck`).
 
     `is_open`: the segment is the last one and was not closed, so free space after the entries, and old entries in it,
-    are normal; with `is_live`, of a log in use, also in an index that is full. `is_of_damage`: batches of the segment contradict each other, so a rebuilt index would be wrong too.
+    are normal; with `is_live`, of a log in use, also in an index that is full. `is_of_damage`: batches of the segment
+    contradict each other, so a rebuilt index would be wrong too.
     """
     name = "time index" if index.entry_size == TIME_ENTRY else "offset index"
     add = _Adder(index.path, findings, _OF_DAMAGE if is_of_damage else REBUILD)
