@@ -45,4 +45,8 @@ def test_who_the_node_is_cannot_be_kept(tmp_path: Path) -> None:
         (tmp_path / NODE_FILE).write_text(content)
         with pytest.raises(Exception, match="has no valid identity of the node"):
             open_store([str(tmp_path)], ServerConfig())
+    (tmp_path / NODE_FILE).write_text("[" * 100_000)
+    with pytest.raises(Exception, match="at most 65536 expected .*too long for a file of its kind"):
+        open_store([str(tmp_path)], ServerConfig())
+    (tmp_path / NODE_FILE).unlink()
     LogManager.open([tmp_path]).close()
