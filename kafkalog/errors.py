@@ -29,7 +29,7 @@ _OS_HINTS = {
     _errno.ENOTDIR: "part of the path is a file, not a directory: check the path",
     _errno.EISDIR: "the path is a directory, not a file: check the path",
     _errno.ENOENT: "check the path; the file may have been deleted by its owner",
-    _errno.EFBIG: "the file would exceed the size limit of the file system or the process (ulimit -f)",
+    _errno.EFBIG: "it is too long for a file of its kind, the file system, or the process (ulimit -f)",
 }
 
 

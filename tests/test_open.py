@@ -17,13 +17,17 @@ from kafkalog.errors import (
     DirectoryLocked,
     LogClosed,
     NotAPartition,
+    OffsetOutOfRange,
     PartitionNotFound,
     ReadOnlyLog,
     StorageError,
     UnknownConfig,
 )
 from kafkalog.log.open_writable import open_for_append
+from kafkalog.manager.known_topics import QUORUM_FILE
 from kafkalog.manager.log_dir import LogDir
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, OffsetCheckpoint
 from tests.faults import FaultFS
 from tests.open_logs import read_values
 
@@ -419,3 +423,27 @@ def test_a_recovery_that_fails_is_no_good_close(tmp_path: Path) -> None:
     assert not (tmp_path / MARKER).exists()
     kafkalog.open(tmp_path / "t-0", "a").close()
     assert (tmp_path / MARKER).exists()
+
+
+def test_a_node_of_a_replica_set_keeps_its_high_watermark_and_epochs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its leader may discard the records above the mark, also those that are appended here."""
+    key = TopicPartition("t", 0)
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([b"0", b"1", b"2"])
+    (tmp_path / QUORUM_FILE).write_text('{"version": 1, "term": 5, "leader": 2, "voted_for": 2}')
+    marks = OffsetCheckpoint(tmp_path / HIGH_WATERMARK_FILE)
+    marks.write({key: 2})
+    epochs = tmp_path / "t-0" / "leader-epoch-checkpoint"
+    epochs.write_text("0\n2\n0 0\n5 3\n")
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        assert "other nodes have copies" in caplog.text and "offset 2 on" in caplog.text
+        assert (log.high_watermark, log.end_offset) == (2, 3)
+    assert marks.read() == {key: 2} and epochs.read_text() == "0\n2\n0 0\n5 3\n"
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([b"3"])
+        assert [one.value for one in log.records(isolation="high_watermark")] == [b"0", b"1"]
+        with pytest.raises(OffsetOutOfRange):
+            log.delete_before(3)
+    assert marks.read() == {key: 2}

@@ -195,7 +195,7 @@ class BrowseApp(App[None]):
             finally:
                 self._is_searching = False
             if not worker.is_cancelled:
-                self.call_from_thread(action)
+                self.call_from_thread(lambda: None if worker.is_cancelled else action())
 
         self.run_worker(body, thread=True, exclusive=True, group="read")
 
@@ -302,6 +302,7 @@ class BrowseApp(App[None]):
             self._is_searching = False
             self.say("search cancelled")
         elif len(self._frames) > 1:
+            self.workers.cancel_group(self, "read")  # its rows would be put on top of another level
             self._drop_frames(len(self._frames) - 1)
             self._show(self.frame)
 
@@ -353,7 +354,8 @@ class BrowseApp(App[None]):
 
     def _push_offset(self, view: LogView, offset: int, height: int, *, opens: bool = False) -> Action:
         """Push the frames with the batch of an offset and, if a record has it, the record; `opens` opens that too."""
-        below = next(number for number, one in enumerate(self._frames) if one.level.view is view) + 1
+        numbers = (number for number, one in enumerate(self._frames) if one.level.view is view)
+        below = next(numbers, 0) + 1  # none if the user has left the log meanwhile
         return self._push(frames_for_offset(view, offset, height, self._serdes, opens=opens), below)
 
     def _current_offset(self) -> int:

@@ -70,7 +70,7 @@ def restore(
     for one in done:
         print(json.dumps(one.as_json()) if as_json else one)
     if not done:
-        common.note("kafkalog: there are no kept records")
+        common.note("kafkalog: there are no kept records", always=True)
     return 0 if done else 1
 
 

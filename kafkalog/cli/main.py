@@ -154,6 +154,13 @@ def _on_terminate(signum: int, frame: object) -> NoReturn:
 
 def run(args: Sequence[str]) -> int:
     """Run the command line `args` and return the exit status; print errors as one message without a traceback."""
+    try:
+        return _run(args)
+    except KeyboardInterrupt:  # while click was imported, which takes most of the time of a short command
+        return INTERRUPTED
+
+
+def _run(args: Sequence[str]) -> int:
     if list(args) == ["--version"]:
         try:
             print(f"kafkalog {_version()}", flush=True)

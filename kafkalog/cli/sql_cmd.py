@@ -102,7 +102,9 @@ def command(**given: Unpack[_Given]) -> int:
     typed = typed_keywords(given["serdes"], given["schemas"], given["schema"], given["message"])
     if typed and not given["topics"]:
         raise click.UsageError("-s decodes the topics of -t: give -t TOPIC")
-    query = sys.stdin.read() if given["query"] == "-" else given["query"]
+    query = given["query"]
+    if query == "-":
+        query = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     from kafkalog.duckdb import register
 
     duckdb = _duckdb()
@@ -153,6 +155,10 @@ def _run(connection: duckdb.DuckDBPyConnection, query: str, tables: TopicTables,
 
     from kafkalog.errors import IllegalArgument
 
+    try:
+        query.encode()
+    except UnicodeEncodeError:
+        raise IllegalArgument("the query is not UTF-8", hint="decode(key) and decode(value) compare as text") from None
     try:
         statements = connection.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:

@@ -140,14 +140,15 @@ class DirectoryTarget:
         if end < start:
             why = "the source deleted them before they were copied"
             return (NotKept(str(job.key), f"records of offsets {end} to {start}", why),)
-        if start < end and job.isolation != "read_committed":
+        if start < end:
             await self._check_last(log, job)
         return ()
 
     async def _check_last(self, log: UnifiedLog, job: PartitionJob) -> None:
         """Raise IllegalState if the source has another batch than the log's last one anywhere in its offsets.
 
-        Compaction may have removed the batch from the source, but never adds records. Either log may be redacted.
+        Compaction may have removed the batch from the source, but never adds records. Either log may be redacted. Of a
+        copy of committed records, only those are compared: the batch here has no producer.
         """
         end = log.log_end_offset
         own = next(batch_chunks(log, max(log.log_start_offset, end - 1), end), None)
@@ -156,7 +157,8 @@ class DirectoryTarget:
         last = own.batches[own.last - 1]
         first = max(job.facts.start, min(last.base_offset, end - 1))
         may_be_compacted = job.topic.settings is None or job.topic.is_compacted
-        async for chunk in job.source.chunks(job.key, first, end, committed=False):
+        is_committed = job.isolation == "read_committed"
+        async for chunk in job.source.chunks(job.key, first, end, committed=is_committed):
             for row in range(chunk.first, chunk.last):
                 batch = chunk.batches[row]
                 is_same = (batch.last_offset, batch.size, batch.crc) == (last.last_offset, last.size, last.crc)

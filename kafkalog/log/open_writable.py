@@ -22,7 +22,7 @@ from kafkalog.errors import (
 from kafkalog.log.background import LogTasks
 from kafkalog.log.writable import WritableLog, is_open
 from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, read_offset
-from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.manager.known_topics import QUORUM_FILE, read_known_topics
 from kafkalog.manager.log_dir import LogDir, remove_empty_directory
 from kafkalog.manager.partition import NEW, Found, ensure_topic, holds_segments, make_directory, open_partition
 from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore
@@ -31,7 +31,7 @@ from kafkalog.storage.names import parse_dir, partition_dir_name
 from kafkalog.storage.recovery.recover_log import Progress, RecoveryProgress
 from kafkalog.tools.directories import partitions_of
 from kafkalog.types import TopicPartition
-from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
+from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.filesystems import warn_if_unsafe
@@ -87,6 +87,9 @@ def open_for_append(
 
     `settings` are topic settings by dotted or attribute name. They are stored if this call creates the topic, and
     otherwise override the topic's settings for this open only.
+
+    Of a partition of which other nodes have copies, the high watermark is the checkpointed one, with a warning in the
+    log: the end of the log may be discarded by its leader.
 
     Raises NotAPartition (an invalid name, a file, a directory with other content), PartitionNotFound (neither the data
     directory nor its parent exists), DirectoryLocked, IllegalState (the topic's delete was interrupted), UnknownConfig,
@@ -208,7 +211,9 @@ def _open_in(log_dir: LogDir, target: _Target) -> WritableLog:
     path, fs = target.path, target.fs
     create = _must_create(log_dir, target)
     store = TopicStore(target.directory, fs=fs)
-    config = LogConfig.from_stored({**_topic_settings(store, target), **target.settings})
+    settings, has_replicas = _known_of(store, target)
+    config = LogConfig.from_stored({**settings, **target.settings})
+    mark = _high_watermark(target) if has_replicas and not create else None
     log = open_partition(
         log_dir,
         path,
@@ -220,8 +225,11 @@ def _open_in(log_dir: LogDir, target: _Target) -> WritableLog:
         scheduler=target.tasks,
         progress=target.progress,
         refuses_loss=target.refuses_loss,
+        keeps_begun_epochs=mark is not None,
     )
     try:
+        if mark is not None:
+            log.update_high_watermark(mark)
         lower_cleaner_offsets(target.directory, {target.topic_partition: log.log_end_offset}, fs=fs)
     except BaseException:
         log.close()
@@ -232,8 +240,12 @@ def _open_in(log_dir: LogDir, target: _Target) -> WritableLog:
     )
 
 
-def _topic_settings(store: TopicStore, target: _Target) -> Mapping[str, object]:
-    """Return the topic's own settings: from the topics file, else from a broker's metadata beside the partition."""
+def _known_of(store: TopicStore, target: _Target) -> tuple[Mapping[str, object], bool]:
+    """Return the topic's own settings, and True if other nodes have copies of the partition.
+
+    From the topics file, else from a broker's metadata beside the partition.
+    """
+    is_in_replica_set = target.fs.exists(os.path.join(target.directory, QUORUM_FILE))
     topic = store.get(target.topic_partition.topic)
     if topic is not None and topic.is_deleted:
         raise IllegalState(
@@ -242,13 +254,23 @@ def _topic_settings(store: TopicStore, target: _Target) -> Mapping[str, object]:
             hint="`kafkalog topics delete --apply` completes it now; a new topic may have the name then",
         )
     if topic is not None:
-        return topic.settings
+        return topic.settings, is_in_replica_set
     try:
         known = read_known_topics([target.directory], fs=target.fs)
     except (CorruptRecord, InvalidRecord) as error:
         _LOG.warning("%s: cannot read the topic's settings, using the defaults: %s", target.name, error)
-        return {}
-    return known.settings_of(target.topic_partition.topic) or {}
+        return {}, is_in_replica_set
+    return known.settings_of(target.topic_partition.topic) or {}, known.has_replicas(target.topic_partition)
+
+
+def _high_watermark(target: _Target) -> int:
+    """Return the checkpointed high watermark of a partition of which other nodes have copies, and warn of that."""
+    mark = read_offset(target.directory, HIGH_WATERMARK_FILE, target.topic_partition, fs=target.fs)
+    _LOG.warning(
+        "%s: other nodes have copies of this partition: records from offset %d on may be discarded by its leader, also "
+        "those appended here; write to the leader instead", target.path, mark,
+    )  # fmt: skip
+    return mark
 
 
 def _found(log_dir: LogDir, target: _Target) -> Found:
@@ -275,5 +297,5 @@ def _record_topic(store: TopicStore, target: _Target) -> TopicEntry:
     """
     forget(target.directory, (target.topic_partition,), fs=target.fs)
     siblings = partitions_of(target.directory, target.topic_partition.topic, target.fs)
-    settings = {**_topic_settings(store, target), **target.settings}
+    settings = {**_known_of(store, target)[0], **target.settings}
     return ensure_topic(store, target.topic_partition, siblings, settings=settings, fs=target.fs)

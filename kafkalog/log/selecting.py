@@ -106,10 +106,21 @@ def _projected(project: Projection) -> list[Output]:
     pairs = [*project.items()] if isinstance(project, Mapping) else [(text, text) for text in project]
     if not pairs:
         raise IllegalArgument("no field is given", hint="project is a list such as ['offset', 'value.order.total']")
-    fields = [(name, parse_field(text)) for name, text in pairs]
+    fields = [(_checked_name(name), parse_field(text)) for name, text in pairs]
     if len({name for name, _ in fields}) < len(fields):
         raise IllegalArgument("a field is given twice", hint="give a dict of names and paths")
     return [Output(name, field, COLUMN_OF[field.root]) for name, field in fields]
+
+
+def _checked_name(name: object) -> str:
+    """Return the name of a column; raise IllegalArgument if Arrow has no room for it."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a column is a {type(name).__name__}: give a str")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise IllegalArgument(f"{ascii(name)[:80]} is no name of a column", hint="use characters of UTF-8") from None
+    return name
 
 
 def _decoders(

@@ -30,6 +30,7 @@ async def apply_settings(
     link: Link, group: str, defaults: Mapping[str, str], settings: Mapping[str, object]
 ) -> None:
     """Give a group its settings. ConfigError, InvalidRequest, PeerError and errors of authorization."""
+    defaults, settings = _as_text(defaults, group), _as_text(settings, group)
     names = [*{**defaults, **settings}]
     if not names:
         return
@@ -44,6 +45,18 @@ async def apply_settings(
         changed = {"resource_type": _GROUP, "resource_name": group, "configs": rows}
         answer = await link.request(INCREMENTAL_ALTER_CONFIGS, {"resources": [changed], "validate_only": False})
         _checked(answer.responses, group)
+
+
+def _as_text(settings: Mapping[str, object], group: str) -> dict[str, str]:
+    """Return names and values as the protocol has them; raise ConfigError for text without a form in UTF-8."""
+    found = {str(name): value_text(value) for name, value in settings.items()}
+    for name, value in found.items():
+        try:
+            (name + value).encode()
+        except UnicodeEncodeError:
+            what = f"settings of queue {group}: {ascii(name)[:80]} is {ascii(value)[:80]}"
+            raise ConfigError(what, hint="use characters of UTF-8") from None
+    return found
 
 
 def _checked(rows: Any, group: str) -> Any:

@@ -148,7 +148,7 @@ class Controlled(ABC):
 
     def drop_connections(self, *, nodes: Iterable[int] | None = None) -> None:
         """Close all open connections."""
-        self._tell(_chosen(nodes), "drop_connections", {})
+        self._tell(self._chosen(nodes), "drop_connections", {})
 
     def advance(self, *, seconds: float = 0, ms: int = 0) -> None:
         """Move the servers' clocks ahead and run everything due by then, such as session timeouts and retention.
@@ -173,12 +173,21 @@ class Controlled(ABC):
     def _set(self, command: str, nodes: Iterable[int] | None, is_on: bool, **given: Any) -> None:
         """Send a command whose effect lasts, also to nodes that start later."""
         self._check_alone()
-        chosen = _chosen(nodes)
+        chosen = self._chosen(nodes)
         if is_on:
             self._lasting[command] = chosen, given
         else:
             self._lasting.pop(command, None)
         self._tell(chosen, command, given)
+
+    def _chosen(self, nodes: Iterable[int] | None) -> frozenset[int] | None:
+        """Return the numbers of nodes, None for all. IllegalArgument for a node that there is not."""
+        if nodes is None:
+            return None
+        chosen, known = frozenset(nodes), self._all_nodes()
+        for node in chosen.difference(known):
+            raise IllegalArgument(f"there is no node {node!r}", hint=f"nodes are 1 to {len(known)}")
+        return chosen
 
     def _check_alone(self) -> None:
         """Raise IllegalState with several workers: the first one has neither the rules nor the logs of the others."""
@@ -238,6 +247,7 @@ class Controlled(ABC):
             raise
 
     def _controls_of_all(self) -> Mapping[int, Control]:
+        self._check_alone()
         controls = self._controls()
         if len(controls) < len(self._all_nodes()):
             raise IllegalState("a node does not run", hint="start all nodes, and resume paused ones")
@@ -411,10 +421,6 @@ class Controlled(ABC):
         if found is None:
             raise IllegalState(f"node {leader} leads but is not running", hint="call start(), or move_leader()")
         return found
-
-
-def _chosen(nodes: Iterable[int] | None) -> frozenset[int] | None:
-    return None if nodes is None else frozenset(nodes)
 
 
 def _call_together(

@@ -82,6 +82,7 @@ def _parse(text: str) -> datetime:
     except ValueError:
         raise IllegalArgument(
             f"{ascii(text[:40])} is not a time",
-            hint="use ISO-8601, such as 2026-11-20T12:00Z or 2026-11-20 (UTC if no zone is given)",
+            hint="use ISO-8601, such as 2026-11-20T12:00Z or 2026-11-20 (UTC if no zone is given), "
+            "or milliseconds since 1970",
         ) from None
 

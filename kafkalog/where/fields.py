@@ -22,7 +22,10 @@ def checked_field(path: tuple[str, ...], position: int) -> Field:
     """Return the field of a path; raise IllegalArgument, with the nearest name, for one that there is not."""
     root = _OTHER_NAMES.get(path[0], path[0])
     if root not in COLUMN_OF:
-        raise unknown_name(path[0], FIELDS, f"there is no field {path[0]!r}", position, "fields are")
+        error = unknown_name(path[0], FIELDS, f"there is no field {path[0]!r}", position, "fields are")
+        if not str(error.hint).startswith("did you mean"):
+            error.hint = f"{error.hint}; a field of a decoded value is {Field(('value', *path), position)}"
+        raise error
     rest = path[1:]
     if rest and root not in _WITH_PATH:
         raise IllegalArgument(

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kafkalog.browse.start import BrowseOptions, make_app
 from kafkalog.inspect.rows import Column
 from kafkalog.inspect.width import columns_of
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.consume.decoded import Serdes
 from kafkalog.tools.directories import partitions_below
 from tests.commands import environment
 from tests.commands import kafkalog as command
@@ -103,6 +105,27 @@ def data(tmp_path: Path) -> Path:
     with kafkalog.open(tmp_path / "orders-1", "a") as log:
         log.append([(NASTY, b"value\n" + NASTY), (b"\xff\x00", None), (None, "日本".encode() * 40)])
     return tmp_path
+
+
+def test_out_of_a_level_while_the_next_one_is_read(data: Path) -> None:
+    """What was read is not put on top of the level that the user went back to."""
+    is_reading, may_go_on = threading.Event(), threading.Event()
+
+    def slow(value: bytes) -> str:
+        is_reading.set()
+        may_go_on.wait(30)
+        return "decoded"
+
+    async def steps(screen: Screen) -> None:
+        await screen.press("enter", "enter")
+        await screen.pilot.press("enter")
+        await asyncio.to_thread(is_reading.wait, 30)
+        await screen.pilot.press("left")
+        may_go_on.set()
+        await screen.wait_until_idle()
+        assert screen.text("path") == "partitions > orders-0" and [row[0] for row in screen.rows()][1] == "1,000"
+
+    browse(data, steps, options=BrowseOptions(Serdes(value=slow)))
 
 
 def test_down_to_a_record_and_out_again(data: Path) -> None:

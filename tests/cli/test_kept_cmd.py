@@ -63,3 +63,9 @@ def test_wrong_usage(data: Path) -> None:
     assert commands.kafkalog("kept", "restore", data, "--to", data).returncode == 2
     absent = commands.kafkalog("kept", "remove", data, "--entry", "1-2")
     assert absent.returncode == 1 and b"the entries are 0000" in absent.stderr
+
+
+def test_nothing_to_restore_is_said_in_spite_of_q(tmp_path: Path) -> None:
+    kafkalog.open(tmp_path / "data" / "orders-0", "a").close()
+    found = commands.kafkalog("kept", "restore", tmp_path / "data", "--to", tmp_path / "to", "-q")
+    assert found.returncode == 1 and found.stderr == b"kafkalog: there are no kept records\n"

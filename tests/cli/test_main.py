@@ -121,3 +121,10 @@ def test_a_signal_during_a_finalizer_ends_the_program(number: int, status: int) 
     command = [sys.executable, "-c", LOSES_A_SIGNAL, str(number)]
     done = subprocess.run(command, capture_output=True, env=environment(), timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (status, b"", b"")
+
+
+def test_ctrl_c_while_the_command_line_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from kafkalog.cli.main import main; main()"
+    found = subprocess.run([sys.executable, "-c", code, "topics"], capture_output=True, env=environment(), check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (130, b"", b"")

@@ -34,6 +34,7 @@ def data(tmp_path: Path) -> Path:
         ("consume -t t -G " + NOT_UTF_8, "-G"),
         ("offsets get -t t --time \u00b2", "--time"),
         ("offsets get -t t --time -4", "--time"),
+        ("offsets get -t t --time noon", "2026-11-20 (UTC if no zone is given), or milliseconds since 1970"),
         ("offsets get -t t --time " + HUGE, "--time"),
         ("offsets reset -t t -G g --to-datetime " + HUGE, "--to-datetime"),
         ("produce -t t -H " + NOT_UTF_8 + "=1", "-H"),

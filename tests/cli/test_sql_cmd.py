@@ -92,6 +92,12 @@ def test_the_schema_of_values_without_an_id(tmp_path: Path) -> None:
     assert [line["payload"] for line in lines] == [{"id": 7, "paid": False}, {"id": 8, "paid": True}]
 
 
+def test_a_query_that_is_no_utf_8_is_wrong_usage(data: Path) -> None:
+    for query in ("SELECT '\udcff'", "-"):
+        found = kafkalog("sql", "-d", data, query, stdin=b"SELECT '\xff'", PYTHONIOENCODING="utf-8:strict")
+        assert found.returncode == 2 and b"the query is not UTF-8" in found.stderr
+
+
 def test_a_query_from_stdin_over_a_topic_with_quotes(data: Path) -> None:
     assert ok("sql", "--csv", "-", "-d", data, stdin=b'SELECT decode(value) v FROM "web-clicks.v2"') == b"v\nclick\n"
 

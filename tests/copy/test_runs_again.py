@@ -203,3 +203,22 @@ def test_records_that_the_source_deleted_behind_a_copy_that_is_empty_by_now(tmp_
     assert [row.what for row in report.not_kept] == ["records of offsets 3 to 6"]
     with kafkalog.open(copied / "t-0") as log:
         assert (log.start_offset, log.end_offset) == (6, 9)
+
+
+def test_committed_records_behind_another_last_batch(tmp_path: Path) -> None:
+    """The copy has the batches without producers; a later run goes on, also with all records, but in the same log."""
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    producer = {"attributes": TRANSACTIONAL, "producer_id": 7, "producer_epoch": 0}
+    append(data, rows(0, 3, base_sequence=0, **producer), commit_marker(3))
+    copy_topics(str(data), str(copied), isolation="read_committed", apply=True)
+    append(data, rows(4, 2, base_sequence=3, **producer), commit_marker(6))
+    assert copy_topics(str(data), str(copied), isolation="read_committed", apply=True).records == 2
+    append(data, rows(7, 1))
+    assert copy_topics(str(data), str(copied), isolation="read_committed", apply=True).records == 1
+    assert copy_topics(str(data), str(copied), apply=True).records == 0
+    with kafkalog.open_dirs(data, "a", log_cleaner_enable=False) as dirs:
+        dirs["t", 0].truncate_to(7)
+        dirs["t", 0].replicate(rows(7, 2))
+    with pytest.raises(IllegalState, match="another batch at offset 7"):
+        copy_topics(str(data), str(copied), isolation="read_committed", apply=True)
+    assert [one.offset for one in records_in(copied / "t-0")] == [0, 1, 2, 4, 5, 7]

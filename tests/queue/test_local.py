@@ -241,8 +241,12 @@ def test_a_queue_that_cannot_be(tmp_path: Path) -> None:
             dirs["tasks", 0].queue("workers", starts="latest")  # type: ignore[arg-type]
         with pytest.raises((ConfigError, InvalidRequest), match="share.delivery.count.limit"):
             dirs["tasks"].queue("workers", settings={"share.delivery.count.limit": 1000})
-        with pytest.raises((ConfigError, InvalidRequest), match=r"share\.auto\.offset\.reset"):
-            dirs["tasks"].queue("workers", start="middle")
+        for start in ("middle", 5, "\ud800"):
+            with pytest.raises((ConfigError, InvalidRequest), match=r"share\.auto\.offset\.reset"):
+                dirs["tasks"].queue("workers", start=start)  # type: ignore[arg-type]
+        for settings in ({5: 1}, {"\ud800": 1}):
+            with pytest.raises(ConfigError, match="workers"):
+                dirs["tasks"].queue("workers", settings=settings)  # type: ignore[arg-type]
         for name in ("", "a" * 40_000, "\ud800", None):
             with pytest.raises(IllegalArgument, match="the name of a queue"):
                 dirs["tasks"].queue(name)  # type: ignore[arg-type]

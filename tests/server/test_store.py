@@ -41,7 +41,12 @@ def test_the_number_of_another_node_is_refused(tmp_path: Path) -> None:
 
 def test_who_the_node_is_cannot_be_kept(tmp_path: Path) -> None:
     """Opened logs are closed again: the next opener can lock them."""
-    (tmp_path / NODE_FILE).write_text("{}")
-    with pytest.raises(Exception, match="has no valid identity of the node"):
+    for content in ("{}", "[" * 50_000):
+        (tmp_path / NODE_FILE).write_text(content)
+        with pytest.raises(Exception, match="has no valid identity of the node"):
+            open_store([str(tmp_path)], ServerConfig())
+    (tmp_path / NODE_FILE).write_text("[" * 100_000)
+    with pytest.raises(Exception, match="at most 65536 expected .*too long for a file of its kind"):
         open_store([str(tmp_path)], ServerConfig())
+    (tmp_path / NODE_FILE).unlink()
     LogManager.open([tmp_path]).close()

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import kafkalog
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.listing import list_files
+from kafkalog.tools.verify.directories import verify
 from kafkalog.util.descriptors import DESCRIPTORS, INDEXES
 from tests.builder import seal
 from tests.faults import FaultFS
@@ -172,6 +175,8 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.listing import list_files
+from kafkalog.tools.verify.directories import verify
 from kafkalog.util.descriptors import DESCRIPTORS
 from tests.storage.logs import append_batches
 from tests.storage.test_descriptors import contents
@@ -283,3 +288,23 @@ def test_a_log_without_records_gets_an_empty_snapshot(tmp_path: Path) -> None:
     assert files(tmp_path / "topic-0")[name] == 56
     log(tmp_path, log_start_offset=3, recovery_point=3)
     assert files(tmp_path / "topic-0")[name] == 10
+
+
+@pytest.mark.parametrize("times", [[0, 0, 0], [0, 0, 5], [0, 5, 9]])
+def test_an_index_that_begins_with_time_0_is_sound(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, times: list[int]
+) -> None:
+    """Its first entry is all zeros, as free space is."""
+    with kafkalog.open(tmp_path / "topic-0", "a", index_interval_bytes=0) as a_log:
+        for _ in range(2):
+            for time in times:
+                a_log.append([(b"k", b"v", time)])
+            a_log.roll()
+    before = files(tmp_path / "topic-0")
+    with kafkalog.open(tmp_path / "topic-0", "a", index_interval_bytes=0) as a_log:
+        found = a_log.offset_for_time(times[-1])
+        assert found is not None and found.offset == times.index(times[-1])
+    assert not caplog.messages and files(tmp_path / "topic-0") == before
+    assert not verify(tmp_path).findings
+    used = {one.name: (one.length, one.used) for one in list_files(str(tmp_path / "topic-0"))}
+    assert {length - in_use for length, in_use in used.values()} == {0}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkalog.errors import IllegalState, KafkalogError
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.testing import kafka_server
 
 
@@ -39,3 +39,21 @@ def test_several_workers_refuse_what_only_one_obeys() -> None:
                 call()
         assert (server._commands_for(1), server._ahead_ms) == ([], 0)
         assert server.records("orders") == []
+
+
+def test_a_node_that_there_is_not_is_refused() -> None:
+    """A fault that matches nothing is reported at its end; these are not."""
+    with kafka_server() as server:
+        calls: tuple[Callable[[], object], ...] = (
+            lambda: server.full_disk(nodes=[1, 2]), lambda: server.refuse_connections(nodes=[0]),
+            lambda: server.drop_connections(nodes=[2]),
+        )  # fmt: skip
+        for call in calls:
+            with pytest.raises(IllegalArgument, match="there is no node [02]"):
+                call()
+        assert server._commands_for(1) == []
+
+
+def test_a_number_of_workers_that_no_server_has_is_refused() -> None:
+    with pytest.raises(IllegalArgument, match="workers=0"), kafka_server(workers=0):
+        raise AssertionError("it started")

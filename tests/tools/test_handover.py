@@ -301,7 +301,9 @@ def test_metadata_in_a_directory_of_its_own(tmp_path: Path) -> None:
 
 def test_a_damaged_journal(broker_dir: Path) -> None:
     apply(broker_dir)
-    for bad in ("{", "[]", '{"version": 9}', json.dumps({"version": 1, "end_before": 5, "end_after": 1})):
+    good = json.loads((broker_dir / JOURNAL_FILE).read_bytes())
+    for bad in ("{", "[]", '{"version": 9}', json.dumps({"version": 1, "end_before": 5, "end_after": 1}),
+                json.dumps(good | {"carried": []})):  # fmt: skip
         (broker_dir / JOURNAL_FILE).write_text(bad)
         with pytest.raises(CorruptCheckpoint):
             undo_handover([broker_dir])

@@ -1,5 +1,6 @@
 """Files kept by an open: listed, restored to a new directory so that every sound record is read, removed."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -205,3 +206,14 @@ def test_a_manifest_that_is_none(tmp_path: Path, content: bytes) -> None:
     (Path(kept.path) / "manifest.json").write_bytes(content)
     with pytest.raises(FormatError, match=r"manifest.json.*kafkalog consume"):
         list_kept(tmp_path)
+
+
+@pytest.mark.parametrize("changed", [{"partition": "../../t-0"}, {"partition": "/t-0"}, {"at_ms": float("inf")}])
+def test_a_manifest_with_a_name_or_a_number_that_cannot_be(tmp_path: Path, changed: dict[str, object]) -> None:
+    path = make_damaged(tmp_path / "data")
+    kafkalog.open(path, "a").close()
+    manifest = Path(list_kept(path)[0].path) / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_bytes()) | changed))
+    with pytest.raises(FormatError, match="cannot read the manifest"):
+        restore_kept(path, tmp_path / "to")
+    assert [one.name for one in tmp_path.iterdir()] == ["data"]

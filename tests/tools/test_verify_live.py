@@ -42,3 +42,18 @@ def test_batches_past_the_base_of_a_segment_cut_away_since_are_sound(tmp_path: P
         report = verify(tmp_path, threads=1, fs=ActsAtOpen(cut_and_append))
         assert report.ok, str(report)
         assert log.end_offset == 50 + rolls
+
+
+@pytest.mark.parametrize("appended", [0, 2, 3])
+def test_old_entries_in_a_full_index_of_a_truncated_log_are_no_damage(tmp_path: Path, appended: int) -> None:
+    """The file has no zeros at its end, by which free space is known."""
+    with kafkalog.open(tmp_path / "t-0", "a", index_interval_bytes=0, segment_index_bytes=40) as log:
+        for number in range(6):
+            log.append([(b"%d" % number, b"v", 1_700_000_000_000)])
+        assert len(list((tmp_path / "t-0").glob("*.log"))) == 1
+        log.truncate_to(2)
+        for number in range(appended):
+            log.append([(b"%d" % number, b"a longer value", 1_700_000_000_000)])
+        report = verify(tmp_path)
+        assert report.ok, str(report)
+    assert verify(tmp_path).ok

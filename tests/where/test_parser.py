@@ -71,6 +71,8 @@ REFUSED = [
     ("(offset > 1", r"ends too early, at character 12 .*expected \)"),
     ("offset > 1)", r"unexpected '\)', at character 11 "),
     ("ofset > 1", "no field 'ofset', at character 1 .*did you mean offset?"),
+    ("cents > 1", "no field 'cents', at character 1 .*a field of a decoded value is value.cents$"),
+    ("order.total > 1", "no field 'order', .*a field of a decoded value is value.order.total$"),
     ("offset > 1 and Ofset > 1", "no field 'Ofset', at character 16 .*did you mean offset?"),
     ("offset = 1", "unexpected '=', at character 8 .*write =="),
     ("offset <> 1", "unexpected '>', at character 9|unexpected '<>'"),

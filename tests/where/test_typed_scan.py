@@ -261,6 +261,7 @@ REFUSED = [
     ({"project": ["value.nn"], "value": JsonDecoder(ORDER)}, "value has no field 'nn'.*did you mean n?"),
     ({"project": []}, "no field is given"),
     ({"project": ["key", "key"]}, "given twice"),
+    ({"project": {"\ud800": "key"}}, r"'\\ud800' is no name of a column"),
     ({"project": ["key"], "columns": ["key"]}, "both columns and project"),
     ({"on_undecodable": "skip", "value": JsonDecoder(ORDER)}, "on_undecodable is 'skip'"),
     ({"on_undecodable": "null"}, "nothing is decoded"),
@@ -277,7 +278,7 @@ def test_what_is_refused(path: Path, options: dict[str, object], message: str) -
 
 def test_types_that_are_refused(path: Path) -> None:
     with kafkalog.open(path) as log:
-        for options in ({"where": 5}, {"project": "key"}, {"value": 5}):
+        for options in ({"where": 5}, {"project": "key"}, {"project": {5: "key"}}, {"value": 5}):
             with pytest.raises(TypeError):
                 log.scan(**options)
         with pytest.raises(TypeError, match="did you mean where?"):

@@ -146,7 +146,7 @@ def _read(path: str, fs: FileSystem) -> Identity | None:
         node_id, cluster_id = found["node_id"], found["cluster_id"]
         if found["version"] != 1 or type(node_id) is not int or node_id < 0 or type(cluster_id) is not str:
             raise ValueError("its values are not valid in version 1")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptCheckpoint(
             f"the file has no valid identity of the node: {error}",
             path=path,

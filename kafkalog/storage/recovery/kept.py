@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from kafkalog.errors import CorruptRecord, FormatError, StorageError
-from kafkalog.storage.names import INDEX_SUFFIXES, LOG_SUFFIX, base_name, log_file_name
+from kafkalog.errors import CorruptRecord, FormatError, NotAPartition, StorageError
+from kafkalog.storage.names import INDEX_SUFFIXES, LOG_SUFFIX, base_name, log_file_name, parse_topic_partition_dir
 from kafkalog.storage.recovery.sound_runs import SoundCount, count_batches, sound_runs
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import File, FileSystem, atomic_write
@@ -328,11 +328,13 @@ def read_kept(path: str, fs: FileSystem) -> Kept | None:
     try:
         fields = json.loads(content)
         files = tuple(_file_of(one) for one in fields["files"])
+        partition = str(fields["partition"])
+        parse_topic_partition_dir(partition)  # it becomes the name of a directory
         return Kept(
-            path, str(fields["partition"]), int(fields["at_ms"]), str(fields["reason"]), str(fields["segment"]),
+            path, partition, int(fields["at_ms"]), str(fields["reason"]), str(fields["segment"]),
             int(fields["position"]), int(fields["offset"]), tuple(one for one in files if one.name in present),
         )  # fmt: skip
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError, NotAPartition) as error:
         raise FormatError(
             f"cannot read the manifest of kept batches: {error}", path=manifest,
             hint="copy the files beside it to a partition directory, under names that end in .log: "

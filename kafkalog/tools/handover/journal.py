@@ -123,7 +123,7 @@ def read(metadata: ClusterMetadata, fs: FileSystem) -> Journal | None:
         return None
     try:
         return _parse(json.loads(content.decode()))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptCheckpoint(f"the handover's journal is damaged: {error!r}", path=path, hint=_HINT) from None
 
 

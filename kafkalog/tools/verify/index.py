@@ -107,7 +107,8 @@ def check_index(
     """Report faults in an index, given the results of the pass over the log for its entries (`BatchCheck`).
 
     `is_open`: the segment is the last one and was not closed, so free space after the entries, and old entries in it,
-    are normal. `is_of_damage`: batches of the segment contradict each other, so a rebuilt index would be wrong too.
+    are normal; with `is_live`, of a log in use, also in an index that is full. `is_of_damage`: batches of the segment
+    contradict each other, so a rebuilt index would be wrong too.
     """
     name = "time index" if index.entry_size == TIME_ENTRY else "offset index"
     add = _Adder(index.path, findings, _OF_DAMAGE if is_of_damage else REBUILD)
@@ -124,7 +125,7 @@ def check_index(
         add(Severity.NOTE, "index-room", what)
     elif index.rest in ("old", "other"):
         total = index.size // index.entry_size
-        severity = Severity.NOTE if index.rest == "old" and is_open else Severity.REPAIRABLE
+        severity = Severity.NOTE if (index.rest == "old" or is_live) and is_open else Severity.REPAIRABLE
         what = f"the entries stop ascending after {index.entry_count} of {total}"
         add(severity, "index-order", what, len(index.entries))
     _check_entries(index, result, add, base_offset, log_size, is_open, is_live)
@@ -154,7 +155,7 @@ def _check_entries(
     left = index.entry_count - matched
     if left > 0:
         what = f"{left} of {index.entry_count} entries point past the last batch, which ends at position {log_size}"
-        severity = Severity.NOTE if is_open and index.rest else Severity.REPAIRABLE
+        severity = Severity.NOTE if is_open and (index.rest or is_live) else Severity.REPAIRABLE
         add(severity, "index-behind", what, matched * index.entry_size)
 
 
