@@ -292,6 +292,8 @@ def test_damage_inside_a_batch_whose_checksum_holds(tmp_path: Path, caplog: pyte
     assert caught.value.path == str(directory / "00000000000000000000.log")
     assert offsets_of(source_options(tmp_path, onDamage="skip")) == [*range(5), *range(10, 15)]
     assert f"skipped {len(broken)} damaged bytes" in caplog.text
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 7\n")  # the log begins inside the batch
+    assert offsets_of(source_options(tmp_path, onDamage="skip")) == [*range(10, 15)]
 
 
 @pytest.mark.parametrize("trusted", [False, True])
