@@ -88,7 +88,12 @@ def test_json_lines_as_they_are_and_by_fields(spark: "SparkSession", tmp_path: P
     with pytest.raises(IllegalArgument, match="a row has a missing or null value"):
         ingest(spark, path, tmp_path / "data", "x", columns=RowColumns(value="deep"))
     ingest(spark, path, tmp_path / "data", "x", columns=RowColumns(value="deep"), nulls=True)
-    assert records(tmp_path / "data", "x-0") == [(None, b'{"a":[1,2]}'), (None, None)]
+    assert records(tmp_path / "data", "x-0") == [(None, b'{"a": [1, 2]}'), (None, None)]
+    path.write_text('{"n": 1.10, "v": 12345678901234567890.5}\n \t\n{"n": 1e400, "v": true}\n')
+    ingest(spark, path, tmp_path / "data", "exact", columns=RowColumns(value="v", key="n"))
+    assert records(tmp_path / "data", "exact-0") == [(b"1.10", b"12345678901234567890.5"), (b"1e400", b"true")]
+    ingest(spark, path, tmp_path / "data", "whole", columns=RowColumns(key="v"))
+    assert [key for key, _ in records(tmp_path / "data", "whole-0")][1:] == [b"true"]
 
 
 def test_parquet_with_topics_and_partitions_of_its_own(spark: "SparkSession", tmp_path: Path) -> None:
@@ -114,6 +119,7 @@ def test_parquet_with_topics_and_partitions_of_its_own(spark: "SparkSession", tm
         ("a.csv", {"columns": RowColumns(partition="name")}, (IllegalArgument, JobFailed), "name|Ada|cast"),
         ("a.csv", {"columns": RowColumns(timestamp="name")}, JobFailed, "Ada"),
         ("bad.csv", {}, JobFailed, r"(?i)malformed|bad\.csv"),
+        ("bad.csv", {"columns": RowColumns(value="name")}, JobFailed, r"(?i)malformed|bad\.csv"),
         ("bad.jsonl", {"columns": RowColumns(key="a")}, JobFailed, "(?i)malformed"),
         ("bad.parquet", {}, JobFailed, "Parquet|parquet|footer|FOOTER"),
         ("a.txt", {"columns": RowColumns(key="a")}, IllegalArgument, "text has no column 'a'"),

@@ -71,8 +71,8 @@ def rows_of(
 ) -> DataFrame:
     """Return the rows of the files; a malformed row, or a CSV header that is not the first file's, ends the job.
 
-    For JSON lines the named columns are read, as text, in addition to the line itself. Raises IllegalArgument for a
-    file that Spark passes over.
+    Of JSON lines the named columns are read, as text, and the line itself if no column is the value. Raises
+    IllegalArgument for a file that Spark passes over.
     """
     for path in paths:
         if _PASSED_OVER.fullmatch(os.path.basename(path)):
@@ -82,13 +82,15 @@ def rows_of(
         return reader.parquet(*paths)
     if format == "csv":
         reader = reader.options(header=header, sep=separator, mode="FAILFAST", inferSchema=False, escape='"')
-        return reader.options(enforceSchema=False).csv(paths)
+        return reader.options(enforceSchema=False, columnPruning=False).csv(paths)  # whole rows are checked
     from pyspark.sql import functions as F
 
-    lines = reader.text(paths).where("length(trim(value)) > 0")
+    wanted = ", ".join(f"`{name.replace('`', '``')}` string" for name in columns.named)
+    if columns.value is not None:
+        return reader.schema(wanted).json(paths, mode="FAILFAST")  # numbers and nested values as they are written
+    lines = reader.text(paths).where(F.col("value").rlike(r"\S"))
     if not columns.named:
         return lines
-    wanted = ", ".join(f"`{name.replace('`', '``')}` string" for name in columns.named)
     row = F.from_json("value", wanted, {"mode": "FAILFAST"})
     return lines.select(F.col("value").alias(_LINE), row.alias(_ROW)).select(_LINE, f"{_ROW}.*")
 
