@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, InvalidTimestamp, KafkalogError
+from kafkalog.errors import (
+    CorruptRecord,
+    IllegalArgument,
+    InvalidRecord,
+    InvalidTimestamp,
+    KafkalogError,
+    PartitionNotFound,
+)
 from kafkalog.log.log import Log
 from kafkalog.log.scan import LogScan
 from kafkalog.log.selecting import selection_of
@@ -76,7 +83,9 @@ def arrow_batches(
 
 
 def _is_of(part: OffsetRange, error: KafkalogError) -> bool:
-    """Return False for an error of a file that is not the log's: a schema that this node does not have."""
+    """Return False if it is this node that lacks a file: a schema, or the whole data directory."""
+    if isinstance(error, PartitionNotFound) and not os.path.exists(os.path.dirname(part.directory)):
+        return False
     return error.path is None or os.path.join(error.path, "").startswith(os.path.join(part.directory, ""))
 
 

@@ -365,6 +365,13 @@ def test_all_gone_is_passed_over_as_well(tmp_path: Path) -> None:
         assert read(wanted, options) == []
 
 
+def test_a_node_without_the_data_directory_fails(tmp_path: Path) -> None:
+    wanted, options = plan_segments(tmp_path, failOnDataLoss="false")
+    tmp_path.rename(tmp_path.with_name("elsewhere"))  # as if it were not mounted
+    with pytest.raises(PartitionNotFound, match="the partition directory does not exist"):
+        read(wanted, options)
+
+
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_log_cut_short_after_planning(tmp_path: Path, fail: str) -> None:
     wanted, options = plan_segments(tmp_path, failOnDataLoss=fail)
