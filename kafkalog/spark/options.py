@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.column_reader import COLUMNS, kinds_of
@@ -31,6 +31,8 @@ _UNIT_US: Final = {
     "us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000,
 }  # fmt: skip
 _TEXT: Final = re.compile(r"(\d{1,18})([a-z]*)", re.ASCII)
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
+_FILE_URI: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))([^?#]+)", re.IGNORECASE)
 MAX_MS: Final = 2**63 - 1
 
 
@@ -128,11 +130,17 @@ def is_decoding(options: Mapping[str, str]) -> bool:
 def local_path(text: str) -> str:
     """Return the path of a `path` option: unchanged, or the path of a `file:` URI.
 
-    Raises IllegalArgument for another scheme: kafkalog reads mounted file systems.
+    Raises IllegalArgument for another scheme: kafkalog reads mounted file systems; and for a URI with more than a path.
     """
-    scheme = urlsplit(text).scheme
+    named = _SCHEME.match(text)
+    scheme = "" if named is None else named[1].lower()
     if scheme == "file":
-        return unquote(urlsplit(text).path)
+        found = _FILE_URI.fullmatch(text)
+        if found is None:
+            raise IllegalArgument(
+                f"path {text!r} is not the URI of a local path", hint="give file:///path, with %3F and %23 for ? and #"
+            )
+        return unquote(found[1])
     if len(scheme) > 1 and "//" in text:
         raise IllegalArgument(
             f"path {text!r} is on {scheme}", hint="kafkalog reads local directories and mounted file systems: mount it"

@@ -133,9 +133,8 @@ def after_damage(log: Log, error: KafkalogError, start: int, options: SourceOpti
     Raises `error` itself if the batch is not found.
     """
     if error.offset is not None:
-        scan = RangeScan(
-            log, error.offset, error.offset + 1, ("offset",), options, [], batch_rows=1, batch_bytes=1
-        )
+        first = max(error.offset, log.start_offset)  # the log may begin inside the batch
+        scan = RangeScan(log, first, first + 1, ("offset",), options, [], batch_rows=1, batch_bytes=1)
         for chunk in scan._chunks():
             for row in range(chunk.first, chunk.last):
                 if chunk.batches.base_offset(row) == error.offset:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, InvalidTimestamp, KafkalogError
+from kafkalog.errors import (
+    CorruptRecord,
+    IllegalArgument,
+    InvalidRecord,
+    InvalidTimestamp,
+    KafkalogError,
+    PartitionNotFound,
+)
 from kafkalog.log.log import Log
 from kafkalog.log.scan import LogScan
 from kafkalog.log.selecting import selection_of
@@ -56,14 +64,15 @@ def arrow_batches(
     left out for damage is logged, and written to `corrupt_report` when the range is finished.
     """
     skipped: list[Skipped] = []
+    fs = file_system(options)
     try:
-        with Log(LogView(part.directory, fs=file_system(options), checkpoints=checkpoints), None) as log:
+        with Log(LogView(part.directory, fs=fs, checkpoints=checkpoints), None) as log:
             if typed is None:
                 yield from _batches_of_log(log, part, columns, options, skipped, times)
             else:
                 yield from _typed_batches(log, part, columns, options, skipped, times, typed)
     except KafkalogError as error:
-        if not is_loss(error):
+        if not is_loss(error) or not _is_of(part, error):
             raise
         if options.fail_on_data_loss:
             error.hint = LOST_HINT
@@ -71,6 +80,13 @@ def arrow_batches(
         warn_of_loss(str(part.topic_partition), part.start, part.stop, error)
     finally:
         report_to(options.corrupt_report, part, skipped)
+
+
+def _is_of(part: OffsetRange, error: KafkalogError) -> bool:
+    """Return False if it is this node that lacks a file: a schema, or the whole data directory."""
+    if isinstance(error, PartitionNotFound) and not os.path.exists(os.path.dirname(part.directory)):
+        return False
+    return error.path is None or os.path.join(error.path, "").startswith(os.path.join(part.directory, ""))
 
 
 def _batches_of_log(

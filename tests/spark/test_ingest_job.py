@@ -10,7 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkalog
-from kafkalog.errors import FormatError, IllegalArgument, InvalidPartitions, InvalidTopic, JobFailed, StorageError
+from kafkalog.errors import (
+    FormatError,
+    IllegalArgument,
+    InvalidPartitions,
+    InvalidTopic,
+    JobFailed,
+    KafkalogError,
+    StorageError,
+)
 from kafkalog.spark.jobs.ingest import ingest
 from kafkalog.spark.jobs.row_columns import RowColumns, format_of
 from tests.spark.jobs import job
@@ -80,7 +88,12 @@ def test_json_lines_as_they_are_and_by_fields(spark: "SparkSession", tmp_path: P
     with pytest.raises(IllegalArgument, match="a row has a missing or null value"):
         ingest(spark, path, tmp_path / "data", "x", columns=RowColumns(value="deep"))
     ingest(spark, path, tmp_path / "data", "x", columns=RowColumns(value="deep"), nulls=True)
-    assert records(tmp_path / "data", "x-0") == [(None, b'{"a":[1,2]}'), (None, None)]
+    assert records(tmp_path / "data", "x-0") == [(None, b'{"a": [1, 2]}'), (None, None)]
+    path.write_text('{"n": 1.10, "v": 12345678901234567890.5}\n \t\n{"n": 1e400, "v": true}\n')
+    ingest(spark, path, tmp_path / "data", "exact", columns=RowColumns(value="v", key="n"))
+    assert records(tmp_path / "data", "exact-0") == [(b"1.10", b"12345678901234567890.5"), (b"1e400", b"true")]
+    ingest(spark, path, tmp_path / "data", "whole", columns=RowColumns(key="v"))
+    assert [key for key, _ in records(tmp_path / "data", "whole-0")][1:] == [b"true"]
 
 
 def test_parquet_with_topics_and_partitions_of_its_own(spark: "SparkSession", tmp_path: Path) -> None:
@@ -106,6 +119,7 @@ def test_parquet_with_topics_and_partitions_of_its_own(spark: "SparkSession", tm
         ("a.csv", {"columns": RowColumns(partition="name")}, (IllegalArgument, JobFailed), "name|Ada|cast"),
         ("a.csv", {"columns": RowColumns(timestamp="name")}, JobFailed, "Ada"),
         ("bad.csv", {}, JobFailed, r"(?i)malformed|bad\.csv"),
+        ("bad.csv", {"columns": RowColumns(value="name")}, JobFailed, r"(?i)malformed|bad\.csv"),
         ("bad.jsonl", {"columns": RowColumns(key="a")}, JobFailed, "(?i)malformed"),
         ("bad.parquet", {}, JobFailed, "Parquet|parquet|footer|FOOTER"),
         ("a.txt", {"columns": RowColumns(key="a")}, IllegalArgument, "text has no column 'a'"),
@@ -133,6 +147,34 @@ def test_what_cannot_be_ingested_is_told_and_nothing_is_written(
     with pytest.raises(error, match=message):
         ingest(spark, inputs / name, tmp_path / "data", **{"topic": "t", **given})
     assert not (tmp_path / "data").exists() or not [n for n in os.listdir(tmp_path / "data") if "lock" not in n]
+
+
+def test_each_named_file_is_read_and_no_other(spark: "SparkSession", tmp_path: Path) -> None:
+    columns = RowColumns(value="v", key="k")
+    for name, text in [("x[1].csv", "k,v\n1,a\n"), ("x1.csv", "k,v\n2,b\n"), ("_x.csv", "k,v\n3,c\n")]:
+        (tmp_path / name).write_text(text)
+    ingest(spark, tmp_path / "x[1].csv", tmp_path / "data", "t", columns=columns)
+    assert records(tmp_path / "data") == [(b"1", b"a")]
+    with pytest.raises(IllegalArgument, match="Spark passes over"):
+        ingest(spark, [tmp_path / "x1.csv", tmp_path / "_x.csv"], tmp_path / "data", "t", columns=columns)
+    (tmp_path / "y.csv").write_text("v,k\nd,4\n")
+    with pytest.raises(JobFailed, match="y.csv|header"):  # its columns are in another order
+        ingest(spark, [tmp_path / "x1.csv", tmp_path / "y.csv"], tmp_path / "data", "t", columns=columns)
+    assert records(tmp_path / "data") == [(b"1", b"a")]
+
+
+def test_a_wrong_time_or_partition_fails_whatever_spark_s_casts_do(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"bad": "x1", "high": "4294967296", "v": "a"}\n')
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        for given, message in [
+            ({"timestamp": "bad"}, "not a time: x1"), ({"partition": "bad"}, "not a partition: x1"),
+            ({"partition": "high"}, "partition 4294967296"),
+        ]:  # fmt: skip
+            with pytest.raises(KafkalogError, match=message):
+                ingest(spark, tmp_path / "in.json", tmp_path / "data", "t", columns=RowColumns(value="v", **given))
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
 
 
 def test_names_tell_the_format() -> None:

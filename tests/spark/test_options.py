@@ -73,6 +73,8 @@ def test_paths() -> None:
     required_paths = SourceOptions.parse({"paths": '["/a", "file:///b%20c"]', "subscribe": "a"}, streaming=False)
     assert required_paths.paths == ("/a", "/b c")
     assert parse(path="file:/x").paths == ("/x",) and parse(path="/with,comma").paths == ("/with,comma",)
+    assert parse(path="file://localhost/x").paths == parse(path="FILE:///x").paths == ("/x",)
+    assert parse(path="/a:b//[x").paths == ("/a:b//[x",) and parse(path="//[x").paths == ("//[x",)
 
 
 def test_options_of_a_kafka_client_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -123,6 +125,8 @@ def test_the_sink_s_options_and_what_spark_adds_are_passed_over() -> None:
         ({"columns": ","}, "no column"),
         ({"path": ""}, "no path is given"),
         ({"path": "s3://bucket/logs"}, "is on s3.*mount it"),
+        ({"path": "file://data/logs"}, "not the URI of a local path"),  # it names a host
+        ({"path": "file:///data/a#1"}, "not the URI.*%23 for .* #"),
         ({"paths": "/a,/b"}, "not a JSON list of paths"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "more than maxOffsetsPerTrigger"),
     ],

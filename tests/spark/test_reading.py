@@ -292,6 +292,8 @@ def test_damage_inside_a_batch_whose_checksum_holds(tmp_path: Path, caplog: pyte
     assert caught.value.path == str(directory / "00000000000000000000.log")
     assert offsets_of(source_options(tmp_path, onDamage="skip")) == [*range(5), *range(10, 15)]
     assert f"skipped {len(broken)} damaged bytes" in caplog.text
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 7\n")  # the log begins inside the batch
+    assert offsets_of(source_options(tmp_path, onDamage="skip")) == [*range(10, 15)]
 
 
 @pytest.mark.parametrize("trusted", [False, True])
@@ -361,6 +363,13 @@ def test_all_gone_is_passed_over_as_well(tmp_path: Path) -> None:
     reason = "offsets 0 to 299 are missing: the partition directory does not exist"
     with pytest.warns(DataLoss, match=f"data loss in orders-0: {reason}"):
         assert read(wanted, options) == []
+
+
+def test_a_node_without_the_data_directory_fails(tmp_path: Path) -> None:
+    wanted, options = plan_segments(tmp_path, failOnDataLoss="false")
+    tmp_path.rename(tmp_path.with_name("elsewhere"))  # as if it were not mounted
+    with pytest.raises(PartitionNotFound, match="the partition directory does not exist"):
+        read(wanted, options)
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])

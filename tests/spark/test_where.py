@@ -9,7 +9,7 @@ import fastavro
 import pytest
 
 import kafkalog
-from kafkalog.errors import IllegalArgument, InvalidRecord
+from kafkalog.errors import IllegalArgument, InvalidRecord, StorageError
 from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.reading import arrow_batches
 from tests.spark.topics import TIME, batch_positions, first_segment, flip, make_topic, rows_of, source_options
@@ -150,6 +150,19 @@ def test_schemas_of_the_decoders(tmp_path: Path) -> None:
     where = "value.total >= 10 and value.customer is not null"
     options = source_options(tmp_path / "data", where=where, value="avro", schemas=str(schemas))
     assert [row["offset"] for row in rows_of(options)] == [*range(11, 20, 2)]
+
+
+def test_a_schema_that_a_node_lacks_is_no_loss_of_records(tmp_path: Path) -> None:
+    make_topic(tmp_path / "data")
+    schema = tmp_path / "order.avsc"
+    schema.write_text(AVRO)
+    options = source_options(
+        tmp_path / "data", where="value.total > 1", value="avro", schema=str(schema), failOnDataLoss="false"
+    )
+    (planned,) = plan_batch(options)
+    schema.unlink()
+    with pytest.raises(StorageError, match="cannot read the schema"):
+        list(arrow_batches(planned, options.columns, options))
 
 
 def test_a_value_that_does_not_decode_is_no_damage_to_skip(typed: Path) -> None:

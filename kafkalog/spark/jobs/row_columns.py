@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,9 @@ FORMATS: Final = ("text", "csv", "json", "parquet")
 _BY_NAME: Final = {
     ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet",
 }  # fmt: skip
+
+_PASSED_OVER: Final = re.compile(r"\..*|_[^=]*|.*\._COPYING_", re.DOTALL)
+"""Names of files that Spark takes for hidden ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +69,28 @@ def format_of(paths: Iterable[str]) -> str:
 def rows_of(
     spark: SparkSession, paths: list[str], format: str, columns: RowColumns, *, header: bool, separator: str
 ) -> DataFrame:
-    """Return the rows of the files; a malformed row ends the job that reads it.
+    """Return the rows of the files; a malformed row, or a CSV header that is not the first file's, ends the job.
 
-    For JSON lines the named columns are read, as text, in addition to the line itself.
+    Of JSON lines the named columns are read, as text, and the line itself if no column is the value. Raises
+    IllegalArgument for a file that Spark passes over.
     """
-    reader = spark.read
+    for path in paths:
+        if _PASSED_OVER.fullmatch(os.path.basename(path)):
+            raise IllegalArgument("Spark passes over files with such a name", path=path, hint="rename it")
+    reader = spark.read.option("__globPaths__", False)  # Spark's own: the names are no patterns
     if format == "parquet":
         return reader.parquet(*paths)
     if format == "csv":
-        return reader.options(header=header, sep=separator, mode="FAILFAST", inferSchema=False, escape='"').csv(paths)
+        reader = reader.options(header=header, sep=separator, mode="FAILFAST", inferSchema=False, escape='"')
+        return reader.options(enforceSchema=False, columnPruning=False).csv(paths)  # whole rows are checked
     from pyspark.sql import functions as F
 
-    lines = reader.text(paths).where("length(trim(value)) > 0")
+    wanted = ", ".join(f"`{name.replace('`', '``')}` string" for name in columns.named)
+    if columns.value is not None:
+        return reader.schema(wanted).json(paths, mode="FAILFAST")  # numbers and nested values as they are written
+    lines = reader.text(paths).where(F.col("value").rlike(r"\S"))
     if not columns.named:
         return lines
-    wanted = ", ".join(f"`{name.replace('`', '``')}` string" for name in columns.named)
     row = F.from_json("value", wanted, {"mode": "FAILFAST"})
     return lines.select(F.col("value").alias(_LINE), row.alias(_ROW)).select(_LINE, f"{_ROW}.*")
 
@@ -112,7 +123,8 @@ def records_of(rows: DataFrame, columns: RowColumns) -> DataFrame:
     if columns.topic is not None:
         parts.append(_column(columns.topic).cast("string").alias("topic"))
     if columns.partition is not None:
-        parts.append(_column(columns.partition).cast("int").alias("partition"))
+        number = _column(columns.partition)
+        parts.append(_not_null(number.cast("bigint"), number, "partition").alias("partition"))
     return rows.select(*parts)
 
 
@@ -120,6 +132,14 @@ def _column(name: str) -> Column:
     from pyspark.sql import functions as F
 
     return F.col(f"`{name.replace('`', '``')}`")
+
+
+def _not_null(cast: Column, column: Column, what: str) -> Column:
+    """Return a cast column that raises where it is null and the column is not: Spark's setting ANSI may be off."""
+    from pyspark.sql import functions as F
+
+    text = F.concat(F.lit(f"not a {what}: "), column.cast("string"))
+    return F.coalesce(cast, F.when(column.isNotNull(), F.raise_error(text)))
 
 
 def _bytes(rows: DataFrame, name: str, part: str) -> Column:
@@ -147,7 +167,8 @@ def _time(rows: DataFrame, name: str) -> Column:
     if kind == "string":
         digits = column.rlike("^-?[0-9]+$")
         of_digits = F.timestamp_millis(F.when(digits, column).cast("long"))
-        return F.when(digits, of_digits).otherwise(F.when(~digits, column).cast("timestamp"))
+        found = F.when(digits, of_digits).otherwise(F.when(~digits, column).cast("timestamp"))
+        return _not_null(found, column, "time")
     raise IllegalArgument(
         f"the column {name!r} is {kind}, not a time", hint="name a column of times, ms since 1970 or ISO-8601 text"
     )
