@@ -248,15 +248,15 @@ class Quorum:
         me = self._node.node_id
         known = (self.state.term, self.state.leader)
         reports = await (self.poll.leaders() if is_forced else self.poll.leaders_with(known))
-        for other, (term, leader) in reports.items() if yields else ():
-            if other == leader:
-                await self.learn_leader(term, leader)
+        for term, leader in () if is_forced else reports.values():
+            await self.learn_leader(term, leader)
         if yields and self.state.leader not in (NO_NODE, me):
             return
         term = next_term(max([self.state.term, *(one[0] for one in reports.values())]), me, self.own_set)
         needed: tuple[int, ...] = ()  # a leader that handed over steps down by its vote, or not at all
         if not is_forced:
             needed = await self._request_handover(reports)
+        before = self.state
         async with self._node.following.held():  # another leader's records must not follow the start of the term
             if not is_forced:
                 would = await self._would_vote(term)
@@ -264,8 +264,9 @@ class Quorum:
                     raise self._failed(would, "would vote")
             mine = QuorumState(term, NO_NODE, me)
             async with self._changing:
-                if term <= self.state.term:
-                    raise ElectionFailed(f"term {self.state.term} began meanwhile")
+                # a node that leads since the reports has handed nothing over, and a later term would end it
+                if term <= self.state.term or not (is_forced or self.state == before):
+                    raise ElectionFailed(f"term {self.state.term} began meanwhile", hint="try again")
                 await self._adopt(mine)
             votes, _ = await self.poll.votes(self.ballot(term), is_pre_vote=False)
             async with self._changing:

@@ -174,6 +174,41 @@ async def test_who_stepped_down_leaves_time_to_another_candidate(tmp_path: Path)
         assert own.leads
 
 
+class WithHeldVotes(Peers):
+    """Peers whose answers about votes come once `may_come` is set."""
+
+    def __init__(self, nodes: Set, number: int) -> None:
+        super().__init__(nodes, number)
+        self.has_asked, self.may_come = asyncio.Event(), asyncio.Event()
+
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+        answer = await super().ask(node_id, api_key, request)
+        if api_key == VOTE:
+            self.has_asked.set()
+            await self.may_come.wait()
+        return answer
+
+
+@pytest.mark.parametrize("yields", [False, True])
+@in_loop
+async def test_a_candidate_does_not_end_a_leader_of_which_it_heard_since_it_began(tmp_path: Path, yields: bool) -> None:
+    """KIP-996: its later term would, though no one votes for it; the leader has handed nothing over."""
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        late = nodes.quorum(3)
+        late.peers = peers = WithHeldVotes(nodes, 3)
+        promoted = asyncio.ensure_future(late.promote(yields=yields))
+        await peers.has_asked.wait()
+        await nodes.promote(2)
+        await wait_until(lambda: late.leader == 2)
+        term = nodes.quorum(2).state.term
+        peers.may_come.set()
+        with pytest.raises(ElectionFailed, match=f"term {term} began meanwhile"):
+            await promoted
+        assert late.state.term == term < next_term(0, 3, late.own_set)
+        assert nodes.quorum(2).leads
+
+
 @in_loop
 async def test_a_leader_that_cannot_be_reached_is_not_waited_for(tmp_path: Path) -> None:
     async with set_of(tmp_path) as nodes:
