@@ -39,6 +39,7 @@ from kafkalog.server.quorum.state_file import StateFiles
 from kafkalog.server.quorum.version_file import NONE, VersionFile
 from kafkalog.server.quorum.watch import watch
 from kafkalog.server.replica.roles import Role, majority_of
+from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -190,9 +191,21 @@ class Quorum:
     def _decide(self, ballot: Ballot, request: str) -> Vote:
         mine = VoterState(self.positions(), self.metadata.versions, self.cluster.topic_ids())
         vote = decide_vote(self.state, ballot, mine, self.own_set)
+        offline = None if self.leads else self._offline_log()
+        if vote.is_granted and offline is not None:
+            vote = Vote(False, self.state, f"{offline} is offline here, and may have records that the candidate lacks")
         if vote.reason:
             _LOG.info("refused node %d a %s for term %d: %s", ballot.candidate, request, ballot.term, vote.reason)
         return vote
+
+    def _offline_log(self) -> TopicPartition | None:
+        """Return a partition of a topic here whose log cannot be compared, or None.
+
+        A leader may still hand over: its records were in the in-sync replicas while its disk worked.
+        """
+        logs = self._node.store.logs
+        keys = (TopicPartition(one.name, at) for one in self._node.topics.each() for at in range(one.partitions))
+        return next((key for key in keys if key not in logs), None)
 
     async def learn_leader(self, term: int, leader: int) -> QuorumState:
         """Apply a report that `leader` leads in `term` and return the state. StorageError.
