@@ -409,7 +409,9 @@ class Quorum:
         try:
             answer = await self.poll.ask(leader, messages.END_QUORUM_EPOCH, request, within_s)
         except (KafkalogError, OSError, TimeoutError) as error:
-            _LOG.warning("node %d did not hand over: %s", leader, error)
+            _LOG.warning("node %d did not hand over: %s", leader, error or type(error).__name__)
+            if await self._still_leads(leader, term):
+                raise ElectionFailed(f"node {leader} leads, but did not hand over in time", hint="try again") from None
             return ()
         if int(answer.error_code) == NotCaughtUp.code:
             raise ElectionFailed(
@@ -424,6 +426,15 @@ class Quorum:
         except (KafkalogError, OSError, TimeoutError) as error:
             raise ElectionFailed(f"cannot get the topics of node {leader}: {error}", hint="try again") from None
         return (leader,)
+
+    async def _still_leads(self, leader: int, term: int) -> bool:
+        """Ask a leader on another connection than that on which its answer is late."""
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                answer = await self.forwards.ask(leader, messages.DESCRIBE_QUORUM, messages.describe_request())
+            return messages.read_described(answer) == (term, leader)
+        except (KafkalogError, OSError, TimeoutError, ValueError, AttributeError):
+            return False
 
     async def _would_vote(self, term: int) -> set[int]:
         """Return the nodes that would vote for this one, after copying what other nodes have more of.
