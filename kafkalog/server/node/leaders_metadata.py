@@ -197,7 +197,6 @@ class LeadersMetadata:
                 await self._leave(name)
                 await topics.delete(name)
 
-
     async def _grow(self, topic: Topic, partitions: int) -> None:
         """Add partitions up to this number, in as many calls as needed."""
         while topic.partitions < partitions:

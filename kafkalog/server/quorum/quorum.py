@@ -191,8 +191,7 @@ class Quorum:
     def _decide(self, ballot: Ballot, request: str) -> Vote:
         mine = VoterState(self.positions(), self.metadata.versions, self.cluster.topic_ids())
         vote = decide_vote(self.state, ballot, mine, self.own_set)
-        offline = None if self.leads else self._offline_log()
-        if vote.is_granted and offline is not None:
+        if vote.is_granted and not self.leads and (offline := self._offline_log()) is not None:
             vote = Vote(False, self.state, f"{offline} is offline here, and may have records that the candidate lacks")
         if vote.reason:
             _LOG.info("refused node %d a %s for term %d: %s", ballot.candidate, request, ballot.term, vote.reason)
