@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
+from kafkalog.errors import ConfigError
 from kafkalog.manager.log_manager import LoadProgress
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.net.endpoints import Endpoint, advertised_of, listeners_of, parse_endpoint
@@ -147,6 +148,9 @@ async def serving(
     others = worker_endpoints(settings, worker_ports or {})
     check_ports([*listeners_of(settings), *others, *([parse_endpoint(http)] if http else [])])
     if is_read_only:
+        if settings["kafkalog.replicas"]:
+            what = "a read-only node in a replica set would forget the records and votes that it acknowledges"
+            raise ConfigError(what, hint="omit kafkalog.replicas: the node then serves its data alone")
         settings = settings.with_(dict.fromkeys(("auto.create.topics.enable", "log.cleaner.enable"), False))
     files = NoWritesToLinks() if is_read_only else fs
     clock = more.get("clock", SYSTEM_CLOCK)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import DirectoryLocked, PartitionNotFound
+from kafkalog.errors import ConfigError, DirectoryLocked, PartitionNotFound
 from kafkalog.server.node.node import Node
 from kafkalog.server.node.temporary_dirs import NoWritesToLinks, stand_ins
 from kafkalog.server.security.users import add_user
@@ -82,6 +82,18 @@ def test_transactions_stay_as_they_were_left(tmp_path: Path, is_ending: bool) ->
 
     asyncio.run(run())
     assert directory_state(path) == before
+
+
+def test_a_node_of_a_replica_set_is_not_read_only(left: Path) -> None:
+    """The others would count on its records and votes, which are gone when it ends."""
+    settings = make_config().with_({"node.id": 1, "kafkalog.replicas": ["1@127.0.0.1:9091", "2@127.0.0.1:9092"]})
+
+    async def run() -> None:
+        async with serving([str(left)], settings, is_read_only=True):
+            pass
+
+    with pytest.raises(ConfigError, match="replica set would forget"):
+        asyncio.run(run())
 
 
 async def refusals(node: Any) -> list[int]:

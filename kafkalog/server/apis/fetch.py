@@ -177,7 +177,7 @@ def _params(node: Node, context: RequestContext, request: _Request, replica_id: 
     max_bytes = min(request.max_bytes, node.config["fetch.max.bytes"])
     if replica_id >= 0:
         context.is_between_nodes = node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
-        copies = node.quorum.copy_grant.is_granted_to(replica_id)
+        copies = context.is_between_nodes and node.quorum.copy_grant.is_granted_to(replica_id)
         min_bytes = min(request.min_bytes, max_bytes)
         return FetchParams(request.max_wait, min_bytes, max_bytes, "log_end", replica_id, copies)
     by_quota = node.quotas.max_fetch_bytes(context) if node.quotas.file.state.quotas else None

@@ -84,17 +84,23 @@ class Outgoing:
             self._add(pieces)
             return False
         buffers[0] = size.to_bytes(LENGTH_BYTES, "big")
+        joined = b""
         try:
             if self._may_sendfile and len(buffers) <= _MAX_BUFFERS:
                 sent = self._sock.sendmsg(buffers)
             else:  # with TLS, or more buffers than the system takes in one call
-                sent = self._sock.send(b"".join(buffers))
+                joined = b"".join(buffers)
+                sent = self._sock.send(joined)
         except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             sent = 0
         self.sent_bytes += sent
         if sent == size + LENGTH_BYTES:
             return True
-        self._add(pieces)
+        if joined:  # TLS that was blocked has to be given the same bytes again, not only the first of them
+            self._pieces.append(memoryview(joined))
+            self.held_bytes += len(joined)
+        else:
+            self._add(pieces)
         self._skip(sent)
         return False
 

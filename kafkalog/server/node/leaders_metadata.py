@@ -16,6 +16,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_settings
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.errors import PeerRefused
+from kafkalog.server.node.topics import MAX_PARTITIONS_AT_ONCE, Topic
 from kafkalog.server.quorum import messages, metadata
 from kafkalog.server.quorum.decisions import Position, may_copy_metadata
 from kafkalog.server.quorum.version_file import Version, Versions
@@ -184,14 +185,23 @@ class LeadersMetadata:
         topics = self._node.topics
         match change:
             case CreateTopic(name, topic_id, partitions, settings):
-                await topics.create(name, partitions, settings, topic_id=topic_id)
+                first = min(partitions, MAX_PARTITIONS_AT_ONCE)
+                await self._grow(await topics.create(name, first, settings, topic_id=topic_id), partitions)
             case AddPartitions(name, partitions):
-                await topics.add_partitions(name, partitions)
+                found = topics.get(name)
+                assert found is not None
+                await self._grow(found, partitions)
             case AlterSettings(name, changes):
                 await topics.alter(name, changes)
             case DeleteTopic(name):
                 await self._leave(name)
                 await topics.delete(name)
+
+    async def _grow(self, topic: Topic, partitions: int) -> None:
+        """Add partitions up to this number, in as many calls as needed."""
+        while topic.partitions < partitions:
+            count = min(partitions, topic.partitions + MAX_PARTITIONS_AT_ONCE)
+            topic = await self._node.topics.add_partitions(topic.name, count)
 
 
 async def _last_version(connection: PeerConnection, now: tuple[int, int]) -> Version:

@@ -17,7 +17,7 @@ start of an epoch in a log's epoch file takes the place of the entry that Raft w
 - No vote goes to a candidate that is behind in any partition. A voter stops following before the comparison, so that
   it never reports more to an earlier leader than it compared. A majority votes, so one voter has the acknowledged
   record, in a log whose last epoch is at least that of the leader who acknowledged it. The candidate is not behind that
-  voter, so it has the record as well.
+  voter, so it has the record as well. A follower with an offline log cannot compare that, and does not vote.
 
 A candidate first copies from a voter what that voter has more of (`replica/voter_source.py`). Under load, each of two
 remaining nodes may be ahead in another partition, and neither would vote for the other. The copy loses nothing: the log

@@ -108,7 +108,7 @@ async def ask(connection: PeerConnection, node_id: int, term: int) -> SharedMeta
                 break  # the snapshot changed meanwhile
             records = bytes(part.unaligned_records or b"")
             snapshot, size, found = current, part.size, found + records
-            if size > MAX_BYTES or (not records and len(found) < size):
+            if not len(found) <= size <= MAX_BYTES or (not records and len(found) < size):
                 raise ValueError("the leader's settings are too large or incomplete")
         else:
             return read_content(found)

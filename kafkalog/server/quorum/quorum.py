@@ -39,6 +39,7 @@ from kafkalog.server.quorum.state_file import StateFiles
 from kafkalog.server.quorum.version_file import NONE, VersionFile
 from kafkalog.server.quorum.watch import watch
 from kafkalog.server.replica.roles import Role, majority_of
+from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -190,9 +191,20 @@ class Quorum:
     def _decide(self, ballot: Ballot, request: str) -> Vote:
         mine = VoterState(self.positions(), self.metadata.versions, self.cluster.topic_ids())
         vote = decide_vote(self.state, ballot, mine, self.own_set)
+        if vote.is_granted and not self.leads and (offline := self._offline_log()) is not None:
+            vote = Vote(False, self.state, f"{offline} is offline here, and may have records that the candidate lacks")
         if vote.reason:
             _LOG.info("refused node %d a %s for term %d: %s", ballot.candidate, request, ballot.term, vote.reason)
         return vote
+
+    def _offline_log(self) -> TopicPartition | None:
+        """Return a partition of a topic here whose log cannot be compared, or None.
+
+        A leader may still hand over: its records were in the in-sync replicas while its disk worked.
+        """
+        logs = self._node.store.logs
+        keys = (TopicPartition(one.name, at) for one in self._node.topics.each() for at in range(one.partitions))
+        return next((key for key in keys if key not in logs), None)
 
     async def learn_leader(self, term: int, leader: int) -> QuorumState:
         """Apply a report that `leader` leads in `term` and return the state. StorageError.
@@ -248,15 +260,15 @@ class Quorum:
         me = self._node.node_id
         known = (self.state.term, self.state.leader)
         reports = await (self.poll.leaders() if is_forced else self.poll.leaders_with(known))
-        for other, (term, leader) in reports.items() if yields else ():
-            if other == leader:
-                await self.learn_leader(term, leader)
+        for term, leader in () if is_forced else reports.values():
+            await self.learn_leader(term, leader)
         if yields and self.state.leader not in (NO_NODE, me):
             return
         term = next_term(max([self.state.term, *(one[0] for one in reports.values())]), me, self.own_set)
         needed: tuple[int, ...] = ()  # a leader that handed over steps down by its vote, or not at all
         if not is_forced:
             needed = await self._request_handover(reports)
+        before = self.state
         async with self._node.following.held():  # another leader's records must not follow the start of the term
             if not is_forced:
                 would = await self._would_vote(term)
@@ -264,8 +276,9 @@ class Quorum:
                     raise self._failed(would, "would vote")
             mine = QuorumState(term, NO_NODE, me)
             async with self._changing:
-                if term <= self.state.term:
-                    raise ElectionFailed(f"term {self.state.term} began meanwhile")
+                # a node that leads since the reports has handed nothing over, and a later term would end it
+                if term <= self.state.term or not (is_forced or self.state == before):
+                    raise ElectionFailed(f"term {self.state.term} began meanwhile", hint="try again")
                 await self._adopt(mine)
             votes, _ = await self.poll.votes(self.ballot(term), is_pre_vote=False)
             async with self._changing:
@@ -395,7 +408,9 @@ class Quorum:
         try:
             answer = await self.poll.ask(leader, messages.END_QUORUM_EPOCH, request, within_s)
         except (KafkalogError, OSError, TimeoutError) as error:
-            _LOG.warning("node %d did not hand over: %s", leader, error)
+            _LOG.warning("node %d did not hand over: %s", leader, error or type(error).__name__)
+            if await self._still_leads(leader, term):
+                raise ElectionFailed(f"node {leader} leads, but did not hand over in time", hint="try again") from None
             return ()
         if int(answer.error_code) == NotCaughtUp.code:
             raise ElectionFailed(
@@ -410,6 +425,15 @@ class Quorum:
         except (KafkalogError, OSError, TimeoutError) as error:
             raise ElectionFailed(f"cannot get the topics of node {leader}: {error}", hint="try again") from None
         return (leader,)
+
+    async def _still_leads(self, leader: int, term: int) -> bool:
+        """Ask a leader on another connection than that on which its answer is late."""
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                answer = await self.forwards.ask(leader, messages.DESCRIBE_QUORUM, messages.describe_request())
+            return messages.read_described(answer) == (term, leader)
+        except (KafkalogError, OSError, TimeoutError, ValueError, AttributeError):
+            return False
 
     async def _would_vote(self, term: int) -> set[int]:
         """Return the nodes that would vote for this one, after copying what other nodes have more of.

@@ -7,12 +7,15 @@ import shutil
 import socket
 import ssl
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkalog.errors import ConfigError, StorageError
+from kafkalog.server.net.outgoing import Outgoing, Progress
 from kafkalog.server.net.tls import PrincipalRules, distinguished_name, tls_context
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.storage.file_slice import FileSlice
@@ -53,6 +56,29 @@ def client_context(folder: Path, name: str | None = None) -> ssl.SSLContext:
     if name is not None:
         context.load_cert_chain(folder / f"{name}.pem")
     return context
+
+
+@pytest.mark.parametrize("pieces", [[bytes(1 << 16)], [b"head", b"tail"]])
+def test_a_response_that_is_blocked_at_its_first_byte_is_sent_again_as_it_was(
+    folder: Path, pieces: list[Any]
+) -> None:
+    """OpenSSL refuses less than it was given before: the connection was closed."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "server.pem")
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ThreadPoolExecutor(1) as other:
+        joins = other.submit(client_context(folder).wrap_socket, theirs, server_hostname="localhost")
+        with server.wrap_socket(ours, server_side=True) as sock, joins.result():
+            sock.setblocking(False)
+            for size in (4096, 1):  # below TLS, so that nothing of it is pending
+                with suppress(BlockingIOError):
+                    while True:
+                        os.write(sock.fileno(), bytes(size))
+            out = Outgoing(sock)
+            assert not out.send(pieces)
+            assert out.write() is Progress.BLOCKED
+            assert out.held_bytes == sum(map(len, pieces)) + 4
+            out.clear()
 
 
 @pytest.mark.parametrize("loop", both_loops())

@@ -16,7 +16,7 @@ from kafkalog.server.quorum.decisions import next_term
 from kafkalog.server.quorum.errors import ElectionFailed, NotController
 from kafkalog.server.quorum.file import NO_NODE, QuorumState
 from kafkalog.server.quorum.handover import NotCaughtUp
-from kafkalog.server.quorum.messages import VOTE, end_request
+from kafkalog.server.quorum.messages import END_QUORUM_EPOCH, VOTE, end_request
 from kafkalog.server.quorum.poll import Poll
 from kafkalog.server.settings.kinds import GROUP
 from kafkalog.types import TopicPartition
@@ -174,6 +174,41 @@ async def test_who_stepped_down_leaves_time_to_another_candidate(tmp_path: Path)
         assert own.leads
 
 
+class WithHeldVotes(Peers):
+    """Peers whose answers about votes come once `may_come` is set."""
+
+    def __init__(self, nodes: Set, number: int) -> None:
+        super().__init__(nodes, number)
+        self.has_asked, self.may_come = asyncio.Event(), asyncio.Event()
+
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+        answer = await super().ask(node_id, api_key, request)
+        if api_key == VOTE:
+            self.has_asked.set()
+            await self.may_come.wait()
+        return answer
+
+
+@pytest.mark.parametrize("yields", [False, True])
+@in_loop
+async def test_a_candidate_does_not_end_a_leader_of_which_it_heard_since_it_began(tmp_path: Path, yields: bool) -> None:
+    """KIP-996: its later term would, though no one votes for it; the leader has handed nothing over."""
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        late = nodes.quorum(3)
+        late.peers = peers = WithHeldVotes(nodes, 3)
+        promoted = asyncio.ensure_future(late.promote(yields=yields))
+        await peers.has_asked.wait()
+        await nodes.promote(2)
+        await wait_until(lambda: late.leader == 2)
+        term = nodes.quorum(2).state.term
+        peers.may_come.set()
+        with pytest.raises(ElectionFailed, match=f"term {term} began meanwhile"):
+            await promoted
+        assert late.state.term == term < next_term(0, 3, late.own_set)
+        assert nodes.quorum(2).leads
+
+
 @in_loop
 async def test_a_leader_that_cannot_be_reached_is_not_waited_for(tmp_path: Path) -> None:
     async with set_of(tmp_path) as nodes:
@@ -207,6 +242,30 @@ async def test_a_leader_that_answers_late_hands_over_as_well(tmp_path: Path) -> 
             await nodes.quorum(2).promote()
         assert nodes.quorum(1).state.term == term
         await nodes.quorum(2).promote(is_forced=True)
+
+
+class WithoutHandOver(Peers):
+    """Peers whose answers to the request for a handover are lost."""
+
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+        if api_key == END_QUORUM_EPOCH:
+            raise TimeoutError
+        return await super().ask(node_id, api_key, request)
+
+
+@in_loop
+async def test_a_leader_that_is_alive_and_does_not_hand_over_in_time_leads_on(tmp_path: Path) -> None:
+    """FLOW-4: it has a record with acks=1, and may be handing over to another node."""
+    async with set_of(tmp_path) as nodes:
+        term = await with_leader(nodes)
+        own = nodes.quorum(2)
+        own.peers, own.forwards = WithoutHandOver(nodes, 2), Peers(nodes, 2)
+        with pytest.raises(ElectionFailed, match="node 1 leads, but did not hand over in time"):
+            await own.promote()
+        assert nodes.quorum(1).leads and nodes.quorum(1).state.term == own.state.term == term
+        nodes.cut.add(1)  # now it is not
+        await own.promote()
+        assert own.leads
 
 
 async def append_as_follower(nodes: Set, number: int) -> None:

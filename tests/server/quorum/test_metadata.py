@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,3 +56,26 @@ async def test_a_snapshot_whose_version_is_written_between_its_parts_is_read_aga
         found = await metadata.ask(Connection(), 2, nodes.quorum(1).state.term)
         assert found == metadata.read_content(metadata.content_of(nodes[1]))
         assert found.versions.complete[1] == 10 and len(parts) > 2
+
+
+@in_loop
+@pytest.mark.parametrize("size", [-1, 2])
+async def test_a_snapshot_that_is_longer_than_its_size_is_refused(size: int) -> None:
+    """Parts would come without an end, and fill the memory."""
+
+    class Connection:
+        peer = "node 1"
+        asked = 0
+
+        async def request(self, api_key: int, tree: Any) -> Any:
+            self.asked += 1
+            assert self.asked < 9
+            position = tree["topics"][0]["partitions"][0]["position"]
+            row = SimpleNamespace(
+                error_code=0, snapshot_id=SimpleNamespace(end_offset=1, epoch=1), position=position, size=size,
+                unaligned_records=b"part",
+            )  # fmt: skip
+            return SimpleNamespace(topics=[SimpleNamespace(partitions=[row])])
+
+    with pytest.raises(ValueError, match="too large or incomplete"):
+        await metadata.ask(Connection(), 2, 0)

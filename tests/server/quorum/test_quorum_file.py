@@ -103,6 +103,26 @@ async def test_a_node_remembers_its_vote_without_its_first_disk(tmp_path: Path) 
         assert node.quorum.state == QuorumState(term, NO_NODE, 1)
 
 
+@in_loop
+async def test_a_node_with_an_offline_disk_votes_for_no_one_but_may_hand_over(tmp_path: Path) -> None:
+    """What it acknowledged to an earlier leader may be there; a majority without it has that as well."""
+    directories = [tmp_path / name for name in "ab"]
+    async with node_for(*directories, node_id=2, kafkalog_replicas="1@a:9091,2@b:9092,3@c:9093") as node:
+        await node.topics.create("t", 2)
+        own = node.quorum
+        ballot = own.ballot(next_term(own.state.term, 1, own.own_set))._replace(candidate=1)
+        assert (await own.vote(ballot, is_pre_vote=True)).is_granted
+        node.store.fail_directory(directories[1], OSError(5, "the disk"))
+        state = own.state
+        for is_pre_vote in (True, False):
+            vote = await own.vote(ballot, is_pre_vote=is_pre_vote)
+            assert not vote.is_granted and "is offline here" in vote.reason and own.state == state
+        await own.lead_uncontested()
+        ballot = own.ballot(next_term(own.state.term, 1, own.own_set))
+        ballot = ballot._replace(candidate=1, version=own.metadata.versions.complete)
+        assert (await own.vote(ballot)).is_granted
+
+
 def test_a_state_counts_once_one_directory_has_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class OneFullDisk(FullDisk):
         def rename(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

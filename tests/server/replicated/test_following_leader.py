@@ -7,8 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafkalog.server.client.login import connect
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node import leaders_metadata, topics
 from kafkalog.server.replica.results import AppendParams
 from kafkalog.server.serving import Server
 from kafkalog.types import TopicPartition
@@ -78,6 +81,24 @@ async def test_followers_have_what_the_leader_has_and_go_on_with_the_next(tmp_pa
         await until(lambda: {one.node.topics.settings("t").retention_ms for one in servers.values()} == {1000000})
         await second.delete("t")
         await until(lambda: all(one.node.topics.get("t") is None for one in servers.values()))
+
+
+@in_loop
+async def test_a_topic_that_grew_beyond_what_one_call_makes_is_copied_in_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (topics, leaders_metadata):
+        monkeypatch.setattr(module, "MAX_PARTITIONS_AT_ONCE", 2)
+    async with servers_of(tmp_path, 1, 2) as servers:
+        first = servers[1].node
+        await first.quorum.promote()
+        await first.topics.create("t", 2)
+        for count in (4, 5):
+            await first.topics.add_partitions("t", count)
+        late = (await servers.start(3)).node
+        await until(lambda: (found := late.topics.get("t")) is not None and found.partitions == 5)
+        assert len(late.store.logs) == 5
+        await until(lambda: late.quorum.metadata.stored == first.quorum.metadata.stored)
 
 
 @in_loop
