@@ -77,6 +77,20 @@ def test_an_index_and_a_map_find_what_was_put(keys: list[bytes | None], repeats:
     assert index.place(100) == (0, index.place(100)[1]) and index.place(99) == (-1, 0)
 
 
+@pytest.mark.parametrize("count", [31, 32, 33, 100, 4095, 4096, 9000])
+def test_many_hashes_are_looked_up_where_no_offset_is_found_yet(count: int) -> None:
+    """Those of a later segment stay; few hashes are looked up as they come, many in order, in groups of 32."""
+    keys = [b"key-%d" % (n % 700) for n in range(count)]
+    index, _, model = built([b"key-%d" % n for n in range(650)] * 2)
+    later = [n % 3 == 0 or n > count - 40 for n in range(count)]
+    for known in (later, [False] * count, [True] * count):
+        before = [10**6 + n if is_known else -1 for n, is_known in enumerate(known)]
+        found = bytearray(b"".join(offset.to_bytes(8, "little", signed=True) for offset in before))
+        assert index.find_last_many(hash_keys(SECRET, keys), 2**40, found)
+        expected = [old if old >= 0 else model.get(key, [-1])[-1] for old, key in zip(before, keys, strict=True)]
+        assert memoryview(found).cast("q").tolist() == expected
+
+
 def test_a_page_that_cannot_be_read_is_told() -> None:
     index, _, _ = built([b"a", b"b"])
     assert index.is_sound()

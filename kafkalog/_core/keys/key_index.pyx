@@ -246,32 +246,35 @@ cdef class KeyIndex(KeyPages):
         kl_want_huge(asked, <size_t>count * sizeof(Asked))
         memset(starts, 0, sizeof(starts))
         for i in range(count):
-            starts[hashes[i] >> PART_SHIFT] += 1
+            if found[i] == NO_OFFSET:
+                starts[hashes[i] >> PART_SHIFT] += 1
         before = 0
         for i in range(PARTS):
             own = starts[i]
             starts[i] = before
             before += own
         for i in range(count):
-            own = starts[hashes[i] >> PART_SHIFT]
-            starts[hashes[i] >> PART_SHIFT] = own + 1
-            asked[own].hashed, asked[own].number = hashes[i], i
-        sound = self.find_asked(asked, found, count, below)
+            if found[i] == NO_OFFSET:
+                own = starts[hashes[i] >> PART_SHIFT]
+                starts[hashes[i] >> PART_SHIFT] = own + 1
+                asked[own].hashed, asked[own].number = hashes[i], i
+        sound = self.find_asked(asked, found, before, below)
         free(asked)
         return sound
 
     cdef bint find_in_order(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil:
         """As find_last_many: few hashes, as they come."""
         cdef Asked asked[GROUP]
-        cdef int64_t done = 0
-        cdef int64_t i, n
-        while done < count:
-            n = min(count - done, <int64_t>GROUP)
-            for i in range(n):
-                asked[i].hashed, asked[i].number = hashes[done + i], done + i
-            if not self.find_group(asked, found, n, below):
-                return False
-            done += n
+        cdef int64_t i
+        cdef int64_t n = 0
+        for i in range(count):
+            if found[i] == NO_OFFSET:
+                asked[n].hashed, asked[n].number = hashes[i], i
+                n += 1
+            if n == GROUP or i == count - 1:
+                if not self.find_group(asked, found, n, below):
+                    return False
+                n = 0
         return True
 
     cdef bint find_asked(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil:
@@ -286,15 +289,16 @@ cdef class KeyIndex(KeyPages):
         return True
 
     cdef bint find_group(self, const Asked* asked, int64_t* found, int64_t count, int64_t below) noexcept nogil:
-        """As find_asked, of up to GROUP hashes, whose lines are on their way together where there is one block."""
+        """As find_asked, of up to GROUP hashes, whose lines are on their way together where there is one block.
+
+        What is found is written and not looked at: to read a line that is on its way would wait for it.
+        """
         cdef uint64_t places[GROUP]
         cdef uint32_t sizes[GROUP]
         cdef int64_t i, offset
         cdef int64_t limit = min(below - self.base_offset, self.span)
         self.find_buckets(asked, found, count, places, sizes)
         for i in range(count):
-            if found[asked[i].number] != NO_OFFSET:
-                continue
             if sizes[i] == NOT_SMALL:
                 offset = self.last_below(asked[i].hashed, below)
             else:
