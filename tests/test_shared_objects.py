@@ -235,6 +235,7 @@ def test_look_ups_by_key_while_the_log_grows(tmp_path: Path, monkeypatch: pytest
             rounds.write,
             *[rounds.read(log.get)] * 3,
             rounds.until_done(lambda: [value_of(one) for one in log.get_many(many)]),
+            rounds.until_done(lambda: [int(row["value"]) for row in log.get_table(many, ["value"])]),
             rounds.until_done(log.build_key_index),
         )
         assert [value_of(log.get(key)) for key in many] == [rounds.rounds - 1] * KEYS
@@ -267,6 +268,43 @@ def test_the_cleaner_beside_readers_and_the_writer(tmp_path: Path) -> None:
         )  # fmt: skip
         log.compact(roll=True)
         assert [int(record.value or b"") for record in log] == [rounds.rounds - 1] * KEYS
+
+
+def test_one_iterator_of_a_log(tmp_path: Path) -> None:
+    """Each record is given once; a thread that asks while another one reads from the disk gets an error, or waits."""
+    with keyed_log(tmp_path) as log:
+        for _ in range(40):
+            log.append([(b"k%d" % i, b"1" * 20) for i in range(KEYS)])
+        for _ in range(5):
+            records, seen = iter(log), list[int]()
+
+            def read(given: Iterator[kafkalog.Record] = records, into: list[int] = seen) -> None:
+                while True:
+                    try:
+                        into.extend([record.offset for record in given])
+                        return
+                    except ValueError as error:
+                        assert "already executing" in str(error)
+
+            together(*[read] * THREADS)
+            assert len(set(seen)) == len(seen) and set(seen) <= set(range(log.end_offset))
+
+
+def test_one_scan_that_many_threads_read(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    with keyed_log(tmp_path) as log:
+        for _ in range(20):
+            log.append([(b"k%d" % i, b"1" * 20) for i in range(KEYS)])
+        columns = log.scan(["offset", "key"])
+        typed = log.scan(where="key == 'k7' and value == '11111111111111111111'", value="string", project=["offset"])
+        wanted = list(range(KEYS + 7, 21 * KEYS, KEYS))
+
+        def work() -> None:
+            for _ in range(3):
+                assert sum(len(piece) for piece in columns) == 21 * KEYS
+                assert typed.table()["offset"].to_pylist() == wanted and typed.schema.names == ["offset"]
+
+        together(*[work] * THREADS)
 
 
 def test_logs_of_one_store(tmp_path: Path) -> None:

@@ -8,11 +8,17 @@ from typing import Any
 from kafkalog._core.batch.decode import decode
 from kafkalog._core.batch.encode import BatchBuilder, encode_batch
 from kafkalog._core.batch.scan import scan
+from kafkalog._core.keys.given_keys import GivenKeys
+from kafkalog._core.keys.key_builder import KeyBuilder
+from kafkalog._core.keys.key_columns import KeyColumns
+from kafkalog._core.keys.key_finder import KeyFinder
+from kafkalog._core.keys.key_map import KeyMap
 from kafkalog._core.log.admit import first_to_change
 from kafkalog._core.log.index import OffsetEntries
 from kafkalog._core.log.segment_check import BatchCheck
 from kafkalog._core.text.ingest import LineEncoder
 from kafkalog._core.text.template import VALUE, TemplateText
+from tests.arrow_readers import ALL
 from tests.renderers import dump_text
 
 ROUNDS = 300
@@ -206,3 +212,62 @@ def test_a_batch_check_is_not_moved_under_another_thread() -> None:
     refused.set()
     thread.join()
     assert [str(error) for error in errors] == ["another thread uses this walk"] * 2
+
+
+def until_refused(*calls: Callable[[], object], beside: Callable[[], object]) -> list[str]:
+    """Return the text of the error of each call, made again and again while another thread does something else."""
+    done = threading.Event()
+    errors: list[str] = []
+
+    def work() -> None:
+        while not done.is_set():
+            try:
+                beside()
+            except RuntimeError:  # this one is the second then
+                pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for call in calls:
+            for _ in range(20_000):
+                try:
+                    call()
+                except RuntimeError as error:
+                    errors.append(str(error))
+                    break
+    finally:
+        done.set()
+        thread.join()
+    return errors
+
+
+def test_copies_of_records_are_not_moved_under_another_thread() -> None:
+    keys = [b"k%d" % n for n in range(2000)]
+    data = bytes(encode_batch([(key, key * 400) for key in keys], timestamp=1))
+    table = scan(data)
+    small = next(iter(decode(data, table)))
+    picker = KeyColumns(GivenKeys(keys), b"".join(n.to_bytes(8, "little") for n in range(2000)), 0)
+    assert picker.take(data, table, 0, 1)
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: picker.give(5, small), lambda: picker.take(data, table, 0, 1), lambda: picker.take_one(None),
+        lambda: picker.pass_over(9), lambda: picker.finish(ALL),
+    )  # fmt: skip
+    errors = until_refused(*calls, beside=lambda: picker.finish(ALL))
+    assert errors == ["another thread uses this picker"] * 5
+
+
+def test_a_walk_over_keys_is_not_read_while_another_thread_fills_it() -> None:
+    data = bytes(encode_batch([(b"k%d" % n, b"v") for n in range(20_000)], timestamp=1))
+    table = scan(data)
+    secret = bytes(16)
+    builder, finder = KeyBuilder(secret, 0, 1 << 30), KeyFinder(secret, bytes(8), 0, 1 << 30, True)
+    key_map = KeyMap(secret, 0)
+    for walk, calls in (
+        (builder, (lambda: builder.mark(table, 0, 1), builder.finish)),
+        (finder, (finder.take_found,)),
+        (key_map, (lambda: key_map.find_last(7, 9), lambda: key_map.find_all(7, 0, 9),
+                   lambda: key_map.find_last_many(bytes(8), 9, bytearray(8)))),
+    ):  # fmt: skip
+        errors = until_refused(*calls, beside=lambda: walk.take(data, table, 0, 1))  # noqa: B023
+        assert errors == ["another thread uses this walk"] * len(calls)

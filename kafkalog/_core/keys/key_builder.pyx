@@ -12,7 +12,7 @@ from kafkalog._core.bytes.prefetch cimport kl_prefetch_to_write
 from kafkalog._core.keys.key_layout cimport (
     MARK_RECORDS, PAGE_BYTES, SORTED_FROM, bits_for, bucket_of_high, directory_bytes, entry_of, relative_of, tag_of,
 )
-from kafkalog._core.keys.key_walk cimport KeyWalk
+from kafkalog._core.keys.key_walk cimport KeyWalk, check_unused
 
 cdef enum:
     FIRST_ROOM = 64                 # keys in the first chunk of a stream; each is twice as large as the one before
@@ -166,6 +166,7 @@ cdef class KeyBuilder(KeyWalk):
         """Notes where rows `first` up to `last` of a table of the segment lie; their positions are those in the file."""
         cdef Py_ssize_t i
         cdef int64_t count, position
+        check_unused(self)
         if first < 0 or last > batches.count or first > last:
             raise ValueError(f"rows {first} to {last} of a table of {batches.count} batches")
         for i in range(first, last):
@@ -197,8 +198,7 @@ cdef class KeyBuilder(KeyWalk):
         cdef int bits = bits_for(<uint64_t>self.count)
         cdef uint64_t directory = directory_bytes(bits)
         cdef Py_ssize_t size = <Py_ssize_t>(directory + 8 * <uint64_t>(self.count + self.mark_count))
-        if self.busy:
-            raise RuntimeError("another thread uses this builder")
+        check_unused(self)
         self.busy = True
         cdef bytes out = PyBytes_FromStringAndSize(NULL, size)
         cdef char* block = PyBytes_AS_STRING(out)

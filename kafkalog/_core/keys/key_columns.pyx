@@ -23,7 +23,8 @@ from kafkalog._core.batch.record cimport Record
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.keys.given_keys cimport GivenKeys
 from kafkalog._core.keys.key_picker cimport (
-    AHEAD, COMPARED, HAS_OBJECT, MISSED, STATUS_MISSED, Copied, KeyPicker, fetch_copy, fetch_part, own_record,
+    AHEAD, COMPARED, HAS_OBJECT, MISSED, STATUS_MISSED, Copied, KeyPicker, check_alone, fetch_copy, fetch_part,
+    own_record,
 )
 
 cdef enum:
@@ -93,17 +94,26 @@ cdef class KeyColumns(KeyPicker):
         that `give` was not called for. `topic` and `partition` fill the columns of those names. A piece has at least one record. ValueError for a record
         that is too large for a column.
         """
+        if len(set(kinds)) != len(kinds) or (kinds and max(kinds) >= KINDS):
+            raise ValueError(f"{kinds!r} are not columns, each once")
+        if not 0 < most_rows <= MOST_PIECE_ROWS or not 0 < most_bytes <= 0x40000000:
+            raise ValueError(f"{most_rows} rows and {most_bytes} bytes do not bound a piece")
+        check_alone(self)
+        self.busy = True
+        try:
+            self.topic, self.partition = topic, partition
+            self.topic_text, self.topic_size = <const uint8_t*>PyBytes_AS_STRING(topic), <int32_t>len(topic)
+            return self.made_columns(kinds, most_rows, most_bytes)
+        finally:
+            self.busy = False
+
+    cdef Columns made_columns(self, bytes kinds, int64_t most_rows, int64_t most_bytes):
+        """As `finish`."""
         cdef Columns out = Columns.__new__(Columns, kinds)
         cdef Making m
         cdef int64_t done = 0
         cdef int64_t rows
         cdef int status
-        if len(set(kinds)) != len(kinds) or (kinds and max(kinds) >= KINDS):
-            raise ValueError(f"{kinds!r} are not columns, each once")
-        if not 0 < most_rows <= MOST_PIECE_ROWS or not 0 < most_bytes <= 0x40000000:
-            raise ValueError(f"{most_rows} rows and {most_bytes} bytes do not bound a piece")
-        self.topic, self.partition = topic, partition
-        self.topic_text, self.topic_size = <const uint8_t*>PyBytes_AS_STRING(topic), <int32_t>len(topic)
         while done < self.keys.count:
             memset(&m, 0, sizeof(Making))
             try:

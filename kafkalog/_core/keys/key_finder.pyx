@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 
 from kafkalog._core.batch.layout cimport ERR_MEMORY, OK
 from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.keys.key_walk cimport NO_OFFSET, KeyWalk
+from kafkalog._core.keys.key_walk cimport NO_OFFSET, KeyWalk, check_unused
 
 cdef enum:
     FIRST_ROOM = 64
@@ -107,6 +107,7 @@ cdef class KeyFinder(KeyWalk):
     def take_found(self) -> list[int]:
         """The offsets found since the last call, rising; only with `every`."""
         cdef int64_t i
+        check_unused(self)
         cdef list out = [self.found[i] for i in range(self.found_count)]
         self.found_count = 0
         return out

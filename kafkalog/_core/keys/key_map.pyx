@@ -5,7 +5,7 @@ from libc.stdlib cimport calloc, free, realloc
 
 from kafkalog._core.batch.layout cimport ERR_MEMORY, OK
 from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.keys.key_walk cimport NO_OFFSET, KeyWalk
+from kafkalog._core.keys.key_walk cimport NO_OFFSET, KeyWalk, check_unused
 
 cdef enum:
     FIRST_ROOM = 64
@@ -133,14 +133,17 @@ cdef class KeyMap(KeyWalk):
     @cython.critical_section
     def find_last(self, uint64_t hashed, int64_t below) -> int:
         """The last offset below `below` of a record with this hash, -1 where there is none."""
+        check_unused(self)
         return self.last_below(hashed, below)
 
     @cython.critical_section
     def find_all(self, uint64_t hashed, int64_t start, int64_t stop) -> list[int]:
         """The offsets in [start, stop) of the records with this hash, rising."""
-        cdef uint32_t number = self.newest(hashed)
+        cdef uint32_t number
         cdef int64_t offset
         cdef list found = []
+        check_unused(self)
+        number = self.newest(hashed)
         while number != NOTHING:
             offset = self.start_offset + self.entries[number - 1].relative
             if start <= offset < stop:
@@ -157,6 +160,7 @@ cdef class KeyMap(KeyWalk):
         cdef int64_t i
         cdef int64_t count = given.size // 8
         cdef int64_t* offsets = <int64_t*>out.data
+        check_unused(self)
         if out.size != 8 * count or given.size % 8 or out.view.readonly:
             raise ValueError(f"{out.size} bytes for the offsets of {given.size} bytes of hashes")
         for i in range(count):

@@ -92,3 +92,10 @@ cdef class KeyPicker:
     cdef int64_t expected_room(self) noexcept nogil
     cdef int take_row(self, RecordTable table, Py_ssize_t row, int64_t number) except -1
     cdef int put(self, int64_t number, Record record) except -1
+
+
+cdef inline int check_alone(KeyPicker picker) except -1:
+    """Raise RuntimeError while another thread uses the copies without the GIL: they must not move."""
+    if picker.busy:
+        raise RuntimeError("another thread uses this picker")
+    return 0

@@ -138,7 +138,8 @@ cdef class KeyPicker:
     @property
     def offset(self) -> int:
         """The next offset wanted; -1 at the end."""
-        return self.wanted[self.at].offset if self.at < self.count else -1
+        cdef Py_ssize_t at = self.at
+        return self.wanted[at].offset if at < self.count else -1
 
     @property
     @cython.critical_section
@@ -160,10 +161,11 @@ cdef class KeyPicker:
 
     def is_near(self, int64_t distance) -> bool:
         """True if another offset is wanted within `distance` of the next one."""
-        cdef Py_ssize_t i = self.at + 1
-        while i < self.count and self.wanted[i].offset == self.wanted[self.at].offset:
+        cdef Py_ssize_t at = self.at
+        cdef Py_ssize_t i = at + 1
+        while i < self.count and self.wanted[i].offset == self.wanted[at].offset:
             i += 1
-        return i < self.count and self.wanted[i].offset - self.wanted[self.at].offset <= distance
+        return i < self.count and self.wanted[i].offset - self.wanted[at].offset <= distance
 
     def run_end(self, int64_t distance) -> int:
         """The offset after the last one wanted of those that each lie within `distance` of the one before."""
@@ -188,8 +190,7 @@ cdef class KeyPicker:
         cdef Py_ssize_t old
         cdef int64_t at = 0
         cdef int status = OK
-        if self.busy:
-            raise RuntimeError("another thread uses this picker")
+        check_alone(self)
         check_rows(batches, first, last, base_position, held.size)
         self.busy = True
         try:
@@ -468,6 +469,7 @@ cdef class KeyPicker:
         """Takes a record, or None, for a key that was missed or is absent."""
         if not 0 <= number < self.keys.count:
             raise IndexError(f"key {number} of {self.keys.count}")
+        check_alone(self)
         self.places[number] = NOTHING_THERE
         if record is not None:
             self.put(number, record)
@@ -477,6 +479,7 @@ cdef class KeyPicker:
         """Takes a record, or None, for the next offset wanted, whichever keys want it."""
         cdef int64_t offset = self.offset
         cdef int64_t number
+        check_alone(self)
         while self.at < self.count and self.wanted[self.at].offset == offset:
             number = self.wanted[self.at].number
             self.at += 1
@@ -488,6 +491,7 @@ cdef class KeyPicker:
     @cython.critical_section
     def pass_over(self, int64_t stop) -> None:
         """Misses what is wanted below `stop` and was not found."""
+        check_alone(self)
         self.miss(stop)
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ from kafkalog._core.batch.record cimport Record, lone_record, record_of
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.keys.given_keys cimport GivenKeys
 from kafkalog._core.keys.key_picker cimport (
-    AHEAD, HAS_OBJECT, MISSED, Copied, KeyPicker, fetch_copy, own_record,
+    AHEAD, HAS_OBJECT, MISSED, Copied, KeyPicker, check_alone, fetch_copy, own_record,
 )
 
 cdef extern from "Python.h":
@@ -40,8 +40,7 @@ cdef class KeyRecords(KeyPicker):
 
     cdef int make_room(self) except -1:
         if self.room >= self.most_bytes > 0 and self.copied_bytes > 0:
-            self.finish()
-            return 0
+            return self.make_copied()
         return KeyPicker.make_room(self)
 
     cdef int64_t expected_room(self) noexcept nogil:
@@ -57,10 +56,19 @@ cdef class KeyRecords(KeyPicker):
 
     @cython.critical_section
     def finish(self) -> None:
-        """Make the records of the copies, without the garbage collector, which would look at all keys again and again."""
+        """Make the records of the copies."""
+        check_alone(self)
+        self.busy = True
+        try:
+            self.make_copied()
+        finally:
+            self.busy = False
+
+    cdef int make_copied(self) except -1:
+        """As `finish`, without the garbage collector, which would look at all keys again and again."""
         cdef bint collects
         if self.copied_bytes == 0:
-            return
+            return 0
         collects = PyGC_Disable()
         try:
             self.make_all()
@@ -69,6 +77,7 @@ cdef class KeyRecords(KeyPicker):
                 PyGC_Enable()
         self.copied_bytes = 0
         self.empty_parts()
+        return 0
 
     cdef int make_all(self) except -1:
         cdef Py_ssize_t i

@@ -52,3 +52,10 @@ cdef class KeyWalk:
     @cython.final
     cdef int damaged(self, int status, int64_t position, int64_t record) noexcept nogil
     cdef int put(self, const uint64_t* hashes, const int64_t* offsets, Py_ssize_t count) noexcept nogil
+
+
+cdef inline int check_unused(KeyWalk walk) except -1:
+    """Raise RuntimeError while another thread is inside of `take` or `finish`: what it fills may move."""
+    if walk.busy:
+        raise RuntimeError("another thread uses this walk")
+    return 0

@@ -95,8 +95,7 @@ cdef class KeyWalk:
         cdef BatchRow* row
         cdef int status = OK
         cdef int settled
-        if self.busy:
-            raise RuntimeError("another thread uses this walk")
+        check_unused(self)
         check_rows(batches, first, last, base_position, held.size)
         self.busy = True
         with nogil:
