@@ -121,6 +121,20 @@ def test_a_writers_branch_without_a_place_fails_its_rows_alone() -> None:
         decode({**kind, "scale": 2}, writer={**kind, "scale": 1})
 
 
+def test_a_record_goes_into_the_first_branch_that_it_fits() -> None:
+    """Steps of a branch that did not fit are gone: those of the next one lie where they would without it."""
+    inner = record(("z", "int"), name="I")
+    nearer = record(("x", "int"), ("i", inner), ("y", "int"), name="W")
+    fitting = record(("i", "I"), ("x", "int"), name="B")
+    writer = record(("x", "int"), ("i", inner), name="W")
+    found = decode(["null", nearer, "string", fitting], b"\2\4", writer=writer)
+    assert found.values.to_pylist() == [{"W": None, "string": None, "B": {"i": {"z": 2}, "x": 1}}]
+    with pytest.raises(IllegalArgument, match="does not fit the reader's: W fits no branch of the reader's union"):
+        decode(["string", nearer], writer=writer)
+    with pytest.raises(IllegalArgument, match="null is no branch of the reader's union"):
+        decode(["int", "string"], writer="null")
+
+
 def test_types_that_contain_themselves() -> None:
     tree = record(("value", "int"), ("next", ["null", "R"]))
     with pytest.raises(IllegalArgument, match="R contains itself, at next"):
