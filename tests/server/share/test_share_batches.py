@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.errors import CorruptRecord
 from kafkalog.server.share.batches import read_batches
 from kafkalog.storage.file_slice import FileSlice
 from tests.builder import message_v1
@@ -55,3 +56,20 @@ def test_the_records_of_long_batches_are_not_read(tmp_path: Path) -> None:
 def test_messages_of_an_older_format_are_found(tmp_path: Path) -> None:
     data = b"".join(message_v1(offset, bytes(size)) for offset, size in enumerate([1, 9_000, 1, 80_000, 2]))
     assert offsets_of(slice_of(tmp_path, data)) == [0, 1, 2, 3, 4]
+
+
+def test_a_size_below_all_is_an_error_with_its_place(tmp_path: Path) -> None:
+    first, second = batch(0, [b"v"]), batch(1, [b"w"])
+    records = slice_of(tmp_path, first + second[:8] + (13).to_bytes(4, "big") + second[12:])
+    with pytest.raises(CorruptRecord, match="size field is 13") as error:
+        offsets_of(records)
+    assert (error.value.path, error.value.position) == (str(tmp_path / "f"), len(first))
+    assert offsets_of(records, 0, 0) == [0], "the offsets that are asked for come before it"
+
+
+def test_batches_behind_the_end_of_the_slice_are_not_found(tmp_path: Path) -> None:
+    parts = [batch(offset, [bytes(100)]) for offset in range(4)]
+    whole = slice_of(tmp_path, b"".join(parts))
+    inner = FileSlice(whole.file, len(parts[0]), len(parts[1]) + len(parts[2]))
+    assert offsets_of(inner) == [1, 2]
+    assert offsets_of(FileSlice(whole.file, inner.position, inner.size - 1)) == [1]
