@@ -101,7 +101,9 @@ def test_numbers_at_their_limits() -> None:
 
 
 def test_places_of_indexes_and_the_encryption() -> None:
-    places = {"offset": {"position": 0, "size": 8}, "timestamp": {"position": 8, "size": 256 << 20}, "transaction": None}
+    places = {
+        "offset": {"position": 0, "size": 8}, "timestamp": {"position": 8, "size": 256 << 20}, "transaction": None,
+    }  # fmt: skip
     found = parsed(FIXED, segmentIndexes=places, encryption=ENCRYPTION, remoteLogSegmentMetadata={"a": 1})
     assert found.indexes == {".index": (0, 8), ".timeindex": (8, 256 << 20)}
     assert found.encryption == Encryption("k", b"wrapped", b"aad")
