@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.tiered.keys import KeyRing
 from kafkalog.tiered.manifest import Encryption
 
@@ -33,6 +33,9 @@ def test_a_data_key_that_bouncy_castle_wrapped_is_opened() -> None:
         decrypt(chunk[:27])
     with pytest.raises(IllegalArgument, match=r"pair 'key2', whose private key was not given.*\(given: key1\)"):
         KeyRing({"key1": str(KEY)}).encryption("key2")
+    with pytest.raises(StorageError, match="cannot read the private key") as error:
+        KeyRing({"key1": str(KEY) + ".none"}).encryption("key1")
+    assert error.value.path == str(KEY) + ".none"
 
 
 def private_key(path: Path, bits: int) -> None:

@@ -38,6 +38,7 @@ def test_an_offset_of_another_epoch_is_not_taken() -> None:
     epochs = (EpochEntry(0, 0), EpochEntry(2, 10))
     assert names(plan_spans([kept, lost], epochs, 0, 20)) == [("lost", 0, 10), ("kept", 10, 20)]
     assert lineage_of([lost, kept]) == epochs
+    assert lineage_of([kept, copy("replaced", 10, 19, e1=10)]) == epochs[1:], "none of epoch 1 is left"
     assert names(plan_spans([lost], epochs, 0, 20)) == [("lost", 0, 10), (None, 10, 20)]
 
 

@@ -12,6 +12,7 @@ from kafkalog import values
 from kafkalog._core.values.avro import FRAMINGS
 from kafkalog._core.values.builder import Builder
 from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.values import avro_program
 from kafkalog.values.avro import fingerprint
 from kafkalog.values.avro_default import BadDefault, encoded_default, long_bytes
 from kafkalog.values.avro_schema import AvroType, parse_avro
@@ -191,6 +192,16 @@ def test_schemas_that_grow_beyond_measure() -> None:
     with pytest.raises(IllegalArgument, match="more than"):
         values.decoder("avro", schema=unions)
     assert time.monotonic() - begin < 60
+
+
+def test_the_limit_of_pairs_of_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record and its field are two; a branch of a union that does not fit counts too."""
+    for writer, pairs in ((record(("x", "int")), 2), ([record(("x", "string"), name="S"), record(("x", "int"))], 5)):
+        monkeypatch.setattr(avro_program, "MOST_OPS", pairs)
+        assert decode(record(("x", "int")), writer=writer).failed == 0
+        monkeypatch.setattr(avro_program, "MOST_OPS", pairs - 1)
+        with pytest.raises(IllegalArgument, match=f"more than {pairs - 1} pairs of types"):
+            decode(record(("x", "int")), writer=writer)
 
 
 def test_the_limit_of_memory_stops_a_row_or_the_call() -> None:
