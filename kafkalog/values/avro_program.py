@@ -126,8 +126,7 @@ class _Compiler:
             return self.resolve(writer, reader, column, path)
         except Mismatch as error:
             self.drop(kept)
-            text = str(error).encode("utf-8", "replace").replace(b"\0", b"?")
-            return self.set(self.place(), "FAIL", data=text, path=path)
+            return self.set(self.place(), "FAIL", data=str(error).encode(), path=path)
 
     def _into_union(self, writer: AvroType, reader: AvroType, column: Column | None, path: str) -> int:
         branches = branches_of(reader)

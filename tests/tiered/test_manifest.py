@@ -51,6 +51,8 @@ def test_chunks_of_equal_size() -> None:
          [Chunk(0, 100, 0, 300), Chunk(100, 100, 300, 1000), Chunk(200, 50, 1300, 20)]),
         (packed(struct.pack(">iiB", 2, 5, 1), b"\x07", struct.pack(">i", 2**31 - 1), file_bytes=200),
          [Chunk(0, 100, 0, 12), Chunk(100, 100, 12, 2**31 - 1)]),
+        (packed(struct.pack(">iiB", 2, 5, 4), b"\0\1\0\0", struct.pack(">i", 1), file_bytes=101),
+         [Chunk(0, 100, 0, 65541), Chunk(100, 1, 65541, 1)]),
         (packed(struct.pack(">ii", 1, 40), file_bytes=100), [Chunk(0, 100, 0, 40)]),
         (packed(struct.pack(">ii", 1, 0), file_bytes=1), [Chunk(0, 1, 0, 0)]),
         (packed(struct.pack(">i", 0), file_bytes=0), []),
@@ -108,6 +110,9 @@ def test_places_of_indexes_and_the_encryption() -> None:
     assert found.indexes == {".index": (0, 8), ".timeindex": (8, 256 << 20)}
     assert found.encryption == Encryption("k", b"wrapped", b"aad")
     assert found.segment == {"a": 1} and parsed(FIXED, remoteLogSegmentMetadata=5).segment is None
+    for key, words in (("k", "dataKey is not"), (":AAAA", "dataKey is not"), ("k:A!AAA", "dataKey is not base64")):
+        with pytest.raises(ValueError, match=words):
+            parsed(FIXED, encryption=ENCRYPTION | {"dataKey": key})
     with pytest.raises(ValueError, match="size is 268435457, not a number from 0 to 268435456"):
         parsed(FIXED, segmentIndexes={"offset": {"position": 0, "size": (256 << 20) + 1}})
 
@@ -127,12 +132,18 @@ def test_custom_metadata_comes_back(fields: CustomFields, size: int | None, foun
     assert (data is None) == (found == CustomFields()) and parse_custom(data) == found
 
 
+def test_sizes_in_custom_metadata_take_the_fewest_bytes() -> None:
+    assert custom_metadata(CustomFields(key="x" * 126), None) == b"\x01\x02\x7f\x7f" + b"x" * 126
+    assert custom_metadata(CustomFields(size=0), 64) == b"\x01\x00\x02\x80\x01"
+    assert parse_custom(b"\x01\x09\x00") == CustomFields(), "an unknown field, without a byte"
+
+
 @pytest.mark.parametrize(
     "data",
     [
         b"\x01", b"\x01\x00", b"\x01\x00\x02\x02", b"\x01\x00\x00", b"\x01\x00\x01\x80", b"\x01\x00\x02\x02\x02",
         b"\x01\x00\x0b" + b"\x80" * 10 + b"\x00", b"\x01\x01\x02\x03a", b"\x01\x01\x03\x02ab", b"\x01\x01\x00",
-        b"\x01\x01\x01\x80", b"\x02\x00\x01\x02",
+        b"\x01\x00\x02\x01\x01", b"\x01\x00\x03\x80\x02\x01", b"\x01\x09\xff\xff\xff\xff\x0f", b"\x01\x01\x01\x80", b"\x02\x00\x01\x02",
     ],
 )  # fmt: skip
 def test_custom_metadata_that_is_malformed(data: bytes) -> None:

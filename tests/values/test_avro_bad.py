@@ -1,6 +1,7 @@
 """Avro data and schemas that are wrong, hostile or unusual: each an error of its row, or of the call, and no crash."""
 
 import json
+import re
 import struct
 import threading
 import time
@@ -27,6 +28,10 @@ def record(*fields: Any, name: str = "R") -> dict[str, Any]:
 
 def array(items: Any) -> dict[str, Any]:
     return {"type": "array", "items": items}
+
+
+def mapped(kind: Any) -> dict[str, Any]:
+    return {"type": "map", "values": kind}
 
 
 def decode(schema: Any, *rows: bytes | None, **options: Any) -> values.Decoded:
@@ -202,6 +207,51 @@ def test_the_limit_of_pairs_of_types(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(avro_program, "MOST_OPS", pairs - 1)
         with pytest.raises(IllegalArgument, match=f"more than {pairs - 1} pairs of types"):
             decode(record(("x", "int")), writer=writer)
+
+
+def test_branches_that_do_not_fit_leave_no_steps_and_are_named() -> None:
+    """Those of the writer's union: a field that was looked at before is passed over, and errors have the own path."""
+    wrong, right = record(("y", "int"), ("x", "string"), name="S"), record(("y", "int"), ("x", "int"))
+    found = decode(record(("x", "int")), b"\0\2\2a", b"\2\2\4", writer=[wrong, right])
+    assert found.values.to_pylist() == [None, {"x": 2}]
+    assert found.errors is not None and found.errors[0].as_py() == "field x is string, and int is wanted"
+    either = [record(("x", "string"), name="S"), "int"]
+    both = record(("a", either), ("b", ["S", "int"]), ("c", "int"))
+    ints = record(("a", "int"), ("b", "int"), ("c", "int"))
+    found = decode(ints, b"\2\2\2\2\4", b"\2\2\0\2a\4", b"\0\2a\2\2\4", writer=both, fields=["c"])
+    assert found.values.to_pylist() == [{"c": 2}, None, None]
+    assert found.errors is not None
+    assert [one and one.partition(":")[0] for one in found.errors.to_pylist()] == [None, "field b", "field a"]
+
+
+def test_a_branch_is_found_by_an_alias() -> None:
+    named = record(("x", "int"), name="B") | {"aliases": ["W"]}
+    found = decode([record(("x", "int"), name="A"), named], b"\2", writer=record(("x", "int"), name="W"))
+    assert found.values.to_pylist() == [{"A": None, "B": {"x": 1}}]
+
+
+def test_items_and_values_are_promoted_and_named() -> None:
+    for kind, wanted in ((array, [1.0]), (mapped, [("k", 1.0)])):
+        row = b"\2" + (b"\2k" if kind is mapped else b"") + b"\2\0"
+        assert decode(kind("double"), row, writer=kind("int")).values.to_pylist() == [wanted]
+        place = "x{}" if kind is mapped else "x[]"
+        with pytest.raises(IllegalArgument, match=re.escape(f"field {place} is string, and int is wanted")):
+            decode(record(("x", kind("int"))), writer=record(("x", kind("string"))))
+    assert decode(mapped("null"), b"\6\0\0\0\0").values.to_pylist() == [[("", None)]], "of one key"
+    assert "a block of 2 items at byte 1" in error_of(mapped("int"), b"\4\0\0\0")
+    skipped = record(("a", record(("b", "boolean"), name="I")), ("c", "int"))
+    assert error_of(record(("c", "int")), b"\2\2", writer=skipped).startswith("field a.b: ")
+
+
+def test_only_the_readers_aliases_count() -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["A"]}
+    fixed = {"type": "fixed", "name": "E", "size": 16}
+    for kind, more, row, value in (
+        (enum, {}, b"\0", "A"), (fixed, {"logicalType": "uuid"}, bytes(16), "00000000-0000-0000-0000-000000000000"),
+    ):  # fmt: skip
+        assert decode(kind | more | {"name": "F", "aliases": ["E"]}, row, writer=kind).values.to_pylist() == [value]
+        with pytest.raises(IllegalArgument, match=f"{kind['type']} E, and {kind['type']} F is wanted"):
+            decode(kind | {"name": "F"}, writer=kind | {"aliases": ["F"]})
 
 
 def test_the_limit_of_memory_stops_a_row_or_the_call() -> None:
