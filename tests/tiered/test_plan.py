@@ -46,6 +46,9 @@ def test_a_copy_over_several_epochs_is_one_span() -> None:
     both = copy("both", 0, 29, e0=0, e1=10, e4=20)
     epochs = (EpochEntry(0, 0), EpochEntry(1, 10), EpochEntry(4, 20))
     assert names(plan_spans([both], epochs, 5, 30)) == [("both", 0, 30)]
+    part = copy("part", 10, 19, e1=10)
+    assert names(plan_spans([both, part], epochs, 0, 30)) == [("both", 0, 30)], "a span goes on in its copy"
+    assert names(plan_spans([both, part], epochs, 10, 30)) == [("part", 10, 20), ("both", 20, 30)]
 
 
 @pytest.mark.parametrize("deleted", [[(0, 9)], [(0, 4), (5, 9)], [(3, 9), (0, 5)]])
@@ -55,6 +58,7 @@ def test_a_start_that_was_deleted_is_no_gap(deleted: list[tuple[int, int]]) -> N
     gone = [copy(str(n), *one) for n, one in enumerate(deleted)]
     assert names(without_deleted_start(spans, gone)) == [("b", 10, 20)]
     assert without_deleted_start(spans, gone[:1] if len(gone) > 1 else []) == spans
+    assert without_deleted_start(spans, [copy("short", 0, 8)]) == spans
     later = plan_spans([copy("a", 0, 9)], ZERO, 0, 20)
     assert without_deleted_start(later, [copy("b", 10, 19)]) == later, "a gap in the middle stays one"
 
