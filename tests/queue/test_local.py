@@ -243,8 +243,11 @@ def test_a_queue_that_cannot_be(tmp_path: Path) -> None:
             dirs["tasks"].queue("workers", settings={"share.delivery.count.limit": 1000})
         with pytest.raises((ConfigError, InvalidRequest), match=r"share\.auto\.offset\.reset"):
             dirs["tasks"].queue("workers", start="middle")
-        for name in ("", "a" * 40_000, "\ud800", None):
-            with pytest.raises(IllegalArgument, match="the name of a queue"):
+        for name, words in (
+            ("", "1 to 32767 bytes of UTF-8, not 0"), ("ü" * 20_000, "not 40000"), ("\ud800", "is text, not '"),
+            (None, "is text, not None"),
+        ):  # fmt: skip
+            with pytest.raises(IllegalArgument, match=f"the name of a queue .*{words}"):
                 dirs["tasks"].queue(name)  # type: ignore[arg-type]
         queue = dirs["tasks"].queue("workers")
         with pytest.raises(IllegalArgument, match="max_records"):
