@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from kafkalog.errors import InvalidRecord
 from kafkalog.lake.failures import TableMismatch
@@ -43,6 +44,7 @@ def delta(place: Path, *fields: PartitionField, schema: pa.Schema = BATCH.schema
     [
         (pa.array([b"a", None]), None), (pa.array([None], pa.binary()), None),
         (pa.array([b"a", b""]), "a key is empty"),
+        (pa.array([b"a", b""]), "a key is empty"),
         (pa.array(["é", ""]), "a key is empty"), (pa.array(["", None]), "a key is empty"), (pa.array(["é"]), None),
         (pa.array([b"\xe9"]), "a key is not UTF-8"), (pa.array(["é".encode()]), None), (pa.array([0]), None),
         (pa.array([], pa.binary()), None),
@@ -77,3 +79,25 @@ def test_files_beside_those_of_a_delta_writer(tmp_path: Path) -> None:
     for name in (made[0], made[0]):
         writer.delete_file(name)
     assert writer.siblings() == made[1:2]
+
+
+def test_files_beside_those_of_an_iceberg_writer(tmp_path: Path) -> None:
+    def writer(place: str, io: Any) -> IcebergWriter:
+        locations: Any = SimpleNamespace(new_data_location=lambda name: place.format(name))
+        return iceberg()._replace(locations=locations, io=io).with_prefix("task-")
+
+    one = writer(f"file://{tmp_path}/data/{{0}}", PyArrowFileIO())
+    assert one.siblings() == []
+    made = []
+    for _ in range(2):
+        name, stream = one.new_file()
+        with stream:
+            stream.write(b"x")
+        made.append(name)
+    (tmp_path / "data" / "folder").mkdir()
+    assert sorted(one.siblings() or []) == sorted(made) and made[0].startswith(f"file://{tmp_path}/data/task-")
+    for _ in range(2):
+        one.delete_file(made[0])
+    assert one.siblings() == made[1:]
+    assert writer(f"file://{tmp_path}/{{0}}/{{0}}", PyArrowFileIO()).siblings() is None, "distributed"
+    assert writer(f"file://{tmp_path}/data/{{0}}", SimpleNamespace()).siblings() is None, "no file system to list"

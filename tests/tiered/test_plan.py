@@ -22,6 +22,7 @@ ZERO = (EpochEntry(0, 0),)
 
 def test_copies_without_overlap() -> None:
     segments = [copy("b", 10, 19), copy("a", 0, 9)]
+    assert lineage_of(segments) == lineage_of(segments[::-1]) == ZERO
     assert names(plan_spans(segments, ZERO, 0, 20)) == [("a", 0, 10), ("b", 10, 20)]
     assert names(plan_spans(segments, ZERO, 12, 15)) == [("b", 10, 15)]
     assert plan_spans(segments, ZERO, 20, 20) == ()
