@@ -32,6 +32,14 @@ def test_a_longer_copy_that_was_finished_later_replaces_shorter_ones() -> None:
     first, second, longer = copy("a", 0, 9), copy("b", 10, 19), copy("c", 0, 19)
     assert names(plan_spans([first, second, longer], ZERO, 0, 20)) == [("c", 0, 20)]
     assert names(plan_spans([longer, first, second], ZERO, 0, 20)) == [("a", 0, 10), ("b", 10, 20)]
+    assert names(plan_spans([first, second, longer], ZERO, 12, 20)) == [("c", 0, 20)]
+    assert names(plan_spans([copy("far", 5, 19), copy("near", 0, 9)], ZERO, 7, 20)) == [("far", 5, 20)]
+
+
+def test_the_farthest_copy_is_taken_where_the_brokers_choice_lacks_an_offset() -> None:
+    segments = [copy("b", 2, 19), copy("a", 0, 17), copy("short", 12, 14)]
+    assert names(plan_spans(segments, ZERO, 16, 20)) == [("b", 2, 20)]
+    assert names(plan_spans(segments, ZERO, 13, 20)) == [("short", 12, 15), ("b", 15, 20)]
 
 
 def test_an_offset_of_another_epoch_is_not_taken() -> None:
@@ -60,6 +68,7 @@ def test_a_start_that_was_deleted_is_no_gap(deleted: list[tuple[int, int]]) -> N
     assert names(without_deleted_start(spans, gone)) == [("b", 10, 20)]
     assert without_deleted_start(spans, gone[:1] if len(gone) > 1 else []) == spans
     assert without_deleted_start(spans, [copy("short", 0, 8)]) == spans
+    assert without_deleted_start((), gone) == () and without_deleted_start(spans[1:], [copy("b", 10, 19)]) == spans[1:]
     later = plan_spans([copy("a", 0, 9)], ZERO, 0, 20)
     assert without_deleted_start(later, [copy("b", 10, 19)]) == later, "a gap in the middle stays one"
 

@@ -41,7 +41,7 @@ def importing(*names: str, name: str = "x.proto") -> str:
 
 
 def test_messages_by_name_and_by_indexes() -> None:
-    files = DescriptorFiles([file(NESTED)])
+    files = DescriptorFiles([file(NESTED)], "place")
     places = {"p.A": (0,), "p.A.B": (0, 0), "p.A.B.C": (0, 0, 0), "A.D": (0, 1), "E": (1,), "p.E.D": (1, 0)}
     for name, indexes in places.items():
         found = files.message(name)
@@ -50,7 +50,7 @@ def test_messages_by_name_and_by_indexes() -> None:
     for indexes in ((2,), (-1,), (0, 3), (0, -1), (1, 0, 0)):
         with pytest.raises(IllegalArgument, match="no message at") as error:
             files.message_at(indexes)
-        assert str(list(indexes)) in error.value.message
+        assert str(list(indexes)) in error.value.message and error.value.path == "place"
     assert descriptor_of(5) is None
 
 
@@ -61,12 +61,23 @@ def test_names_that_no_message_has() -> None:
             files.message(name)
         assert hint in str(error.value.hint) and error.value.path == "place"
     assert "Entry" not in str(error.value.hint), "a map's entries are no messages of their own"
-    with pytest.raises(IllegalArgument, match="the schema has 2 messages"):
+    with pytest.raises(IllegalArgument, match="the schema has 2 messages") as error:
         files.message(None)
+    assert error.value.path == "place"
     with pytest.raises(IllegalArgument, match="the schema has no message"):
         DescriptorFiles([file('name: "x"')]).message(None)
     last = DescriptorFiles([file(NESTED), file(importing("n.proto"))])
     assert last.message(None).name == "X" and last.message("p.A.B").name == "B", "those of imports too"
+
+
+def test_files_that_many_others_import_are_looked_at_once() -> None:
+    """Each of two files imports both of the level below: there are 2 ** 50 ways to the last one."""
+    made = []
+    for level in range(50):
+        below = [f"{kind}{level - 1}.proto" for kind in "ab" if level]
+        made += [importing(*below, name=f"{kind}{level}.proto").replace('"X"', f'"{kind}{level}"') for kind in "ab"]
+    files = DescriptorFiles(map(file, made[::-1]))
+    assert files.message("b49").name == "b49" and files.file.name == "a0.proto"
 
 
 @pytest.mark.parametrize(
