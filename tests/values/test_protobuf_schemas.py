@@ -78,6 +78,10 @@ def test_files_that_many_others_import_are_looked_at_once() -> None:
         made += [importing(*below, name=f"{kind}{level}.proto").replace('"X"', f'"{kind}{level}"') for kind in "ab"]
     files = DescriptorFiles(map(file, made[::-1]))
     assert files.message("b49").name == "b49" and files.file.name == "a0.proto"
+    found = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set(files.message("b3").file))
+    assert sorted(one.name for one in found.file) == [
+        "a0.proto", "a1.proto", "a2.proto", "b0.proto", "b1.proto", "b2.proto", "b3.proto",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -134,6 +138,23 @@ def test_a_compiler_that_fails(monkeypatch: pytest.MonkeyPatch, program: str, wo
         descriptor_files(b"message A {}")
     assert words.removesuffix("$") in error.value.message
     assert not words.endswith("$") or error.value.message.endswith(words[:-1])
+
+
+def test_what_is_neither_a_set_nor_base64_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler(monkeypatch, "import sys; sys.exit('x.proto:1: no text')")
+    nameless = descriptor_pb2.FileDescriptorSet(file=[file(NESTED), file('package: "q"')]).SerializeToString()
+    for content in (nameless, encoded(NESTED)[:8] + b"!" + encoded(NESTED)[8:], base64.b64encode(b""), b"message A {}"):
+        with pytest.raises(IllegalArgument, match="no text"):
+            descriptor_files(content)
+    with pytest.raises(IllegalArgument, match="no text"):
+        descriptor_files(encoded(NESTED), imports={"x.proto": b"message A {}"})
+
+
+def test_confluents_files_are_given_to_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = "open(sys.argv[1].partition('=')[2], 'rb').read()"
+    compiler(monkeypatch, f"import sys; data = {read}; sys.exit(str(b'Meta' in data and b'Decimal' in data))")
+    with pytest.raises(IllegalArgument, match="no Protobuf: True"):
+        descriptor_files(b'import "confluent/meta.proto";')
 
 
 def test_places_that_the_compiler_looks_into(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
