@@ -94,6 +94,12 @@ def test_numbers_at_their_limits() -> None:
         for wrong in (most + 1, -1, True, 1.0, "1", None):
             with pytest.raises(ValueError, match=f"{name} is"):
                 parsed(whole | {name: wrong})
+    assert parsed(FIXED | {"originalChunkSize": 1}).chunks.count == 250
+    with pytest.raises(ValueError, match="originalChunkSize is 0, not a number from 1"):
+        parsed(FIXED | {"originalChunkSize": 0})
+    for content in (b"[]", b'"version"', b"{}", b'{"version": 1}'):
+        with pytest.raises(ValueError, match="not a manifest of version 1"):
+            parse_manifest(content)
     for more in ({"compression": True}, {"encryption": ENCRYPTION}):
         for size in (1 << 30, (1 << 30) + 1):
             assert parsed(whole | {"originalChunkSize": size, "originalFileSize": 1 << 30}, **more).chunks.count == 1

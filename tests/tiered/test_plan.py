@@ -73,6 +73,12 @@ def test_a_start_that_was_deleted_is_no_gap(deleted: list[tuple[int, int]]) -> N
     assert without_deleted_start(later, [copy("b", 10, 19)]) == later, "a gap in the middle stays one"
 
 
+def test_a_gap_ends_with_the_next_copy() -> None:
+    segments = [copy("b", 15, 19), copy("a", 10, 14), copy("c", 20, 29)]
+    assert names(plan_spans(segments, ZERO, 0, 20)) == [(None, 0, 10), ("a", 10, 15), ("b", 15, 20)]
+    assert names(plan_spans(segments, ZERO, 0, 10)) == [(None, 0, 10)]
+
+
 def test_offsets_before_the_known_epochs_are_a_gap() -> None:
     assert names(plan_spans([copy("a", 0, 19)], (EpochEntry(0, 5),), 0, 20)) == [(None, 0, 5), ("a", 5, 20)]
     assert names(plan_spans([copy("a", 0, 19)], (), 0, 20)) == [(None, 0, 20)]
