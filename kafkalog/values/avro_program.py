@@ -266,11 +266,11 @@ def same_name(writer: AvroType, reader: AvroType) -> bool:
 
 def _distance(writer: AvroType, reader: AvroType) -> int:
     """Return how far a branch of a reader's union is from what was written: 0 is the same type."""
-    if writer.kind == reader.kind:
-        if not writer.name or writer.name == reader.name or writer.name in reader.aliases:
-            return 0 if writer.logical == reader.logical else 1
-        return 2 if same_name(writer, reader) else 3
-    return 4
+    if writer.kind != reader.kind:
+        return 2
+    if not writer.name or writer.name == reader.name or writer.name in reader.aliases:
+        return 0
+    return 1 if same_name(writer, reader) else 2
 
 
 def _shown(kind: AvroType) -> str:

@@ -224,6 +224,40 @@ def test_branches_that_do_not_fit_leave_no_steps_and_are_named() -> None:
     assert [one and one.partition(":")[0] for one in found.errors.to_pylist()] == [None, "field b", "field a"]
 
 
+def test_the_nearest_branch_is_found() -> None:
+    """The same type comes before a promotion, and the full name or an alias before the name without namespace."""
+    assert decode(["double", "long"], b"\4", writer="long").values.to_pylist() == [{"double": None, "long": 2}]
+    other, short, alias = (record(("x", "int"), name=name) for name in ("b.X", "b.W", "c.Y"))
+    alias["aliases"] = ["a.W"]
+    for union, wanted in (([other, short], "W"), ([short, other, alias], "Y"), ([other, short, "string"], "W")):
+        found = decode(union, b"\2", writer=record(("x", "int"), name="a.W")).values[0].as_py()
+        assert [name for name, value in found.items() if value is not None] == [wanted]
+    assert decode([other], b"\2", writer=record(("x", "int"), name="a.W")).values.to_pylist() == [{"x": 1}]
+
+
+def test_blocks_have_as_many_items_as_their_bytes_may_hold() -> None:
+    """Also of values that are passed over: an item of each type has its least size."""
+    for kind, item in (("double", bytes(8)), ("float", bytes(4)), (["int", "string"], b"\0\2")):
+        assert len(decode(array(kind), b"\4" + item * 2 + b"\0").values[0]) == 2
+        assert "a block of 3 items at byte 1" in error_of(array(kind), b"\6" + item * 2 + b"\0" * (len(item) - 1))
+    for skipped, sound, hostile in (
+        (array("null"), b"\6\0", None), (mapped("null"), b"\6\0\0\0\0", b"\4\0"),
+        (array("double"), b"\4" + bytes(17), b"\4" + bytes(15)),
+    ):  # fmt: skip
+        writer = record(("a", skipped), ("c", "int"))
+        assert decode(record(("c", "int")), sound + b"\2", writer=writer).values.to_pylist() == [{"c": 1}]
+        if hostile is not None:
+            assert "a block of 2 items" in error_of(record(("c", "int")), hostile, writer=writer)
+
+
+def test_fixed_decimals_of_another_scale_do_not_fit() -> None:
+    kind = {"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 4}
+    with pytest.raises(IllegalArgument, match=r"decimal\(4, 1\), and decimal\(4, 2\) is wanted"):
+        decode(kind | {"scale": 2}, writer=kind | {"scale": 1})
+    with pytest.raises(IllegalArgument, match=r"decimal\(4, 2\), and decimal\(4, 1\) is wanted"):
+        decode(kind | {"scale": 1}, writer=kind | {"scale": 2})
+
+
 def test_a_branch_is_found_by_an_alias() -> None:
     named = record(("x", "int"), name="B") | {"aliases": ["W"]}
     found = decode([record(("x", "int"), name="A"), named], b"\2", writer=record(("x", "int"), name="W"))
