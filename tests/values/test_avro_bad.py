@@ -215,10 +215,10 @@ def test_branches_that_do_not_fit_leave_no_steps_and_are_named() -> None:
     found = decode(record(("x", "int")), b"\0\2\2a", b"\2\2\4", writer=[wrong, right])
     assert found.values.to_pylist() == [None, {"x": 2}]
     assert found.errors is not None and found.errors[0].as_py() == "field x is string, and int is wanted"
-    either = [record(("x", "string"), name="S"), "int"]
-    both = record(("a", either), ("b", ["S", "int"]), ("c", "int"))
-    ints = record(("a", "int"), ("b", "int"), ("c", "int"))
-    found = decode(ints, b"\2\2\2\2\4", b"\2\2\0\2a\4", b"\0\2a\2\2\4", writer=both, fields=["c"])
+    byte = {"type": "fixed", "name": "F", "size": 1}
+    writer = record(("a", [record(("x", "string"), name="S"), byte]), ("b", ["F", "S"]), ("c", "int"))
+    reader = record(("a", byte), ("b", "F"), ("c", "int"))
+    found = decode(reader, b"\2a\0a\4", b"\2a\2\2a\4", b"\0\2a\0a\4", writer=writer, fields=["c"])
     assert found.values.to_pylist() == [{"c": 2}, None, None]
     assert found.errors is not None
     assert [one and one.partition(":")[0] for one in found.errors.to_pylist()] == [None, "field b", "field a"]
