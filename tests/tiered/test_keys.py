@@ -69,3 +69,5 @@ def test_a_changed_data_key_is_refused(at: int) -> None:
         KeyRing({"key1": str(KEY)}).decryption(Encryption("key1", bytes(wrapped), b"aad"))
     with pytest.raises(ValueError, match="does not open"):
         KeyRing({"key1": str(KEY)}).decryption(Encryption("key1", bytes(wrapped[:-1]), b"aad"))
+    with pytest.raises(ValueError, match="does not open"):
+        KeyRing({"key1": str(KEY)}).decryption(Encryption("key1", b"\0" + base64.b64decode(WRAPPED), b"aad"))
