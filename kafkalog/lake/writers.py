@@ -160,8 +160,7 @@ def _check_storable(name: str, values: pyarrow.Array) -> None:
     is_bytes = pa.types.is_binary(values.type)
     if not is_bytes and not pa.types.is_string(values.type):
         return
-    lengths = pc.binary_length(values)
-    if len(values) > values.null_count and pc.min(lengths).as_py() == 0:
+    if pc.min(pc.binary_length(values)).as_py() == 0:
         raise InvalidRecord(
             f"a {name} is empty, which a Delta table stores as null in a partition",
             hint="partition the table by another column",

@@ -20,10 +20,11 @@ _WORKERS: Final = "kafkalog.sharing.workers"
 def check_name(name: str) -> None:
     """Raise IllegalArgument unless Kafka's protocol has room for the name of a group."""
     try:
-        if not 0 < len(name.encode()) <= _MOST_BYTES:
-            raise IllegalArgument(f"the name of a queue has 1 to {_MOST_BYTES} bytes of UTF-8, not {len(name)}")
+        size = len(name.encode())
     except (UnicodeEncodeError, AttributeError):
         raise IllegalArgument(f"the name of a queue is text, not {name!r:.40}") from None
+    if not 0 < size <= _MOST_BYTES:
+        raise IllegalArgument(f"the name of a queue has 1 to {_MOST_BYTES} bytes of UTF-8, not {size}")
 
 
 def _workers() -> Any:

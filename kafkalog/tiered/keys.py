@@ -24,6 +24,7 @@ TAG_BYTES: Final = 16
 _DATA_KEY_BYTES: Final = 32
 _MOST_KEY_FILE_BYTES: Final = 1 << 20
 _HASH_BYTES: Final = 64
+_LEAST_KEY_BITS: Final = 8 * (_DATA_KEY_BYTES + 2 * _HASH_BYTES + 2)
 _OTHER_KEY: Final = "this private key does not open the data key"
 
 Decrypt = Callable[[bytes], bytes]
@@ -113,6 +114,11 @@ def _load(path: str) -> Any:
         raise IllegalArgument(f"this is no private key in PEM: {error}", path=path, hint="give its PEM file") from None
     if not isinstance(key, RSAPrivateKey):
         raise IllegalArgument("this is no RSA key", path=path, hint="give the private key of the broker's key pair")
+    if key.key_size < _LEAST_KEY_BITS:
+        raise IllegalArgument(
+            f"an RSA key of {key.key_size} bits wraps no data key, which takes {_LEAST_KEY_BITS}", path=path,
+            hint="give the private key of the broker's key pair",
+        )  # fmt: skip
     return key.private_numbers()
 
 
@@ -134,7 +140,7 @@ def unwrapped(numbers: Any, wrapped: bytes) -> bytes:
     modulus = numbers.public_numbers.n
     size = (modulus.bit_length() + 7) // 8
     cipher = int.from_bytes(wrapped, "big")
-    if len(wrapped) != size or cipher >= modulus or size < 2 * _HASH_BYTES + 2:
+    if len(wrapped) != size or cipher >= modulus:
         raise ValueError(_OTHER_KEY)
     first, second = pow(cipher, numbers.dmp1, numbers.p), pow(cipher, numbers.dmq1, numbers.q)
     padded = (second + (first - second) * numbers.iqmp % numbers.p * numbers.q).to_bytes(size, "big")

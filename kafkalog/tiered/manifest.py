@@ -124,7 +124,7 @@ def _chunk_index(index: Mapping[str, Any]) -> ChunkIndex:
     if kind != "variable":
         raise ValueError(f"a chunk index of the unknown type {kind!r}")
     sizes = _chunk_sizes(_base64(index, "transformedChunks"))
-    return ChunkIndex(chunk_bytes, segment_bytes, sizes, sizes[-1] if sizes else 0)
+    return ChunkIndex(chunk_bytes, segment_bytes, sizes, 0)
 
 
 def _chunk_sizes(compressed: bytes) -> list[int]:

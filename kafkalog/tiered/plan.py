@@ -97,13 +97,13 @@ class _Referenced:
             held = segment.range_in(epoch)
             if held is None:
                 continue
-            first, last = held[0], held[1] - 1
-            while highest <= last and self._starts and self._starts[-1] >= first:
+            first, behind = held
+            while highest <= behind and self._starts and self._starts[-1] >= first:
                 del self._copies[self._starts.pop()]
             if first not in self._copies:
                 insort(self._starts, first)
             self._copies[first] = segment
-            highest = max(highest, last)
+            highest = max(highest, behind)
 
     def floor(self, offset: int) -> RemoteSegment | None:
         """Return the copy that begins last at or before `offset`; None if there is none."""

@@ -25,9 +25,8 @@ _SAME: Final = {
     "bytes": "BYTES", "string": "TEXT",
 }  # fmt: skip
 _SKIPPED: Final = {
-    "null": ("SKIP_NOTHING", 0), "boolean": ("SKIP_BOOL", 0), "int": ("SKIP_NUMBER", 0), "long": ("SKIP_NUMBER", 0),
-    "float": ("SKIP_SIZE", 4), "double": ("SKIP_SIZE", 8), "bytes": ("SKIP_BYTES", 0), "string": ("SKIP_BYTES", 0),
-    "enum": ("SKIP_NUMBER", 0),
+    "null": "SKIP_NOTHING", "boolean": "SKIP_BOOL", "int": "SKIP_NUMBER", "long": "SKIP_NUMBER", "enum": "SKIP_NUMBER",
+    "float": "SKIP_SIZE", "double": "SKIP_SIZE", "fixed": "SKIP_SIZE", "bytes": "SKIP_BYTES", "string": "SKIP_BYTES",
 }  # fmt: skip
 
 
@@ -127,8 +126,7 @@ class _Compiler:
             return self.resolve(writer, reader, column, path)
         except Mismatch as error:
             self.drop(kept)
-            text = str(error).encode("utf-8", "replace").replace(b"\0", b"?")
-            return self.set(self.place(), "FAIL", data=text, path=path)
+            return self.set(self.place(), "FAIL", data=str(error).encode(), path=path)
 
     def _into_union(self, writer: AvroType, reader: AvroType, column: Column | None, path: str) -> int:
         branches = branches_of(reader)
@@ -137,7 +135,6 @@ class _Compiler:
                 raise Mismatch("null is no branch of the reader's union")
             return self.set(self.place(), "NULL", _node(column), path=path)
         order = sorted(range(len(branches)), key=lambda i: _distance(writer, branches[i]))
-        reasons: list[str] = []
         if len(branches) == 1:
             at = self.resolve(writer, branches[0], column, path)
             if column is None:
@@ -148,10 +145,9 @@ class _Compiler:
             try:
                 part = self.resolve(writer, branches[number], None if column is None else column.children[number], path)
                 return self.set(at, "BRANCH", _node(column), size=number, parts=(part,), path=path)
-            except Mismatch as error:
-                reasons.append(str(error))
+            except Mismatch:
                 self.drop(at + 1)
-        raise Mismatch(reasons[0] if len(reasons) == 1 else f"{writer.short_name} fits no branch of the reader's union")
+        raise Mismatch(f"{writer.short_name} fits no branch of the reader's union")
 
     def _record(self, writer: AvroType, reader: AvroType, column: Column | None, path: str) -> int:
         at = self.place()
@@ -223,10 +219,7 @@ class _Compiler:
         at = self.place()
         self.skips[id(kind)] = at
         if kind.kind in _SKIPPED:
-            code, size = _SKIPPED[kind.kind]
-            return self.set(at, code, size=size, path=path)
-        if kind.kind == "fixed":
-            return self.set(at, "SKIP_SIZE", size=kind.size, path=path)
+            return self.set(at, _SKIPPED[kind.kind], size=self.least(kind), path=path)
         if kind.kind == "record":
             fields = tuple(self.skip(one.type, joined(path, one.name)) for one in kind.fields)
             return self.set(at, "SKIP_RECORD", parts=fields, path=path)
@@ -273,11 +266,11 @@ def same_name(writer: AvroType, reader: AvroType) -> bool:
 
 def _distance(writer: AvroType, reader: AvroType) -> int:
     """Return how far a branch of a reader's union is from what was written: 0 is the same type."""
-    if writer.kind == reader.kind:
-        if not writer.name or writer.name == reader.name or writer.name in reader.aliases:
-            return 0 if writer.logical == reader.logical else 1
-        return 2 if same_name(writer, reader) else 3
-    return 4
+    if writer.kind != reader.kind:
+        return 2
+    if not writer.name or writer.name == reader.name or writer.name in reader.aliases:
+        return 0
+    return 1 if same_name(writer, reader) else 2
 
 
 def _shown(kind: AvroType) -> str:

@@ -1,11 +1,13 @@
 """The table of what a target cannot keep: rows of a pure function of both ends."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafkalog.copy.facts import INTERNAL, SourcePartition, SourceTopic, Survey, TargetTopic, TargetTraits
 from kafkalog.copy.plan import check_names, plan_topic
+from kafkalog.copy.report import NotKept
 from kafkalog.errors import IllegalArgument, TopicExists
 
 CLUSTER = TargetTraits("kafka://b:1", keeps_log=False)
@@ -65,6 +67,23 @@ def test_a_topic_that_exists() -> None:
     assert rows(topic(), CLUSTER, TargetTopic({}, {0: 4}), offsets="new") >= {"offsets"}
     with pytest.raises(TopicExists, match="1 partitions in kafka"):
         plan_topic(topic(SourcePartition(0, 1, 1), SourcePartition(0, 1, 1)), TargetTopic({}, {0: 0}), CLUSTER)
+
+
+def test_partitions_are_added_to_a_copy() -> None:
+    two = topic(SourcePartition(0, 1, 1, Survey()), SourcePartition(0, 1, 1, Survey()))
+    assert rows(two, DIRECTORY, TargetTopic({}, {0: 1})) == set()
+    assert rows(two, CLUSTER, TargetTopic({}, {0: 1}, copied={0: 1})) == {"topic id, leader epochs"}
+
+
+def test_rows_of_a_directory_name_the_topic_and_say_why() -> None:
+    plan = plan_topic(topic(leader_replication_throttled_replicas="0:1"), None, DIRECTORY, isolation="read_committed")
+    assert plan.settings == {} and plan.not_kept == (
+        NotKept("t", "aborted records, markers", "only committed records were requested"),
+        NotKept("t", "leader.replication.throttled.replicas", "it names nodes of the source"),
+    )
+    plan = plan_topic(replace(topic(), settings=None), None, DIRECTORY)
+    assert plan.settings == {}
+    assert plan.not_kept == (NotKept("t", "settings", "the source has none; the target's defaults apply"),)
 
 
 def test_internal_topics_are_left_out_and_refused() -> None:

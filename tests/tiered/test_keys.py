@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.tiered.keys import KeyRing
 from kafkalog.tiered.manifest import Encryption
 
@@ -30,6 +31,34 @@ def test_a_data_key_that_bouncy_castle_wrapped_is_opened() -> None:
         decrypt(chunk[:-1] + b"x")
     with pytest.raises(ValueError, match="too few"):
         decrypt(chunk[:27])
+    with pytest.raises(IllegalArgument, match=r"pair 'key2', whose private key was not given.*\(given: key1\)"):
+        KeyRing({"key1": str(KEY)}).encryption("key2")
+    with pytest.raises(StorageError, match="cannot read the private key") as error:
+        KeyRing({"key1": str(KEY) + ".none"}).encryption("key1")
+    assert error.value.path == str(KEY) + ".none"
+
+
+def private_key(path: Path, bits: int) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(65537, bits)
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path.write_bytes(key.private_bytes(*form))
+
+
+def test_keys_of_any_size_that_holds_a_data_key(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    for bits in (1296, 1299):
+        private_key(path, bits)
+        encrypt, named = KeyRing({"k": str(path)}).encryption("k")
+        key_id, _, wrapped = named["dataKey"].partition(":")
+        encryption = Encryption(key_id, base64.b64decode(wrapped), base64.b64decode(named["aad"]))
+        assert key_id == "k" and KeyRing({"k": str(path)}).decryption(encryption)(encrypt(b"")) == b""
+    private_key(path, 1288)
+    for call in (lambda ring: ring.encryption("k"), lambda ring: ring.decryption(encryption)):
+        with pytest.raises(IllegalArgument, match="an RSA key of 1288 bits wraps no data key, which takes 1296"):
+            call(KeyRing({"k": str(path)}))
 
 
 @pytest.mark.parametrize("at", [0, 1, 100, 255])
@@ -40,3 +69,5 @@ def test_a_changed_data_key_is_refused(at: int) -> None:
         KeyRing({"key1": str(KEY)}).decryption(Encryption("key1", bytes(wrapped), b"aad"))
     with pytest.raises(ValueError, match="does not open"):
         KeyRing({"key1": str(KEY)}).decryption(Encryption("key1", bytes(wrapped[:-1]), b"aad"))
+    with pytest.raises(ValueError, match="does not open"):
+        KeyRing({"key1": str(KEY)}).decryption(Encryption("key1", b"\0" + base64.b64decode(WRAPPED), b"aad"))

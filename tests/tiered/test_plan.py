@@ -22,6 +22,7 @@ ZERO = (EpochEntry(0, 0),)
 
 def test_copies_without_overlap() -> None:
     segments = [copy("b", 10, 19), copy("a", 0, 9)]
+    assert lineage_of(segments) == lineage_of(segments[::-1]) == ZERO
     assert names(plan_spans(segments, ZERO, 0, 20)) == [("a", 0, 10), ("b", 10, 20)]
     assert names(plan_spans(segments, ZERO, 12, 15)) == [("b", 10, 15)]
     assert plan_spans(segments, ZERO, 20, 20) == ()
@@ -31,6 +32,14 @@ def test_a_longer_copy_that_was_finished_later_replaces_shorter_ones() -> None:
     first, second, longer = copy("a", 0, 9), copy("b", 10, 19), copy("c", 0, 19)
     assert names(plan_spans([first, second, longer], ZERO, 0, 20)) == [("c", 0, 20)]
     assert names(plan_spans([longer, first, second], ZERO, 0, 20)) == [("a", 0, 10), ("b", 10, 20)]
+    assert names(plan_spans([first, second, longer], ZERO, 12, 20)) == [("c", 0, 20)]
+    assert names(plan_spans([copy("far", 5, 19), copy("near", 0, 9)], ZERO, 7, 20)) == [("far", 5, 20)]
+
+
+def test_the_farthest_copy_is_taken_where_the_brokers_choice_lacks_an_offset() -> None:
+    segments = [copy("b", 2, 19), copy("a", 0, 17), copy("short", 12, 14)]
+    assert names(plan_spans(segments, ZERO, 16, 20)) == [("b", 2, 20)]
+    assert names(plan_spans(segments, ZERO, 13, 20)) == [("short", 12, 15), ("b", 15, 20)]
 
 
 def test_an_offset_of_another_epoch_is_not_taken() -> None:
@@ -38,6 +47,7 @@ def test_an_offset_of_another_epoch_is_not_taken() -> None:
     epochs = (EpochEntry(0, 0), EpochEntry(2, 10))
     assert names(plan_spans([kept, lost], epochs, 0, 20)) == [("lost", 0, 10), ("kept", 10, 20)]
     assert lineage_of([lost, kept]) == epochs
+    assert lineage_of([kept, copy("replaced", 10, 19, e1=10)]) == epochs[1:], "none of epoch 1 is left"
     assert names(plan_spans([lost], epochs, 0, 20)) == [("lost", 0, 10), (None, 10, 20)]
 
 
@@ -45,6 +55,9 @@ def test_a_copy_over_several_epochs_is_one_span() -> None:
     both = copy("both", 0, 29, e0=0, e1=10, e4=20)
     epochs = (EpochEntry(0, 0), EpochEntry(1, 10), EpochEntry(4, 20))
     assert names(plan_spans([both], epochs, 5, 30)) == [("both", 0, 30)]
+    part = copy("part", 10, 19, e1=10)
+    assert names(plan_spans([both, part], epochs, 0, 30)) == [("both", 0, 30)], "a span goes on in its copy"
+    assert names(plan_spans([both, part], epochs, 10, 30)) == [("part", 10, 20), ("both", 20, 30)]
 
 
 @pytest.mark.parametrize("deleted", [[(0, 9)], [(0, 4), (5, 9)], [(3, 9), (0, 5)]])
@@ -54,8 +67,16 @@ def test_a_start_that_was_deleted_is_no_gap(deleted: list[tuple[int, int]]) -> N
     gone = [copy(str(n), *one) for n, one in enumerate(deleted)]
     assert names(without_deleted_start(spans, gone)) == [("b", 10, 20)]
     assert without_deleted_start(spans, gone[:1] if len(gone) > 1 else []) == spans
+    assert without_deleted_start(spans, [copy("short", 0, 8)]) == spans
+    assert without_deleted_start((), gone) == () and without_deleted_start(spans[1:], [copy("b", 10, 19)]) == spans[1:]
     later = plan_spans([copy("a", 0, 9)], ZERO, 0, 20)
     assert without_deleted_start(later, [copy("b", 10, 19)]) == later, "a gap in the middle stays one"
+
+
+def test_a_gap_ends_with_the_next_copy() -> None:
+    segments = [copy("b", 15, 19), copy("a", 10, 14), copy("c", 20, 29)]
+    assert names(plan_spans(segments, ZERO, 0, 20)) == [(None, 0, 10), ("a", 10, 15), ("b", 15, 20)]
+    assert names(plan_spans(segments, ZERO, 0, 10)) == [(None, 0, 10)]
 
 
 def test_offsets_before_the_known_epochs_are_a_gap() -> None:

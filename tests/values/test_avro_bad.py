@@ -1,6 +1,7 @@
 """Avro data and schemas that are wrong, hostile or unusual: each an error of its row, or of the call, and no crash."""
 
 import json
+import re
 import struct
 import threading
 import time
@@ -12,6 +13,7 @@ from kafkalog import values
 from kafkalog._core.values.avro import FRAMINGS
 from kafkalog._core.values.builder import Builder
 from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.values import avro_program
 from kafkalog.values.avro import fingerprint
 from kafkalog.values.avro_default import BadDefault, encoded_default, long_bytes
 from kafkalog.values.avro_schema import AvroType, parse_avro
@@ -26,6 +28,10 @@ def record(*fields: Any, name: str = "R") -> dict[str, Any]:
 
 def array(items: Any) -> dict[str, Any]:
     return {"type": "array", "items": items}
+
+
+def mapped(kind: Any) -> dict[str, Any]:
+    return {"type": "map", "values": kind}
 
 
 def decode(schema: Any, *rows: bytes | None, **options: Any) -> values.Decoded:
@@ -121,6 +127,20 @@ def test_a_writers_branch_without_a_place_fails_its_rows_alone() -> None:
         decode({**kind, "scale": 2}, writer={**kind, "scale": 1})
 
 
+def test_a_record_goes_into_the_first_branch_that_it_fits() -> None:
+    """Steps of a branch that did not fit are gone: those of the next one lie where they would without it."""
+    inner = record(("z", "int"), name="I")
+    nearer = record(("x", "int"), ("i", inner), ("y", "int"), name="W")
+    fitting = record(("i", "I"), ("x", "int"), name="B")
+    writer = record(("x", "int"), ("i", inner), name="W")
+    found = decode(["null", nearer, "string", fitting], b"\2\4", writer=writer)
+    assert found.values.to_pylist() == [{"W": None, "string": None, "B": {"i": {"z": 2}, "x": 1}}]
+    with pytest.raises(IllegalArgument, match="does not fit the reader's: W fits no branch of the reader's union"):
+        decode(["string", nearer], writer=writer)
+    with pytest.raises(IllegalArgument, match="null is no branch of the reader's union"):
+        decode(["int", "string"], writer="null")
+
+
 def test_types_that_contain_themselves() -> None:
     tree = record(("value", "int"), ("next", ["null", "R"]))
     with pytest.raises(IllegalArgument, match="R contains itself, at next"):
@@ -177,6 +197,95 @@ def test_schemas_that_grow_beyond_measure() -> None:
     with pytest.raises(IllegalArgument, match="more than"):
         values.decoder("avro", schema=unions)
     assert time.monotonic() - begin < 60
+
+
+def test_the_limit_of_pairs_of_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record and its field are two; a branch of a union that does not fit counts too."""
+    for writer, pairs in ((record(("x", "int")), 2), ([record(("x", "string"), name="S"), record(("x", "int"))], 5)):
+        monkeypatch.setattr(avro_program, "MOST_OPS", pairs)
+        assert decode(record(("x", "int")), writer=writer).failed == 0
+        monkeypatch.setattr(avro_program, "MOST_OPS", pairs - 1)
+        with pytest.raises(IllegalArgument, match=f"more than {pairs - 1} pairs of types"):
+            decode(record(("x", "int")), writer=writer)
+
+
+def test_branches_that_do_not_fit_leave_no_steps_and_are_named() -> None:
+    """Those of the writer's union: a field that was looked at before is passed over, and errors have the own path."""
+    wrong, right = record(("y", "int"), ("x", "string"), name="S"), record(("y", "int"), ("x", "int"))
+    found = decode(record(("x", "int")), b"\0\2\2a", b"\2\2\4", writer=[wrong, right])
+    assert found.values.to_pylist() == [None, {"x": 2}]
+    assert found.errors is not None and found.errors[0].as_py() == "field x is string, and int is wanted"
+    byte = {"type": "fixed", "name": "F", "size": 1}
+    writer = record(("a", [record(("x", "string"), name="S"), byte]), ("b", ["F", "S"]), ("c", "int"))
+    reader = record(("a", byte), ("b", "F"), ("c", "int"))
+    found = decode(reader, b"\2a\0a\4", b"\2a\2\2a\4", b"\0\2a\0a\4", writer=writer, fields=["c"])
+    assert found.values.to_pylist() == [{"c": 2}, None, None]
+    assert found.errors is not None
+    assert [one and one.partition(":")[0] for one in found.errors.to_pylist()] == [None, "field b", "field a"]
+
+
+def test_the_nearest_branch_is_found() -> None:
+    """The same type comes before a promotion, and the full name or an alias before the name without namespace."""
+    assert decode(["double", "long"], b"\4", writer="long").values.to_pylist() == [{"double": None, "long": 2}]
+    other, short, alias = (record(("x", "int"), name=name) for name in ("b.X", "b.W", "c.Y"))
+    alias["aliases"] = ["a.W"]
+    for union, wanted in (([other, short], "W"), ([short, other, alias], "Y"), ([other, short, "string"], "W")):
+        found = decode(union, b"\2", writer=record(("x", "int"), name="a.W")).values[0].as_py()
+        assert [name for name, value in found.items() if value is not None] == [wanted]
+    assert decode([other], b"\2", writer=record(("x", "int"), name="a.W")).values.to_pylist() == [{"x": 1}]
+
+
+def test_blocks_have_as_many_items_as_their_bytes_may_hold() -> None:
+    """Also of values that are passed over: an item of each type has its least size."""
+    for kind, item in (("double", bytes(8)), ("float", bytes(4)), (["int", "string"], b"\0\2")):
+        assert len(decode(array(kind), b"\4" + item * 2 + b"\0").values[0]) == 2
+        assert "a block of 3 items at byte 1" in error_of(array(kind), b"\6" + item * 2 + b"\0" * (len(item) - 1))
+    for skipped, sound, hostile in (
+        (array("null"), b"\6\0", None), (mapped("null"), b"\6\0\0\0\0", b"\4\0"),
+        (array("double"), b"\4" + bytes(17), b"\4" + bytes(15)),
+    ):  # fmt: skip
+        writer = record(("a", skipped), ("c", "int"))
+        assert decode(record(("c", "int")), sound + b"\2", writer=writer).values.to_pylist() == [{"c": 1}]
+        if hostile is not None:
+            assert "a block of 2 items" in error_of(record(("c", "int")), hostile, writer=writer)
+
+
+def test_fixed_decimals_of_another_scale_do_not_fit() -> None:
+    kind = {"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 4}
+    with pytest.raises(IllegalArgument, match=r"decimal\(4, 1\), and decimal\(4, 2\) is wanted"):
+        decode(kind | {"scale": 2}, writer=kind | {"scale": 1})
+    with pytest.raises(IllegalArgument, match=r"decimal\(4, 2\), and decimal\(4, 1\) is wanted"):
+        decode(kind | {"scale": 1}, writer=kind | {"scale": 2})
+
+
+def test_a_branch_is_found_by_an_alias() -> None:
+    named = record(("x", "int"), name="B") | {"aliases": ["W"]}
+    found = decode([record(("x", "int"), name="A"), named], b"\2", writer=record(("x", "int"), name="W"))
+    assert found.values.to_pylist() == [{"A": None, "B": {"x": 1}}]
+
+
+def test_items_and_values_are_promoted_and_named() -> None:
+    for kind, wanted in ((array, [1.0]), (mapped, [("k", 1.0)])):
+        row = b"\2" + (b"\2k" if kind is mapped else b"") + b"\2\0"
+        assert decode(kind("double"), row, writer=kind("int")).values.to_pylist() == [wanted]
+        place = "x{}" if kind is mapped else "x[]"
+        with pytest.raises(IllegalArgument, match=re.escape(f"field {place} is string, and int is wanted")):
+            decode(record(("x", kind("int"))), writer=record(("x", kind("string"))))
+    assert decode(mapped("null"), b"\6\0\0\0\0").values.to_pylist() == [[("", None)]], "of one key"
+    assert "a block of 2 items at byte 1" in error_of(mapped("int"), b"\4\0\0\0")
+    skipped = record(("a", record(("b", "boolean"), name="I")), ("c", "int"))
+    assert error_of(record(("c", "int")), b"\2\2", writer=skipped).startswith("field a.b: ")
+
+
+def test_only_the_readers_aliases_count() -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["A"]}
+    fixed = {"type": "fixed", "name": "E", "size": 16}
+    for kind, more, row, value in (
+        (enum, {}, b"\0", "A"), (fixed, {"logicalType": "uuid"}, bytes(16), "00000000-0000-0000-0000-000000000000"),
+    ):  # fmt: skip
+        assert decode(kind | more | {"name": "F", "aliases": ["E"]}, row, writer=kind).values.to_pylist() == [value]
+        with pytest.raises(IllegalArgument, match=f"{kind['type']} E, and {kind['type']} F is wanted"):
+            decode(kind | {"name": "F"}, writer=kind | {"aliases": ["F"]})
 
 
 def test_the_limit_of_memory_stops_a_row_or_the_call() -> None:

@@ -39,8 +39,7 @@ class ReplicationRate:
     @property
     def is_exceeded(self) -> bool:
         """True if the rate is above the limit."""
-        limit = self._limit()
-        return limit < MAX_LONG and self._rate.per_second(self._now_ms()) > limit
+        return self._rate.per_second(self._now_ms()) > self._limit()
 
 
 def leaders_rate(node: Node) -> ReplicationRate:

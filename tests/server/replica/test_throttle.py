@@ -130,3 +130,17 @@ def test_a_throttle_lets_those_in_sync_through() -> None:
     assert not throttle.holds_back(T0, True, wait_ms)
     assert not throttle.holds_back(T1, False, wait_ms)
     assert throttle.wait_ms(60_000) == 0
+
+
+def test_a_follower_waits_the_longer_the_lower_its_rate_is() -> None:
+    waits = []
+    for limit in (0, 1, 2, 1_000, MAX_LONG):
+        throttle = FollowingThrottle(limit, lambda key: key == T0)
+        throttle.record(T1, 1 << 20, 1_000)
+        assert throttle.wait_ms(1_000) == 0, "only throttled partitions count"
+        throttle.record(T0, 2_000, 1_000)
+        waits.append(throttle.wait_ms(1_000))
+    assert waits[0] == waits[1] > waits[2] > waits[3] >= waits[4] == 0
+    held = [throttle.holds_back(key, is_in_sync, wait_ms)
+            for key in KEYS for is_in_sync in (False, True) for wait_ms in (0, 1)]  # fmt: skip
+    assert held == [False, True, *[False] * 6]

@@ -4,14 +4,19 @@ import asyncio
 import threading
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from kafkalog._core.batch.encode import encode_ready
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.records import Record
 from kafkalog.server.node.parts import make_part
 from kafkalog.server.node.topics import SHARE_GROUP_STATE
 from kafkalog.server.share import state_log
+from kafkalog.server.share.state import ShareKey, ShareState, snapshot_record
 from kafkalog.server.share.state_log import ShareStateLog
+from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 from tests.server.share.sharing import ACCEPT, SMALL, Member, joined, offsets, produce
@@ -128,3 +133,22 @@ async def test_a_member_that_joins_meanwhile_begins_at_the_offsets_that_were_set
         altered, beat = await asyncio.gather(altering, Member(node).beat())
         assert (altered.error_code, beat.error_code) == (0, 0)
         assert {index: start for index, (start, _) in (await offsets(node)).items()} == {0: 6, 1: -1}
+
+
+@in_loop
+async def test_a_state_of_a_later_format_is_not_served_and_others_are(tmp_path: Path) -> None:
+    keys = [ShareKey("g", UUID(int=5), partition) for partition in (0, 1)]
+    async with node_for(tmp_path, **SMALL) as node:
+        for key in keys:
+            assert await node.shares.log.ready(key) == 0
+            node.shares.log.initialize(key, 1, 3)
+        damaged = encode_ready([Record(snapshot_record(keys[0], ShareState(9))[0], b"\0\x63")], timestamp=1)
+        assert damaged is not None
+        node.replicas.append_now(TopicPartition(SHARE_GROUP_STATE, 0), damaged, "coordinator")
+    async with node_for(tmp_path, **SMALL) as node:
+        log = node.shares.log
+        assert [await log.ready(key) for key in keys] == [ErrorCode.COORDINATOR_NOT_AVAILABLE, 0]
+        assert log.keys(lambda _: True) == keys[1:] and log.get(keys[0]) is None
+        assert not log.has_lost(keys[0]), "a later version has it"
+        found = log.get(keys[1])
+        assert found is not None and found.start == 3

@@ -12,6 +12,7 @@ from kafkalog.server.share.state import (
     ShareKey,
     ShareState,
     StateReplay,
+    combined,
     snapshot_record,
     tombstone,
     update_record,
@@ -44,6 +45,18 @@ def test_updates_count_that_follow_their_snapshot() -> None:
     assert found.states == {KEY: Placed(AFTER, 1, 2)}
     found.apply(*snapshot_record(KEY, STATE), 9)
     assert found.states == {KEY: Placed(STATE, 9, 0)}
+
+
+def test_records_of_older_brokers_have_no_count_of_complete_deliveries() -> None:
+    """It is -1, and is absent from the record."""
+    known = snapshot_record(KEY, STATE)[1]
+    snapshot = snapshot_record(KEY, STATE._replace(complete=-1))
+    assert known is not None and snapshot.value is not None and len(snapshot.value) < len(known)
+    found = replayed(snapshot)
+    assert found.states[KEY].state.complete == -1
+    for complete in (5, -1):
+        found.apply(*update_record(KEY, 4, CHANGE._replace(complete=complete)), 1)
+        assert found.states[KEY].state.complete == complete
 
 
 def test_a_deleted_state_has_no_updates() -> None:
@@ -79,4 +92,6 @@ def test_batches_of_any_shape() -> None:
     rows = [(9, 5, 2, 1), (10, 14, 0, 1), (12, 12, 2, 1), (-5, -2, 2, 1), (-3, 0, 2, 2), (15, 15, 0, 1), (16, 16, 0, 2)]
     batches = tuple(StateBatch(*row) for row in rows)
     found = replayed(snapshot_record(KEY, STATE._replace(batches=batches))).states[KEY].state.batches
+    assert combined([StateBatch(10, 14, 0, 1)], [StateBatch(12, 14, 2, 1)], 0) == ((10, 11, 0, 1), (12, 14, 2, 1))
+    assert combined([StateBatch(10, 14, 0, 1)], [StateBatch(10, 12, 2, 1)], 0) == ((10, 12, 2, 1), (13, 14, 0, 1))
     assert found == ((-1, 0, 2, 2), (10, 11, 0, 1), (12, 12, 2, 1), (13, 15, 0, 1), (16, 16, 0, 2))

@@ -1,0 +1,67 @@
+"""Items of a queue by themselves, and the names that a queue may have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kafkalog.errors import IllegalArgument, InvalidRecordState
+from kafkalog.queue.item import Item
+from kafkalog.queue.opening import check_name
+from kafkalog.queue.queue import end_finish, leases_of
+from kafkalog.queue.worker import ACCEPT, REJECT, RELEASE, RENEW, Acquired, Lease
+from kafkalog.types import TopicPartition
+
+
+def item(offset: int, finish: Any = None) -> Item:
+    record: Any = type("Record", (), {"offset": offset})()
+    return Item(Acquired(record, TopicPartition("tasks", 3), 2, Lease(0, 1, 3, offset)), finish)
+
+
+def test_each_call_of_an_item_finishes_it_in_its_way() -> None:
+    calls: list[tuple[int, Sequence[Item]]] = []
+    one = item(5, lambda kind, items: calls.append((kind, items)))
+    for call in (one.ack, one.release, one.reject, one.renew):
+        call()
+    assert calls == [(kind, (one,)) for kind in (ACCEPT, RELEASE, REJECT, RENEW)]
+    assert repr(one) == "<Item tasks-3 offset 5, delivery 2>"
+
+
+def test_the_end_of_a_block_finishes_what_is_not_finished() -> None:
+    for is_finished, expected in ((False, [ACCEPT, RELEASE]), (True, [])):
+        calls: list[int] = []
+        one = item(5, lambda kind, items, calls=calls: calls.append(kind))
+        one.is_finished = is_finished
+        with one:
+            pass
+        with pytest.raises(KeyError), one:
+            raise KeyError
+        assert calls == expected
+
+
+@pytest.mark.parametrize("kind", [ACCEPT, RELEASE, REJECT, RENEW])
+def test_items_of_a_call_that_failed_for_some(kind: int) -> None:
+    items = [item(offset) for offset in range(3)]
+    leases = leases_of(items)
+    assert [one.offset for one in leases] == [0, 1, 2]
+    with pytest.raises(InvalidRecordState, match="lost"):
+        end_finish(kind, items, [], {leases[1]: InvalidRecordState("lost")})
+    assert [one.is_finished for one in items] == [kind != RENEW, False, kind != RENEW]
+    finished = [one for one in items if one.is_finished]
+    assert leases_of(items) == [one for one, of in zip(leases, items, strict=True) if not of.is_finished]
+    if finished:
+        with pytest.raises(InvalidRecordState, match="offset 0 of tasks-3 is finished already"):
+            end_finish(kind, items, finished, {})
+    else:
+        end_finish(kind, items, finished, {})
+    assert all(one.is_finished for one in items) == (kind != RENEW)
+
+
+def test_names_of_queues_take_up_to_32767_bytes() -> None:
+    for name in ("a", "a" * 32_767, "ü" * 16_383 + "a"):
+        check_name(name)
+    for name, size in (("", 0), ("a" * 32_768, 32_768), ("ü" * 16_384, 32_768)):
+        with pytest.raises(IllegalArgument, match=f"1 to 32767 bytes of UTF-8, not {size}"):
+            check_name(name)
