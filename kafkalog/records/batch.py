@@ -123,7 +123,7 @@ class RecordBatch:
         >>> list(next(log.batches()).decode().offsets)
         [0, 1]
         """
-        return batch_table(self.buffer, self._table, self._row, lenient=not self.header.is_valid)
+        return batch_table(self.buffer, self._table, self._row, lenient=not self.header.is_valid, ordered=False)
 
     def records(self) -> list[Record]:
         """Return all records.

@@ -32,7 +32,7 @@ def record_tables(
     and position.
     """
     if not batches.codec:  # the fast path for most chunks of most logs: nothing to decompress
-        table = decode(data, batches, first, last, base_position=base_position)
+        table = decode(data, batches, first, last, base_position=base_position, ordered=True)
         if len(table):
             yield table
         if table.status != STATUS_OK:
@@ -41,7 +41,7 @@ def record_tables(
             run.raise_failure(path)
         return
     for run in plain_runs(data, batches, first, last, base_position=base_position, limit_bytes=limit_bytes):
-        table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position)
+        table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position, ordered=True)
         run.record_damage(table)
         if len(table):
             yield table
@@ -56,14 +56,17 @@ def batch_table(
     base_position: int = 0,
     path: str | None = None,
     lenient: bool = False,
+    ordered: bool = True,
     limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> RecordTable:
     """Return the records of one batch; arguments and errors as for `record_tables`.
 
-    `lenient` as for `_core.batch.decode.decode`.
+    `lenient` and `ordered` as for `_core.batch.decode.decode`.
     """
     run = plain_run(data, batches, row, row + 1, base_position=base_position, limit_bytes=limit_bytes)
-    table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position, lenient=lenient)
+    table = decode(
+        run.data, run.table, run.first, run.last, base_position=run.base_position, lenient=lenient, ordered=ordered
+    )
     run.record_damage(table)
     run.raise_failure(path)
     return table

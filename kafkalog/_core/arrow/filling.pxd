@@ -11,7 +11,7 @@ from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_RECORD_BODY,
-    ERR_RECORD_SIZE, ERR_SHORT, ERR_WRAPPER_NESTED, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
+    ERR_RECORD_OFFSET, ERR_RECORD_SIZE, ERR_SHORT, ERR_WRAPPER_NESTED, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
 from kafkalog._core.bytes.cursor cimport LONG_VARINT, Cursor, short_varint, take_i8, take_varint, take_varlong
@@ -186,7 +186,7 @@ cdef inline Sweep sweep_of(Build* b, BatchRow* row) noexcept nogil:
     s.lowest_delta = LEAST_DELTA
     s.highest_delta = MOST_DELTA
     if s.rising and row.base_offset >= 0 and b.stop_offset >= 0:
-        s.highest_delta = min(b.stop_offset - 1 - row.base_offset, s.highest_delta)
+        s.highest_delta = min(b.stop_offset - 1 - row.base_offset, <int64_t>row.last_delta)
     s.offsets = <int64_t*>b.offsets.data if b.offsets != NULL else NULL
     s.timestamps = <int64_t*>b.timestamps.data if b.timestamps != NULL else NULL
     s.lists = <int32_t*>b.headers.lists.data if b.wants_headers else NULL
@@ -261,6 +261,11 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
             break
         more = chosen_bytes(b, &hand, &f) if b.wants_bodies else 0
         offset = added(row.base_offset, f.offset_delta)
+        if not b.every and (
+            f.offset_delta < 0 or f.offset_delta > row.last_delta or (offset < next_offset and n > b.rows)
+        ):
+            status = ERR_RECORD_OFFSET  # to pass over it would be silent, and to stop at it would hide sound ones
+            break
         if offset >= next_offset or b.every:
             if offset >= b.stop_offset and not b.every:
                 b.ended = True

@@ -62,4 +62,5 @@ def decode(
     *,
     base_position: int = 0,
     lenient: bool = False,
+    ordered: bool = False,
 ) -> RecordTable: ...

@@ -16,8 +16,8 @@ from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.headers cimport Header, take_header
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_HEADER_COUNT,
-    ERR_HEADER_KEY, ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_MAGIC, ERR_MESSAGE_SIZE, ERR_RECORD_BODY, ERR_RECORD_SIZE,
-    ERR_SHORT, ERR_VALUE_SIZE, ERR_VARINT, ERR_WRAPPER_CODEC, ERR_WRAPPER_EMPTY, ERR_WRAPPER_NESTED, ERR_WRAPPER_NULL,
+    ERR_HEADER_KEY, ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_MAGIC, ERR_MESSAGE_SIZE, ERR_RECORD_BODY, ERR_RECORD_OFFSET,
+    ERR_RECORD_SIZE, ERR_SHORT, ERR_VALUE_SIZE, ERR_VARINT, ERR_WRAPPER_CODEC, ERR_WRAPPER_EMPTY, ERR_WRAPPER_NESTED, ERR_WRAPPER_NULL,
     ERR_WRAPPER_OFFSET, MAGIC_AT, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V0_MIN_MESSAGE, V2_RECORDS_AT,
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
@@ -58,6 +58,7 @@ STATUS_TEXT = {
     ERR_WRAPPER_OFFSET: "the offset of a compressed message lies below that of its last inner message",
     ERR_WRAPPER_CODEC: "a message of format v0 or v1 is compressed with zstd",
     ERR_BATCH_RANGE: "the batch ends below its base offset",
+    ERR_RECORD_OFFSET: "a record's offset is outside its batch or not above that of the record before",
 }
 
 
@@ -266,7 +267,7 @@ cdef object null(int32_t size, str what):
 
 
 cdef int decode_records(
-    RecordTable table, BatchRow* row, int64_t* position, Py_ssize_t capacity, int64_t* done
+    RecordTable table, BatchRow* row, int64_t* position, Py_ssize_t capacity, int64_t* done, bint ordered
 ) noexcept nogil:
     """Appends the records of a v2 batch; `position` and `done` say where it stopped."""
     cdef Cursor c
@@ -279,6 +280,8 @@ cdef int decode_records(
     cdef int64_t base_offset = row.base_offset
     cdef bint own_time = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
     cdef int64_t base_timestamp = row.base_timestamp if own_time else row.max_timestamp
+    cdef int64_t lowest_delta = 0 if ordered else -0x80000000
+    cdef int64_t last_delta = row.last_delta if ordered else 0x7FFFFFFF
     cdef int64_t* offsets = table.offset_column
     cdef int64_t* timestamps = table.timestamp_column
     cdef RecordPlace* places = table.places
@@ -300,6 +303,11 @@ cdef int decode_records(
             status = take_record(&c, &f)
             if status != OK:
                 break
+        if f.offset_delta < lowest_delta or f.offset_delta > last_delta:
+            status = ERR_RECORD_OFFSET
+            break
+        if ordered:
+            lowest_delta = <int64_t>f.offset_delta + 1
         offsets[n] = added(base_offset, f.offset_delta)
         timestamps[n] = added(base_timestamp, f.timestamp_delta) if own_time else base_timestamp
         place = &places[n]
@@ -374,7 +382,7 @@ cdef int decode_messages(
 
 
 cdef int decode_batch(
-    RecordTable table, BatchRow* row, int64_t at, Py_ssize_t capacity, Py_ssize_t number, bint lenient
+    RecordTable table, BatchRow* row, int64_t at, Py_ssize_t capacity, Py_ssize_t number, bint lenient, bint ordered
 ) noexcept nogil:
     """Appends the records of one batch to the table; OK, or why it stopped with the place in the table."""
     cdef int status
@@ -390,7 +398,7 @@ cdef int decode_batch(
     elif row.count < 0:
         status = ERR_COUNT_NEGATIVE
     else:
-        status = decode_records(table, row, &at, capacity, &done)
+        status = decode_records(table, row, &at, capacity, &done, ordered)
     if status != OK:
         table.status = status
         table.error_batch = number
@@ -426,14 +434,16 @@ cdef bint refers_to_nothing(object chunk):
 
 def decode(
     buf, BatchTable batches not None, Py_ssize_t first=0, Py_ssize_t last=-1, *, int64_t base_position=0,
-    bint lenient=False,
+    bint lenient=False, bint ordered=False,
 ) -> RecordTable:
     """The records of rows `first` up to `last` (exclusive; -1 is all) of a batch table made from this very buffer.
 
     `base_position` is the one the scan was given. Only batches without compression are decoded; the first other one,
     and the first damaged one, ends the table with its `status`. Control batches decode as plain records. A `lenient`
     table takes a v0 or v1 message whose key or value runs past its end as a record, as the reference does until that
-    field is read (format.md section 15, C2); reading it is then a DamagedField.
+    field is read (format.md section 15, C2); reading it is then a DamagedField. In an `ordered` table the offsets of a
+    v2 batch's records rise and lie in it; others are damage. A reader that goes by offsets would pass over such a record,
+    or over the sound ones behind it.
     """
     cdef RecordTable table = RecordTable.__new__(RecordTable)
     cdef Py_ssize_t i
@@ -462,6 +472,6 @@ def decode(
     with nogil:
         for i in range(first, last):
             row = &batches.rows[i]
-            if decode_batch(table, row, place_of(row, base_position, table.view.len), capacity, i, lenient) != OK:
+            if decode_batch(table, row, place_of(row, base_position, table.view.len), capacity, i, lenient, ordered) != OK:
                 break
     return table

@@ -33,7 +33,7 @@ def records_of(batch: bytes, *, path: str, offset: int, position: int, lenient: 
     if not len(table):
         raise CorruptRecord("the batch is incomplete", path=path, offset=offset, position=position)
     try:
-        return tables.batch_table(data, table, 0, lenient=lenient)
+        return tables.batch_table(data, table, 0, lenient=lenient, ordered=False)
     except KafkalogError as error:
         raise _located(error, path, offset, position) from error.__cause__
 
