@@ -199,7 +199,9 @@ def record_level(view: LogView, row: BatchRow, serdes: Serdes | None = None) -> 
         if not len(table):
             return RecordLevel((), title, view, "there is no longer a complete batch here")
         note = "" if table[0].is_valid else "the checksum does not match: the content may be wrong"
-        records = batch_table(data, table, 0, path=segment.path, lenient=True, ordered=False, limit_bytes=_MAX_BATCH_BYTES)
+        records = batch_table(
+            data, table, 0, path=segment.path, lenient=True, ordered=False, limit_bytes=_MAX_BATCH_BYTES
+        )
     except KafkalogError as error:
         return RecordLevel((), title, view, f"damaged: {error.message}")
     return RecordLevel(records, title, view, note, serdes)

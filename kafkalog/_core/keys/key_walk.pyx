@@ -13,7 +13,7 @@ from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, ends_below_base
 from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.decode import STATUS_TEXT
 from kafkalog._core.batch.fields cimport Fields
-from kafkalog._core.batch.layout cimport CONTROL_BIT, ERR_COUNT_LOW, ERR_MEMORY, OK, V2_RECORDS_AT
+from kafkalog._core.batch.layout cimport CONTROL_BIT, ERR_COUNT_LOW, ERR_MEMORY, ERR_RECORD_OFFSET, OK, V2_RECORDS_AT
 from kafkalog._core.batch.legacy_message cimport Message
 from kafkalog._core.batch.record_walk cimport SET_ENDS, check_plain, check_rows, next_message, next_record
 from kafkalog._core.batch.scan cimport BatchTable
@@ -131,6 +131,7 @@ cdef class KeyWalk:
         cdef Cursor c
         cdef Fields f
         cdef int64_t i
+        cdef int64_t lowest_delta = 0
         cdef int64_t offset
         cdef int status
         cdef const uint8_t* start
@@ -141,6 +142,9 @@ cdef class KeyWalk:
             status = next_record(&c, &f)
             if status != OK:
                 return self.damaged(status, start - batch, i)
+            if f.offset_delta < lowest_delta or f.offset_delta > row.last_delta:
+                return self.damaged(ERR_RECORD_OFFSET, start - batch, i)
+            lowest_delta = <int64_t>f.offset_delta + 1
             offset = added(row.base_offset, f.offset_delta)
             if offset >= self.next_offset and offset < self.stop_offset:
                 self.next_offset = offset + 1
