@@ -17,7 +17,7 @@ from kafkalog.testing import kafka_server
 from tests.interop import toolchain
 from tests.interop.broker import Broker
 from tests.spark.beside_kafka import QUIET, BesideKafka
-from tests.spark.quick_java import INTERPRETED, quick_java, submitted
+from tests.spark.quick_java import quick_java, submitted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,6 @@ def settings(scratch: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
         "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts a Python process slowly
-        **INTERPRETED,
         **dict(one.split("=") for one in os.environ.get("XSPARK", "").split()),
     }
 
