@@ -162,6 +162,12 @@ must_compile() {
         -newer "$VENV/kafkalog-built" \( -name '*.py[x]' -o -name '*.pxd' -o -name '*.h' -o -name setup.py \))" ]
 }
 
+# a file of settings with which pip compresses no wheel that it builds, such as that of PySpark: it unpacks it at once
+plain_wheels() {
+    printf '[bdist_wheel]\ncompression = stored\n' >"$VENV/wheels.cfg"
+    echo "$VENV/wheels.cfg"
+}
+
 # the extra for Spark and for the pipeline's picture; without them there is less to see, and the rest goes on
 ensure_spark() {
     local pip="-m pip -q --disable-pip-version-check install" stamp
@@ -170,7 +176,7 @@ ensure_spark() {
     if ! has_java; then say "Spark is left out: java is older than 17, or JAVA_HOME names such a one"; return 0; fi
     say "installing Spark's Python package, which takes a few minutes"
     # shellcheck disable=SC2086
-    if "$PYTHON" $pip $(extras_of spark viz) </dev/null >&2; then
+    if DIST_EXTRA_CONFIG="$(plain_wheels)" "$PYTHON" $pip $(extras_of spark viz) </dev/null >&2; then
         rm -f "$VENV/kafkalog-spark"-*
         : >"$stamp"
     else say "could not be installed: Spark's Python package; as this user: $PYTHON -m pip install '$(extras_of spark viz | sed "s/ /' '/g")'"
@@ -227,7 +233,7 @@ install_and_compile() {
     requirements $([ "$SETUP_FOR" = run ] || echo "$SETUP_FOR") >"$list"
     # without the byte code of thousands of modules that nothing imports; the first import writes it of the others
     # shellcheck disable=SC2086
-    "$PYTHON" $pip --no-compile -r "$list" </dev/null >&2 &
+    DIST_EXTRA_CONFIG="$(plain_wheels)" "$PYTHON" $pip --no-compile -r "$list" </dev/null >&2 &
     fetching=$!
     trap 'kill $fetching; trap - INT; kill -INT $$' INT
     # shellcheck disable=SC2086

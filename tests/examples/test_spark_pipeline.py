@@ -17,7 +17,7 @@ import kafkalog
 from tests.commands import environment
 from tests.examples.programs import EXAMPLES
 from tests.spark.conftest import why_not
-from tests.spark.quick_java import quick_java
+from tests.spark.quick_java import quick_java, submitted
 
 REASON = why_not()
 EVENTS = 6000
@@ -29,12 +29,8 @@ SUMS = ("orders", "cents", "largest")
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Starts the pipeline in a separate process group; no process of any of them outlives the test.
-
-    A busy machine starts a Python process slowly.
-    """
+    """Starts the pipeline in a separate process group; no process of any of them outlives the test."""
     begun: list[subprocess.Popen[str]] = []
-    submitted = "--conf spark.python.authenticate.socketTimeout=120s pyspark-shell"
 
     def start(*arguments: str | Path) -> "subprocess.Popen[str]":
         program = [sys.executable, str(EXAMPLES / "spark_pipeline.py"), "--data", str(tmp_path / "shop")]
@@ -42,7 +38,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
             subprocess.Popen(
                 [*program, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                 stderr=subprocess.STDOUT, start_new_session=True,
-                env=environment(JDK_JAVA_OPTIONS=quick_java(), TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=submitted),
+                env=environment(JDK_JAVA_OPTIONS=quick_java(), TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=submitted()),
             )  # fmt: skip
         )
         return begun[-1]

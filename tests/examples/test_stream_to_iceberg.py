@@ -17,7 +17,7 @@ import kafkalog
 from tests import commands
 from tests.examples.programs import EXAMPLES
 from tests.spark.conftest import why_not
-from tests.spark.quick_java import quick_java
+from tests.spark.quick_java import quick_java, submitted
 
 duckdb = pytest.importorskip("duckdb")
 CommitFailedException = pytest.importorskip("pyiceberg.exceptions").CommitFailedException
@@ -86,7 +86,7 @@ def test_every_order_is_in_the_table_once_after_kills(tmp_path: Path, example: M
     done = commands.run(
         [*map(str, (EXAMPLES / "orders_to_table.py", data, lake, "--spark", "--orders", ORDERS, "--kills", KILLS))],
         timeout_s=DEADLINE_S, JDK_JAVA_OPTIONS=quick_java(), TMPDIR=str(tmp_path),
-        PYSPARK_SUBMIT_ARGS="--conf spark.python.authenticate.socketTimeout=120s pyspark-shell",
+        PYSPARK_SUBMIT_ARGS=submitted(),
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b""), done.stdout + done.stderr
     lines = done.stdout.decode().splitlines()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kafkalog import __version__
 from kafkalog.spark.archive import own_files
-from tests.spark.quick_java import quick_java
+from tests.spark.quick_java import INTERPRETED, quick_java
 from tests.trees import PACKAGE, ROOT, WHEEL
 
 OURS = re.compile(r"kafkalog|pyspark_kafkalog|__editable__|.*\.(pth|egg-link)$")
@@ -33,7 +33,7 @@ def quick() -> tuple[str, ...]:
         "spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.ui.enabled=false",
         "spark.python.authenticate.socketTimeout=120s",  # a busy machine starts a Python process slowly
         "spark.sql.shuffle.partitions=1", f"spark.driver.extraJavaOptions={java}",
-        f"spark.executor.extraJavaOptions={java}",
+        f"spark.executor.extraJavaOptions={java}", *(f"{name}={value}" for name, value in INTERPRETED.items()),
     )  # fmt: skip
 
 

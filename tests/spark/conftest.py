@@ -17,7 +17,7 @@ from kafkalog.testing import kafka_server
 from tests.interop import toolchain
 from tests.interop.broker import Broker
 from tests.spark.beside_kafka import QUIET, BesideKafka
-from tests.spark.quick_java import quick_java
+from tests.spark.quick_java import quick_java, submitted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +93,7 @@ def _quick_processes(request: pytest.FixtureRequest) -> Iterator[None]:
     here = [item for item in request.session.items if item.path == request.path]
     with pytest.MonkeyPatch.context() as patch:
         if any(item.get_closest_marker("spark") for item in here) and why_not() is None:
-            patch.setenv("PYSPARK_SUBMIT_ARGS", f'--driver-java-options "{quick_java()}" pyspark-shell')
+            patch.setenv("PYSPARK_SUBMIT_ARGS", submitted(f'--driver-java-options "{quick_java()}"'))
         yield
 
 

@@ -28,7 +28,7 @@ from kafkalog.errors import NotAPartition
 from kafkalog.landing.ledger import LEDGER_FILE, read_ledger
 from kafkalog.landing.staging import parse_name
 from kafkalog.tools.verify.directories import verify
-from tests.spark.quick_java import quick_java
+from tests.spark.quick_java import INTERPRETED, quick_java
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "KAFKALOG_KILLS"
@@ -54,6 +54,7 @@ def drive(root: Path) -> None:
         "spark.executorEnv.SPARK_HOME": os.environ["SPARK_HOME"], "spark.sql.files.openCostInBytes": "0",
         "spark.executorEnv.PYTHONPATH": str(ROOT), "spark.deploy.maxExecutorRetries": "-1",
         "spark.task.maxFailures": "20", "spark.sql.warehouse.dir": str(root / "warehouse"),
+        **INTERPRETED,
     }.items():  # fmt: skip
         builder = builder.config(name, value)
     session = builder.getOrCreate()

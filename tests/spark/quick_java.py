@@ -1,4 +1,7 @@
-"""The options of a Java that is to start soon, not to run for long: with Spark's classes from an archive."""
+"""The options of a Java that is to start soon, not to run for long: with Spark's classes from an archive.
+
+And the settings of a Spark that has few rows.
+"""
 
 import functools
 import os
@@ -9,6 +12,8 @@ from pathlib import Path
 from tests.interop import toolchain
 
 PLAIN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Without these Spark compiles Java for each query, which takes longer than few rows do; in ci/demo.sh it does."""
 TRAIN_S = 600
 JOB = """
 import sys
@@ -27,6 +32,13 @@ gateway.shutdown()
 gateway.proc.stdin.close()
 gateway.proc.wait()
 """
+
+
+def submitted(options: str = "") -> str:
+    """Return `PYSPARK_SUBMIT_ARGS` of a session in another process."""
+    # a busy machine starts a Python process slowly
+    conf = {"spark.python.authenticate.socketTimeout": "120s", **INTERPRETED}
+    return " ".join((options, *(f"--conf {name}={value}" for name, value in conf.items()), "pyspark-shell"))
 
 
 @functools.cache
