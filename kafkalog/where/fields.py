@@ -22,10 +22,7 @@ def checked_field(path: tuple[str, ...], position: int) -> Field:
     """Return the field of a path; raise IllegalArgument, with the nearest name, for one that there is not."""
     root = _OTHER_NAMES.get(path[0], path[0])
     if root not in COLUMN_OF:
-        error = unknown_name(path[0], FIELDS, f"there is no field {path[0]!r}", position, "fields are")
-        if not str(error.hint).startswith("did you mean"):
-            error.hint = f"{error.hint}; a field of a decoded value is {Field(('value', *path), position)}"
-        raise error
+        raise _unknown_field(path, position)
     rest = path[1:]
     if rest and root not in _WITH_PATH:
         raise IllegalArgument(
@@ -44,6 +41,14 @@ def checked_field(path: tuple[str, ...], position: int) -> Field:
             )
         rest = (".".join(rest),)  # a header has no parts, and names with dots are common
     return Field((root, *rest), position)
+
+
+def _unknown_field(path: tuple[str, ...], position: int) -> IllegalArgument:
+    """Return the error for a path that begins with no field; a frame that raised it would keep it alive."""
+    error = unknown_name(path[0], FIELDS, f"there is no field {path[0]!r}", position, "fields are")
+    if not str(error.hint).startswith("did you mean"):
+        error.hint = f"{error.hint}; a field of a decoded value is {Field(('value', *path), position)}"
+    return error
 
 
 class UnknownField(IllegalArgument):

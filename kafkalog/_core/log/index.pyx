@@ -441,12 +441,13 @@ def growing_time_entries(buffer, int64_t timestamp=-1, int64_t relative=-1):
     """Return the number of entries at the start of `buffer` that rise in timestamp and do not fall in relative offset.
 
     As `growing_offset_entries`, for a `.timeindex`: two entries may share an offset. An entry of zeros, of a first
-    record at time 0, is one only if it is the whole buffer, or if an entry with a later time follows it.
+    record at time 0, is one only if an entry with a later time follows it; else it may as well be free space.
     """
     cdef Held held = hold(buffer)
     cdef Py_ssize_t n = held.size // TIME_ENTRY
-    cdef bint may_begin_with_zeros = timestamp == -1 and (n == 1 or (
-        n > 1 and load64(held.data + TIME_ENTRY) > 0 and load32(held.data + TIME_ENTRY + 8) >= 0))
+    cdef bint may_begin_with_zeros = (
+        timestamp == -1 and n > 1 and load64(held.data + TIME_ENTRY) > 0 and load32(held.data + TIME_ENTRY + 8) >= 0
+    )
     cdef Py_ssize_t i
     cdef int64_t time
     cdef int32_t offset

@@ -60,12 +60,9 @@ def offset_ends_fit(count: int, first: Pair, last: Pair, log_size: int, offsets:
 
 
 def time_ends_fit(count: int, first: Pair, last: Pair, offsets: int) -> bool:
-    """Return True if the first and last (timestamp, relative offset) fit a time index; as `offset_ends_fit`.
-
-    A single entry may be zero: the first record's time is 0, and no later time follows.
-    """
+    """Return True if the first and last (timestamp, relative offset) fit a time index; as `offset_ends_fit`."""
     rises = last[0] - first[0] >= count - 1 and 0 <= first[1] <= last[1] < offsets
-    return rises and (count == 1 or last[0] > 0 or last[1] > 0)
+    return rises and (last[0] > 0 or last[1] > 0)
 
 
 def last_entries_agree(segment: LogSegment) -> bool:
