@@ -308,14 +308,3 @@ def test_a_log_truncated_to_its_start_is_sound(tmp_path: Path) -> None:
             assert (log.start_offset, log.end_offset) == (7, 7)
         with kafkalog.open(tmp_path / name, "a", on_damage="refuse") as log:
             assert log.append([(b"key", b"next")]).first_offset == 7
-
-
-def test_a_log_that_a_broker_truncated_to_its_start_is_sound(tmp_path: Path) -> None:
-    root = data_directory(tmp_path / "data", "a")
-    for name in (POINTS, MARKS, "log-start-offset-checkpoint"):
-        (root / name).write_text("0\n1\na 0 110\n")
-    assert found(root) == []
-    (root / POINTS).write_text("0\n1\na 0 111\n")  # one batch above the start is missing
-    assert found(root) == [("log-end", POINTS)]
-    (root / POINTS).write_text("0\n1\na 0 100\n")
-    assert ("log-end", "log-start-offset-checkpoint") in found(root)

@@ -158,9 +158,6 @@ def compare_with_log(
         return
     if kind:
         return
-    start = checkpoints.log_start.get(topic_partition, -1)
-    if end < start <= checkpoints.recovery_point.get(topic_partition, -1):
-        end = start  # a broker truncated the log to its start: all batches before it were deleted
     for file, offsets, severity, what in (
         (RECOVERY_POINT_FILE, checkpoints.recovery_point, Severity.DAMAGE, "was on disk up to offset {}"),
         (HIGH_WATERMARK_FILE, checkpoints.high_watermark, Severity.DAMAGE, "was replicated up to offset {}"),
