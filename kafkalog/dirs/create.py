@@ -47,7 +47,8 @@ def add_partitions(dirs: Sequence[str], topic: str, count: int, *, fs: FileSyste
 
     Each is created in that of the topic's directories with the fewest partitions.
 
-    Raises UnknownTopicOrPartition; InvalidPartitions if the topic has more, or too many are missing; DirectoryLocked, StorageError.
+    Raises UnknownTopicOrPartition; InvalidPartitions if the topic has more, or too many are missing; DirectoryLocked,
+    StorageError.
     """
     found = find(dirs, topic, fs=fs)
     existing = {one.topic_partition.partition for one in found}

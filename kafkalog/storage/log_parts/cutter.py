@@ -42,9 +42,9 @@ class LogCutter:
     def truncate_to(self, offset: int, *, keeps_begin: bool = False) -> bool:
         """Truncate the log to end at `offset` (LOG-53); return False if it already ended there or before.
 
-        A batch with the offset inside is removed whole, while the log end is `offset`. If no record is left, and the
-        last batch ends below the log start, a new segment has that offset: the next opening finds no end there. With `keeps_begin` an epoch
-        that begins at the new end stays: the log still has everything before it. IllegalArgument below 0;
+        A batch with the offset inside is removed whole, while the log end is `offset`. If the last batch then ends
+        below the log start, a new segment begins there, else the files would give a lower end. With `keeps_begin` an
+        epoch that begins at the new end stays: the log still has everything before it. IllegalArgument below 0;
         StorageError.
         """
         core = self._core
