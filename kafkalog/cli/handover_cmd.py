@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import click
+from click.core import ParameterSource
 
 from kafkalog.cli import common
 
@@ -19,7 +20,7 @@ from kafkalog.cli import common
 @click.option("--keep-records", is_flag=True, help="Disable retention of topics whose records would expire at once.")
 @click.option("--let-expire", is_flag=True, help="Allow the broker to delete records past their retention.")
 @click.option("--adopt", is_flag=True, help="Assign the partitions to the broker's topic of the same name.")
-@click.option("--undo", is_flag=True, help="Undo the newest handover; possible until the broker is started.")
+@click.option("--undo", is_flag=True, help="Undo the newest handover, at once; possible until the broker is started.")
 @common.json_option("Print one JSON object.")
 @common.settings_option("Broker setting, such as log.retention.ms=604800000")
 @common.quiet_options
@@ -54,7 +55,11 @@ def command(
     if undo:
         if topics or adopt or keep_records or let_expire or settings:
             raise click.UsageError("--undo reverts the newest handover as a whole: give only -d and --metadata-dir")
+        if dry_run and click.get_current_context().get_parameter_source("dry_run") is not ParameterSource.DEFAULT:
+            raise click.UsageError("--undo has no dry run: it reverts the newest handover at once")
         journal = undo_handover(homes, metadata_dir=metadata_dir)
+        if as_json:
+            print(json.dumps({"type": "handover", "ok": True, "undone": True, "topics": sorted(journal.topics)}))
         common.note(f"undid the handover of {common.plural(len(journal.topics), 'topic')}")
         return 0
     options = HandoverOptions(topics, keep_records, let_expire, adopt, settings)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from typing import Final
 
 from kafkalog.backup.store import MARKER
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, UnknownConfig
 from kafkalog.storage.remote import is_url
 
 CLUSTER: Final = "kafka://"
@@ -43,7 +44,15 @@ def parse_addresses(place: str) -> list[tuple[str, int]]:
 
 
 def settings_for(side: str, given: dict[str, str]) -> dict[str, str]:
-    """Return the client settings of one side, "source" or "target": those with its prefix, and those with none."""
+    """Return the client settings of one side, "source" or "target": those with its prefix, and those with none.
+
+    UnknownConfig for a prefix with a typing error.
+    """
+    for name in given:
+        prefix = name.partition(".")[0]
+        for similar in get_close_matches(prefix, ("source", "target"), n=1, cutoff=0.8):
+            if prefix != similar:
+                raise UnknownConfig(f"unknown client setting {ascii(name)}", hint=f"did you mean the prefix {similar}?")
     other = {"source": "target.", "target": "source."}[side]
     common = {name: value for name, value in given.items() if not name.startswith((f"{side}.", other))}
     own = {name.removeprefix(f"{side}."): value for name, value in given.items() if name.startswith(f"{side}.")}

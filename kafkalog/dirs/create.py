@@ -12,7 +12,7 @@ from kafkalog.log.open_writable import open_for_append
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import ensure_topic
-from kafkalog.manager.topics import TopicStore
+from kafkalog.manager.topics import TopicStore, check_new_partitions
 from kafkalog.storage.names import collides_with, validate_topic
 from kafkalog.tools.directories import find, partitions
 from kafkalog.types import TopicPartition
@@ -25,9 +25,10 @@ def create_topic(
 ) -> None:
     """Create a topic of `count` empty partitions in the first data directory, which is created if missing.
 
-    Raises TopicExists if the topic exists, or one whose name collides with it in metric names.
+    Raises TopicExists if the topic exists, or one whose name collides with it in metric names; InvalidPartitions.
     """
     validate_topic(topic)
+    check_new_partitions(count)
     given = {key_for(name).name: value for name, value in settings.items()}
     home = make_data_directory(dirs[0], fs)
     log_dir = LogDir.acquire(home, fs=fs)
@@ -46,12 +47,14 @@ def add_partitions(dirs: Sequence[str], topic: str, count: int, *, fs: FileSyste
 
     Each is created in that of the topic's directories with the fewest partitions.
 
-    Raises UnknownTopicOrPartition; InvalidPartitions if the topic has more; DirectoryLocked, StorageError.
+    Raises UnknownTopicOrPartition; InvalidPartitions if the topic has more, or too many are missing; DirectoryLocked,
+    StorageError.
     """
     found = find(dirs, topic, fs=fs)
     existing = {one.topic_partition.partition for one in found}
     if count < len(existing):
         raise InvalidPartitions(f"cannot reduce topic {topic} from {len(existing)} partitions to {count}")
+    check_new_partitions(count, len(existing))
     homes = dict.fromkeys(os.path.dirname(one.path) for one in found)
     sizes = {home: len(partitions([home], fs=fs)) for home in homes}
     missing = [number for number in range(count) if number not in existing]

@@ -42,6 +42,18 @@ def _unknown_topic_keyword(call: str, given: Mapping[str, object], known: tuple[
     return TypeError(f"{call}() takes no keyword {name!r}: topic settings go in settings={{{name!r}: ...}}")
 
 
+def _checked_settings(call: str, settings: object) -> Mapping[str, object]:
+    """Return the settings given to `call`, {} for None; IllegalArgument unless they are a mapping."""
+    if settings is None:
+        return {}
+    if not isinstance(settings, Mapping):
+        raise IllegalArgument(
+            f"{call}(): settings is {settings!r}, and must be a dict of settings",
+            hint='give {"retention.ms": 1000}, for example; there is one copy of a partition, so no replication factor',
+        )
+    return settings
+
+
 class LogDirs:
     """The topics of data directories: `dirs["orders", 0]` is a `Log`, `dirs["orders"]` all partitions of a topic.
 
@@ -247,8 +259,9 @@ class LogDirs:
         """
         if unknown:
             raise _unknown_topic_keyword("create_topic", unknown, ("name", "partitions", "settings", "directory"))
+        given = _checked_settings("create_topic", settings)
         where = None if directory is None else os.fspath(directory)
-        return self._open_for_writing().create_topic(name, partitions, settings or {}, where)
+        return self._open_for_writing().create_topic(name, partitions, given, where)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic: rename its directories at once, remove them after log.segment.delete.delay.ms.
@@ -281,7 +294,7 @@ class LogDirs:
         """
         if unknown:
             raise _unknown_topic_keyword("alter_topic", unknown, ("name", "settings", "partitions"))
-        return self._open_for_writing().alter_topic(name, settings or {}, partitions)
+        return self._open_for_writing().alter_topic(name, _checked_settings("alter_topic", settings), partitions)
 
     def alter(self, settings: Mapping[str, object]) -> None:
         """Change settings of the store itself, by broker names; topics that do not set them follow at once.
@@ -292,7 +305,7 @@ class LogDirs:
         >>> dirs.config.log_retention_ms
         3600000
         """
-        self._open_for_writing().alter(settings)
+        self._open_for_writing().alter(_checked_settings("alter", settings))
 
     def clean(self, topic: str, partition: int = 0) -> Clean:
         """Clean a compacted partition now, in this thread, regardless of how dirty it is; return the result.

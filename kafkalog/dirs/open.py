@@ -48,7 +48,7 @@ def open_dirs(
     recovers directories that were not closed cleanly, and runs the jobs of a broker: retention, flushing, checkpoints,
     cleaning of compacted topics. Settings are keywords by their broker names (`log_retention_hours=24`,
     `log_segment_bytes=1 << 26`, `log_cleaner_enable=False`); `sync` and `on_damage` are as for `kafkalog.open`.
-    `progress` is called with a `LoadProgress` while logs are loaded.
+    `progress` gets a `LoadProgress` while logs are loaded. Logs with copies on other nodes keep their high watermarks.
 
     `key_index` and `time_ranges` are directories for the sidecars of all logs, as for `kafkalog.open`; in mode "a" also
     True, beside the segments. In mode "a" jobs then build those of closed segments.

@@ -29,9 +29,9 @@ from kafkalog.manager.checkpoints import write_recovery_points
 from kafkalog.manager.job import Job
 from kafkalog.manager.jobs import write_each
 from kafkalog.manager.log_manager import LoadProgress, LogManager
-from kafkalog.manager.opening import open_logs
+from kafkalog.manager.opening import OpenedLogs, open_logs, restore_high_watermarks
 from kafkalog.manager.retention import each_log
-from kafkalog.manager.topics import check_partitions
+from kafkalog.manager.topics import check_new_partitions
 from kafkalog.storage.group_commit import Sync
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import collides_with, validate_topic
@@ -88,9 +88,10 @@ class LogStore:
         config = BrokerConfig.from_mapping(settings)  # errors in the arguments are raised before anything is read
         opened = open_logs(
             paths, config, fs=fs, clock=clock, scheduler=scheduler, progress=progress,
-            refuses_loss=refuses_loss(on_damage),
+            has_replicas=None, refuses_loss=refuses_loss(on_damage),
         )  # fmt: skip
         try:
+            _restore_high_watermarks(opened)  # first: a close after an error writes them
             _resume_deletes(opened.manager)
             opened.manager.schedule_jobs()
             store = cls(opened.manager, opened.scheduler, sync, sidecars)
@@ -204,7 +205,7 @@ class LogStore:
         given = {key_for(one).name: value for one, value in settings.items()}
         manager.config.log_config(given)
         count = manager.config.num_partitions if partitions is None else partitions
-        check_partitions(count)
+        check_new_partitions(count)
         with self._changing:
             for other in {key.topic for key in (*manager.logs, *manager.problems)}:
                 if other == name:
@@ -263,7 +264,7 @@ class LogStore:
         with self._changing:
             keys = self._partitions_of(name)
             if partitions is not None:
-                check_partitions(partitions)
+                check_new_partitions(partitions, len(keys))
             if partitions is not None and partitions < len(keys):
                 raise InvalidPartitions(f"cannot reduce topic {name} from {len(keys)} partitions to {partitions}")
             requested = {TopicPartition(name, number) for number in range(partitions or 0)}
@@ -342,6 +343,16 @@ class LogStore:
             self._is_closing = True
             handles, self._handles = list(self._handles.values()), {}
         _run_all(partial(_retire, handle) for handle in handles)
+
+
+def _restore_high_watermarks(opened: OpenedLogs) -> None:
+    """Keep the checkpointed high watermark of each partition of which other nodes have copies, and warn of them."""
+    keys = restore_high_watermarks(opened.manager, opened.known.has_replicas)
+    if keys:
+        _LOG.warning(
+            "other nodes have copies of %d partitions, such as %s: records from their high watermarks on may be "
+            "discarded by their leaders, also those appended here; write to the leaders instead", len(keys), min(keys),
+        )  # fmt: skip
 
 
 def _resume_deletes(manager: LogManager) -> None:

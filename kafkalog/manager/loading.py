@@ -65,7 +65,8 @@ class LoadRules(NamedTuple):
     on_disk_failure: Callable[[DataDirectory, BaseException], object]
     recovers_damage: bool = False
     """True to recover a damaged log that was closed cleanly: only in a copy, whose records go nowhere else."""
-    keeps_begun_epochs: bool = False
+    has_replicas: Callable[[TopicPartition], bool] = lambda _: False
+    """Returns True for a partition of which other nodes have copies: it keeps begun epochs."""
     refuses_loss: bool = False
     """True to keep a log closed if opening it would discard sound batches."""
 
@@ -206,7 +207,7 @@ class DirectoryLoader:
             producer_expiration_ms=rules.producer_expiration_ms,
             on_disk_failure=lambda error: rules.on_disk_failure(self.directory, error),
             progress=None if is_clean else lambda recovery: self._report_progress(place.name, recovery),
-            keeps_begun_epochs=rules.keeps_begun_epochs,
+            keeps_begun_epochs=rules.has_replicas(key),
             refuses_loss=rules.refuses_loss,
         )
 

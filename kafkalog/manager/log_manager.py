@@ -83,7 +83,7 @@ class LogManager(LogRemover, Closing):
         scheduler: Schedules | None = None,
         progress: Callable[[LoadProgress], object] | None = None,
         recovers_damage: bool = False,
-        keeps_begun_epochs: bool = False,
+        has_replicas: Callable[[TopicPartition], bool] = lambda _: False,
         refuses_loss: bool = False,
     ) -> LogManager:
         """Open all logs of these data directories and return their manager; missing directories are created.
@@ -95,7 +95,8 @@ class LogManager(LogRemover, Closing):
         Logs of a directory that was not closed cleanly are recovered; `progress` is called from the loading threads,
         one at a time. A directory whose disk fails is taken offline, and the others are used. So is a directory in
         which a log that was closed cleanly has damage that no crash causes; with `recovers_damage`, for copies, that
-        log is recovered instead. `keeps_begun_epochs` and `refuses_loss` as for `UnifiedLog.open`.
+        log is recovered instead. `refuses_loss` is as for `UnifiedLog.open`, and so is its `keeps_begun_epochs`, for
+        partitions of which `has_replicas` returns True: other nodes have copies.
 
         ConfigError (an empty path, or a cordoned one that is none of these), DirectoryLocked (another process, or
         another manager here), NotAPartition (a directory with a name that no partition has), IllegalState (a partition
@@ -119,7 +120,7 @@ class LogManager(LogRemover, Closing):
                 progress,
                 manager.note_failure,
                 recovers_damage,
-                keeps_begun_epochs,
+                has_replicas,
                 refuses_loss,
             )
             manager._load(rules, is_stray)

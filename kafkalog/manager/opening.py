@@ -13,6 +13,8 @@ from kafkalog.manager.known_topics import KnownTopics, read_known_topics, topics
 from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.meta_properties import read_meta_properties
 from kafkalog.manager.topics import TopicStore
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, OffsetCheckpoint
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
@@ -46,10 +48,13 @@ def open_logs(
     scheduler: Schedules | None = None,
     progress: Callable[[LoadProgress], object] | None = None,
     recovers_damage: bool = False,
-    keeps_begun_epochs: bool = False,
+    has_replicas: bool | None = False,
     refuses_loss: bool = False,
 ) -> OpenedLogs:
     """Open the logs of these data directories. Settings in `config` override those of a broker's metadata there.
+
+    `has_replicas`: other nodes have copies of all partitions; None: of those that the directories' files say. Then
+    `restore_high_watermarks` comes next.
 
     Without a `scheduler` one is created; if the open fails it is shut down, also a given one. ConfigError for a node.id
     other than the directories'; further errors as `read_known_topics` and `LogManager.open`.
@@ -75,7 +80,7 @@ def open_logs(
             scheduler=scheduler,
             progress=progress,
             recovers_damage=recovers_damage,
-            keeps_begun_epochs=keeps_begun_epochs,
+            has_replicas=known.has_replicas if has_replicas is None else lambda _: has_replicas,
             refuses_loss=refuses_loss,
         )
     except BaseException:
@@ -84,6 +89,28 @@ def open_logs(
                 scheduler.shutdown()
         raise
     return OpenedLogs(manager, scheduler, known)
+
+
+def restore_high_watermarks(
+    manager: LogManager, has_replicas: Callable[[TopicPartition], bool] = lambda _: True
+) -> list[TopicPartition]:
+    """Set the high watermark of logs to the one in its directory's checkpoint, within the log; its start without one.
+
+    The leader may discard records above it, so no one may read them before the leader reports its own (PART-12), and
+    no retention deletes them. Return the partitions that `has_replicas` chose. Call this before jobs rewrite the
+    checkpoint. CorruptCheckpoint, StorageError.
+    """
+    known = {
+        one.path: OffsetCheckpoint(os.path.join(one.path, HIGH_WATERMARK_FILE), fs=manager.fs).read()
+        for one in manager.online
+    }
+    chosen = [key for key in manager.logs if has_replicas(key)]
+    for key in chosen:
+        log = manager.logs[key]
+        marks = known.get(os.path.dirname(log.path), {})
+        log.high_watermark_follows_end = False
+        log.update_high_watermark(marks.get(key, 0))
+    return chosen
 
 
 def _is_readable(path: str, fs: FileSystem) -> bool:

@@ -33,6 +33,8 @@ VERSION: Final = 1
 MAX_FILE_BYTES: Final = 64 << 20
 MAX_GONE: Final = 1000
 MAX_PARTITIONS: Final = MAX_PARTITION + 1
+MAX_PARTITIONS_AT_ONCE: Final = 10_000
+"""Maximum partitions that one call creates, as in the reference's controller (`MAX_PARTITIONS_PER_BATCH`)."""
 _HINT: Final = (
     "repair it by hand, or move it away: the records are untouched and readable without it, "
     "but topic settings revert to the defaults"
@@ -290,6 +292,17 @@ def check_partitions(count: object) -> None:
     """Raise InvalidPartitions if a topic cannot have that many partitions."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_PARTITIONS:
         raise InvalidPartitions(f"the number of partitions is {count!r}, it must be 1 to {MAX_PARTITIONS}")
+
+
+def check_new_partitions(count: object, existing: int = 0) -> None:
+    """Raise InvalidPartitions if one call may not create a topic's partitions from `existing` up to `count`."""
+    check_partitions(count)
+    assert isinstance(count, int)
+    if count - existing > MAX_PARTITIONS_AT_ONCE:
+        raise InvalidPartitions(
+            f"{count - existing} partitions are to be created, but one call creates at most {MAX_PARTITIONS_AT_ONCE}",
+            hint="if that many are intended, add the others in further calls",
+        )
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:

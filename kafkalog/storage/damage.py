@@ -50,9 +50,10 @@ def note_skipped(skipped: list[Skipped], piece: Skipped) -> None:
     if piece in skipped:
         return
     skipped.append(piece)
+    has_offsets = piece.next_offset > piece.offset
     _LOG.warning(
-        "skipped %d damaged bytes of %s from position %d, offsets %d to %d: %s",
-        piece.size_bytes, piece.path, piece.position, piece.offset, piece.next_offset - 1, piece.reason,
+        "skipped %d damaged bytes of %s from position %d, %s: %s", piece.size_bytes, piece.path, piece.position,
+        f"offsets {piece.offset} to {piece.next_offset - 1}" if has_offsets else "no offsets", piece.reason,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -97,6 +97,8 @@ async def async_kafka_cluster(
 ) -> AsyncIterator[AsyncCluster]:
     """Run a cluster for the duration of an `async with` block. Arguments and errors are those of `kafka_cluster`.
 
+    A start that is cancelled ends once the cluster is up, and stopped again.
+
     >>> import asyncio
     >>> async def test() -> int:
     ...     async with async_kafka_cluster(nodes=1, topics="orders") as cluster:
@@ -104,11 +106,20 @@ async def async_kafka_cluster(
     >>> asyncio.run(test())
     0
     """
+    import asyncio
+
     block = kafka_cluster(
         nodes, topics=topics, settings=settings, directory=directory, unmatched=unmatched, seed=seed, registry=registry,
         telemetry=telemetry,
     )  # fmt: skip
-    cluster = await _in_thread(block.__enter__)
+    starting = asyncio.ensure_future(_in_thread(block.__enter__))
+    try:
+        cluster = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(Exception):  # the thread goes on: what it starts ends with the block
+            await starting
+            await _in_thread(block.__exit__, None, None, None)
+        raise
     try:
         yield AsyncCluster(cluster)
     except BaseException as error:

@@ -41,6 +41,19 @@ def test_json(data: Path) -> None:
     assert told["problems"] == [] and told["topics"][0]["settings"] == {"retention.ms": "-1"}
 
 
+def test_an_undo_as_json(data: Path) -> None:
+    commands.ok("handover", "-d", data, "--apply")
+    undone = commands.kafkalog("handover", "-d", data, "--undo", "-J")
+    assert json.loads(undone.stdout) == {"type": "handover", "ok": True, "undone": True, "topics": ["orders"]}
+
+
+def test_an_undo_with_a_dry_run_changes_nothing(data: Path) -> None:
+    commands.ok("handover", "-d", data, "--apply")
+    refused = commands.kafkalog("handover", "-d", data, "--undo", "--dry-run")
+    assert refused.returncode == 2 and b"--undo has no dry run" in refused.stderr
+    assert commands.kafkalog("handover", "-d", data, "--undo", "--apply").returncode == 0
+
+
 def test_a_refusal_says_why_and_what_to_do(data: Path) -> None:
     commands.ok("produce", "-d", data, "-t", "old", "-J", stdin=b'{"payload": "x", "ts": 1500000000000}\n')
     refused = commands.kafkalog("handover", "-d", data, "--apply")

@@ -101,6 +101,7 @@ def test_delete_a_broker_s_topic_says_what_a_broker_does(tmp_path: Path) -> None
         (["alter", "-t", "t", "--delete-config", "retention.mss"], 2, "did you mean retention.ms"),
         (["alter", "-t", "t", "-c", "retention.ms=1", "--delete-config", "retention.ms"], 2, "both set and deleted"),
         (["alter", "-t", "none", "-c", "retention.ms=1"], 1, "there is no topic none"),
+        (["alter", "-t", "t", "--partitions", "2147483647"], 1, "at most 10000"),
         (["alter", "-t", "none", "--partitions", "2"], 1, "there is no topic none"),
         (["delete", "-t", "none"], 1, "there is no topic none"),
         (["delete"], 2, "--topic"),

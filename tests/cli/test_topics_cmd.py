@@ -66,6 +66,13 @@ def test_what_cannot_be_created_is_refused(tmp_path: Path, arguments: list[str],
     assert not any(path.is_dir() for path in tmp_path.iterdir())
 
 
+def test_too_many_partitions_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """As Kafka's controller: at most 10,000 in a call. The command ran until it was killed."""
+    done = kafkalog("topics", "create", "-d", tmp_path / "data", "-t", "t", "--partitions", "2147483647")
+    assert done.returncode == 1 and b"at most 10000" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
 def test_replication_factor_1_is_accepted(tmp_path: Path) -> None:
     ok("topics", "create", "-d", tmp_path, "-t", "t", "--replication-factor", "1")
     assert (tmp_path / "t-0").is_dir()

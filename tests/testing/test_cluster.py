@@ -367,6 +367,27 @@ def test_it_is_used_from_asyncio() -> None:
         assert asyncio.run(use()) == (1, 1)
 
 
+def test_a_start_that_is_cancelled_leaves_no_process() -> None:
+    import asyncio
+
+    before = children()
+
+    async def use() -> None:
+        async with async_kafka_cluster(nodes=1):
+            raise AssertionError("it started")
+
+    async def cancel() -> None:
+        starting = asyncio.ensure_future(use())
+        while children() == before:
+            await asyncio.sleep(0.001)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert children() == before
+
+    asyncio.run(cancel())
+
+
 def test_importing_the_package_imports_no_server() -> None:
     code = "import sys, kafkalog.testing; sys.exit('asyncio' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -287,3 +287,24 @@ def test_a_partition_of_another_topic_id_is_reported(tmp_path: Path) -> None:
     assert not repair(root).ok, "it is left"
     with kafkalog.open_dirs(root, "a") as dirs:
         assert not dirs.problems and len(list(dirs["a", 0].records())) == 1
+
+
+def test_a_log_truncated_to_its_start_is_sound(tmp_path: Path) -> None:
+    """Its last batch ends below the log start: the records before it were compacted away, or lie in the same batch."""
+    for name, rows in (("gap-0", [3, 3, 3]), ("within-0", [3, 6])):
+        with kafkalog.open(tmp_path / name, "a", cleanup_policy="compact") as log:
+            for count in rows:
+                log.append([(b"key", b"%d" % number) for number in range(count)])
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs["gap", 0].roll()
+        dirs.clean("gap")
+        for topic in ("gap", "within"):
+            dirs[topic, 0].delete_before(7)
+            dirs[topic, 0].truncate_to(7)
+    assert list(verify(tmp_path)) == []
+    assert not [change for change in repair(tmp_path).changes if change.path.endswith("-offset-checkpoint")]
+    for name in ("gap-0", "within-0"):
+        with kafkalog.open(tmp_path / name) as log:
+            assert (log.start_offset, log.end_offset) == (7, 7)
+        with kafkalog.open(tmp_path / name, "a", on_damage="refuse") as log:
+            assert log.append([(b"key", b"next")]).first_offset == 7

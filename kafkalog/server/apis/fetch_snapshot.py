@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import InvalidRequest
 from kafkalog.server.error_codes import ErrorCode, Refused
 from kafkalog.server.quorum.messages import WHOLE
-from kafkalog.server.quorum.metadata import NeedsTls, content_of, part_of
+from kafkalog.server.quorum.metadata import PART_BYTES, NeedsTls, content_of, part_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 
@@ -34,7 +34,11 @@ async def handle(node: Node, context: RequestContext, request: FetchSnapshotRequ
     snapshot = (quorum.metadata.changes + quorum.metadata.stored[1], quorum.state.term)
     requested = (rows[0].snapshot_id.end_offset, rows[0].snapshot_id.epoch)
     position = rows[0].position if requested == snapshot else 0
-    row = part_of(content_of(node), snapshot, position, request.max_bytes, (quorum.leader, quorum.state.term))
+    sent = quorum.metadata.sent
+    content = sent[1] if position and sent is not None and sent[0] == snapshot else content_of(node)
+    row = part_of(content, snapshot, position, request.max_bytes, (quorum.leader, quorum.state.term))
+    is_last = position + min(request.max_bytes, PART_BYTES) >= len(content)
+    quorum.metadata.sent = None if is_last else (snapshot, content)
     topics = [{"name": WHOLE.topic, "partitions": [row]}]
     return {"error_code": 0, "topics": topics, "node_endpoints": ()}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from kafkalog.errors import ConfigError
+from kafkalog.errors import ConfigError, UnknownConfig
 from kafkalog.server.net.tls import call_openssl
 from kafkalog.server.security.jaas import own_login
 from kafkalog.server.settings.table import MECHANISMS, PROTOCOLS
@@ -16,6 +16,17 @@ from kafkalog.server.settings.table import MECHANISMS, PROTOCOLS
 _TRUST: Final = "ssl.truststore.location"
 _TRUST_TEXT: Final = "ssl.truststore.certificates"
 _KEYS: Final = "ssl.keystore.location"
+_NAMES: Final = (
+    "security.protocol", "sasl.mechanism", "sasl.jaas.config", _TRUST, _TRUST_TEXT, _KEYS, "ssl.key.password",
+    "ssl.endpoint.identification.algorithm", "client.id", "request.timeout.ms", "delivery.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+)  # fmt: skip
+_OTHER_NAMES: Final = frozenset({
+    "sasl.mechanisms", "socket.connection.setup.timeout.max.ms", "ssl.key.location", "ssl.keystore.password",
+})  # fmt: skip
+"""Names of Kafka's clients and librdkafka that are as similar to one of ours as a typing error is."""
+_TYPO: Final = 0.86
+"""Similarity from which a name counts as one of ours with a typing error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +47,15 @@ class PeerSettings:
 
 
 def peer_settings(given: Mapping[str, str]) -> PeerSettings:
-    """Return the settings of a client's properties; other names are ignored.
+    """Return the settings of a client's properties; other names are ignored, unless one is similar to these.
 
     `security.protocol`, `sasl.mechanism`, `sasl.jaas.config`, `ssl.truststore.location` or `.certificates`,
     `ssl.keystore.location` and `ssl.key.password` (PEM), `ssl.endpoint.identification.algorithm` (https, or empty),
     `client.id`, `request.timeout.ms`, `delivery.timeout.ms`, `socket.connection.setup.timeout.ms`. Raises ConfigError,
-    StorageError.
+    UnknownConfig, StorageError.
     """
+    for name in given:
+        _refuse_typo(name)
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise ConfigError(f"security.protocol={protocol}", hint=f"use one of {', '.join(PROTOCOLS)}")
@@ -79,6 +92,16 @@ def client_tls(given: Mapping[str, str]) -> ssl.SSLContext:
         password = given.get("ssl.key.password", "")  # no prompt at a terminal
         call_openssl(_KEYS, partial(context.load_cert_chain, given[_KEYS], password=password))
     return context
+
+
+def _refuse_typo(name: str) -> None:
+    """Raise UnknownConfig for a name that is one of ours but for a typing error: ignored, it could drop TLS."""
+    if name in _NAMES or name in _OTHER_NAMES:
+        return
+    from difflib import get_close_matches
+
+    for similar in get_close_matches(name.lower(), _NAMES, n=1, cutoff=_TYPO):
+        raise UnknownConfig(f"unknown client setting {ascii(name)}", hint=f"did you mean {similar}?")
 
 
 def _number(given: Mapping[str, str], name: str, defaults: int) -> int:

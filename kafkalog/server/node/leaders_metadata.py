@@ -13,10 +13,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import KafkalogError
+from kafkalog.manager.topics import MAX_PARTITIONS_AT_ONCE
 from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_settings
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.errors import PeerRefused
-from kafkalog.server.node.topics import MAX_PARTITIONS_AT_ONCE, Topic
+from kafkalog.server.node.topics import Topic
 from kafkalog.server.quorum import messages, metadata
 from kafkalog.server.quorum.decisions import Position, may_copy_metadata
 from kafkalog.server.quorum.version_file import Version, Versions

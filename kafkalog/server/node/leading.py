@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError, NotLeaderOrFollower
@@ -43,6 +43,9 @@ REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
 """Calls that only the leader answers, and the error that sends clients elsewhere."""
 USUAL_TIMEOUT_MS: Final = 30_000
 """Time a response waits for a majority if the request has no timeout, as brokers wait for their controller."""
+RETRY_SECONDS: Final = 1.0
+"""Wait before coordinators that could not start are started again; it doubles up to `MAX_RETRY_SECONDS`."""
+MAX_RETRY_SECONDS: Final = 30.0
 WHILE_HANDING_OVER: Final[Mapping[str, type[KafkalogError]]] = dict.fromkeys(CONTROLLERS, NotController)
 """Calls that a leader rejects during a handover to another node."""
 
@@ -53,6 +56,7 @@ class Leading:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._led_term: int | None = None  # term of the running coordinators
+        self._wait_s = RETRY_SECONDS
         self._is_stopped = False
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,7 +100,11 @@ class Leading:
             return
         node.leaders_calls = REFUSED  # until the coordinators of this term run
         node.replicas.take_roles()
-        task = asyncio.get_running_loop().create_task(self._follow())
+        self._wait_s = RETRY_SECONDS
+        self._later(self._follow())
+
+    def _later(self, work: Coroutine[object, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -118,10 +126,19 @@ class Leading:
                 try:
                     await self._begin()
                 except Exception:
-                    _LOG.exception("this node leads, but its coordinators cannot start")
+                    _LOG.exception("this node leads, but its coordinators cannot start: again in %g s", self._wait_s)
+                    await self._end()
+                    self._later(self._follow_again(self._wait_s))
+                    self._wait_s = min(2 * self._wait_s, MAX_RETRY_SECONDS)
                     return
             if quorum.leads and quorum.state.term == self._led_term:
                 self._node.leaders_calls = {}
+
+    async def _follow_again(self, wait_s: float) -> None:
+        """Start the coordinators that could not start, unless a change of the quorum did so meanwhile."""
+        await asyncio.sleep(wait_s)
+        if self._led_term is None:
+            await self._follow()
 
     async def _begin(self) -> None:
         for name in OF_THE_LEADER:

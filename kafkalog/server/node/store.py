@@ -12,10 +12,9 @@ from kafkalog.errors import CorruptCheckpoint
 from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.meta_properties import read_meta_properties
-from kafkalog.manager.opening import OpenedLogs, open_logs
+from kafkalog.manager.opening import OpenedLogs, open_logs, restore_high_watermarks
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.storage.partition_metadata import new_topic_id
-from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, OffsetCheckpoint
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 from kafkalog.util.os_errors import os_errors, read_if_present
@@ -92,7 +91,7 @@ def open_store(
     """
     opened = open_logs(
         directories, config.store, fs=fs, clock=clock, progress=progress, recovers_damage=is_read_only,
-        keeps_begun_epochs=bool(config["kafkalog.replicas"]), refuses_loss=config["kafkalog.on.damage"] == "refuse",
+        has_replicas=bool(config["kafkalog.replicas"]), refuses_loss=config["kafkalog.on.damage"] == "refuse",
     )  # fmt: skip
     manager = opened.manager
     try:
@@ -153,19 +152,3 @@ def _read(path: str, fs: FileSystem) -> Identity | None:
             hint="delete it; the node then gets a new cluster id",
         ) from None
     return Identity(node_id, cluster_id)
-
-
-def restore_high_watermarks(store: LogManager) -> None:
-    """Set each log's high watermark to the one in its directory's checkpoint, within the log; its start without one.
-
-    In a replica set the leader may discard records above it, so no one may read them before the leader reports its own
-    (PART-12). Call this before jobs rewrite the checkpoint. CorruptCheckpoint, StorageError.
-    """
-    known = {
-        one.path: OffsetCheckpoint(os.path.join(one.path, HIGH_WATERMARK_FILE), fs=store.fs).read()
-        for one in store.online
-    }
-    for key, log in store.logs.items():
-        marks = known.get(os.path.dirname(log.path), {})
-        log.high_watermark_follows_end = False
-        log.update_high_watermark(marks.get(key, 0))

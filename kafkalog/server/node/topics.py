@@ -26,6 +26,7 @@ from kafkalog.errors import (
 )
 from kafkalog.manager.known_topics import KnownTopics
 from kafkalog.manager.new_partitions import NewPartitions
+from kafkalog.manager.topics import MAX_PARTITIONS_AT_ONCE
 from kafkalog.server.node.changing import Changing
 from kafkalog.server.node.stored_topics import StoredTopics
 from kafkalog.server.node.topic import CONSUMER_OFFSETS as CONSUMER_OFFSETS
@@ -56,8 +57,6 @@ _SETTINGS: Final = {
 METADATA_TOPIC: Final = "__cluster_metadata"
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 NO_IDS: Final[Mapping[str, UUID]] = MappingProxyType({})
-MAX_PARTITIONS_AT_ONCE: Final = 10_000
-"""Maximum partitions that one call creates, as in the reference's controller (`MAX_PARTITIONS_PER_BATCH`)."""
 
 
 class TopicPlan(NamedTuple):

@@ -51,6 +51,8 @@ class MetadataVersion:
     def __init__(self, node: Node, quorum: Quorum) -> None:
         self.changes = 0
         """Number of changes that this node has made since it leads."""
+        self.sent: tuple[tuple[int, int], bytes] | None = None
+        """The snapshot that a node is fetching in parts, by its id."""
         self._node = node
         self._quorum = quorum
         self._file: VersionFile | None = None

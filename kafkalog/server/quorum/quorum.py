@@ -331,7 +331,7 @@ class Quorum:
                 if not is_one and self.state.leader != self._node.node_id:
                     return
                 if is_one or may_resume(self.state, self._node.node_id, answers, self.own_set):
-                    await self.promote()
+                    await self.promote(yields=True)
                     return
             except (KafkalogError, OSError) as error:
                 _LOG.warning("this node led before its restart but cannot lead again: %s", error)

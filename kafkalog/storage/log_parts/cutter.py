@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import StorageError
@@ -41,8 +42,9 @@ class LogCutter:
     def truncate_to(self, offset: int, *, keeps_begin: bool = False) -> bool:
         """Truncate the log to end at `offset` (LOG-53); return False if it already ended there or before.
 
-        A batch with the offset inside is removed whole, while the log end is `offset`. With `keeps_begin` an epoch
-        that begins at the new end stays: the log still has everything before it. IllegalArgument below 0;
+        A batch with the offset inside is removed whole, while the log end is `offset`. If the last batch then ends
+        below the log start, a new segment begins there, else the files would give a lower end. With `keeps_begin` an
+        epoch that begins at the new end stays: the log still has everything before it. IllegalArgument below 0;
         StorageError.
         """
         core = self._core
@@ -57,6 +59,9 @@ class LogCutter:
             else:
                 with core.cutting_locked():
                     self._cut_locked(state, plan, keeps_begin)
+                if core.active.end_offset < core.state.log_start_offset:
+                    with suppress(StorageError):  # the log is cut, and its next opening begins at its start
+                        self._roller.roll_locked(None)
         core.run_after_unlock()
         return plan is not None
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import cramjam
 import crc32c
 
-from kafkalog.server.node.topics import MAX_PARTITIONS_AT_ONCE
+from kafkalog.manager.topics import MAX_PARTITIONS_AT_ONCE
 from kafkalog.server.wire.definitions import FieldPlan, StructPlan, request_plan
 from kafkalog.server.wire.header import read_header
 from kafkalog.server.wire.versions import APIS

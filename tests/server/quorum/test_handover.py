@@ -338,3 +338,33 @@ async def test_a_leader_that_steps_down_on_the_way_holds_no_appends(tmp_path: Pa
         await asyncio.gather(*stepping_down)
         assert not quorum.leads and not quorum.is_handing_over
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@in_loop
+async def test_a_leader_that_starts_again_asks_no_leader_that_appears_meanwhile_to_hand_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks twice who leads; in between another node begins to lead, and it follows that."""
+    async with set_of(tmp_path) as nodes:
+        await nodes.promote(1)
+        await wait_until(lambda: [nodes.quorum(one).leader for one in (2, 3)] == [1, 1])
+        nodes.cut |= {2, 3}
+        await nodes.stop(1)
+        await nodes.start(1)
+        quorum = nodes.quorum(1)
+        ask = quorum.poll.leaders
+
+        async def leaders() -> dict[int, tuple[int, int]]:
+            reports = await ask()
+            if reports and not nodes.quorum(2).leads:
+                nodes.cut.add(1)
+                await nodes.quorum(2).promote(is_forced=True)
+                nodes.cut.clear()
+            return reports
+
+        monkeypatch.setattr(quorum.poll, "leaders", leaders)
+        nodes.cut.clear()
+        await wait_until(lambda: quorum.leader in (1, 2))
+        await asyncio.gather(*(task for task in quorum._tasks if "_resume" in repr(task)))
+        assert (quorum.leader, nodes.quorum(2).leads) == (2, True)
+        assert "end_quorum_epoch" not in {name for asker, _, name in nodes.asked if asker == 1}

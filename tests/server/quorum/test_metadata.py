@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import NotLeaderOrFollower
+from kafkalog.server.apis import fetch_snapshot
 from kafkalog.server.quorum import metadata
 from tests.server.looping import in_loop
 from tests.server.nodes import call
@@ -56,6 +57,34 @@ async def test_a_snapshot_whose_version_is_written_between_its_parts_is_read_aga
         found = await metadata.ask(Connection(), 2, nodes.quorum(1).state.term)
         assert found == metadata.read_content(metadata.content_of(nodes[1]))
         assert found.versions.complete[1] == 10 and len(parts) > 2
+
+
+@in_loop
+async def test_the_parts_of_a_snapshot_are_of_one_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is formatted once for all parts, and kept until the last one."""
+    formatted: list[bytes] = []
+    monkeypatch.setattr(
+        fetch_snapshot, "content_of", lambda node: formatted.append(metadata.content_of(node)) or formatted[-1]
+    )
+    monkeypatch.setattr(metadata, "PART_BYTES", 50)
+    monkeypatch.setattr(fetch_snapshot, "PART_BYTES", 50)
+    async with set_of(tmp_path) as nodes:
+        await nodes.promote(1)
+        parts = []
+
+        class Connection:
+            peer = "node 1"
+
+            async def request(self, api_key: int, tree: Any) -> Any:
+                parts.append(await call(nodes[1], "fetch_snapshot", 1, tree))
+                assert (nodes.quorum(1).metadata.sent is not None) == (50 * len(parts) < len(formatted[0]))
+                return parts[-1]
+
+        for times in (1, 2):
+            parts.clear()
+            found = await metadata.ask(Connection(), 2, nodes.quorum(1).state.term)
+            assert found == metadata.read_content(metadata.content_of(nodes[1]))
+            assert len(formatted) == times and len(parts) > 2
 
 
 @in_loop

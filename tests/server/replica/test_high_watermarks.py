@@ -9,8 +9,9 @@ import pytest
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.manager.log_manager import LogManager
+from kafkalog.manager.opening import restore_high_watermarks
 from kafkalog.server.node import store as node_store
-from kafkalog.server.node.store import NODE_FILE, restore_high_watermarks
+from kafkalog.server.node.store import NODE_FILE
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, OffsetCheckpoint
