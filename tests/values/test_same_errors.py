@@ -112,7 +112,7 @@ FIELDS: list[tuple[Any, Any, bytes, str | None]] = [  # the writer's type, the r
     ({"type": "map", "values": "null"}, {"type": "map", "values": "null"}, b"\2\2\xff\0",
      "field x: the string is not UTF-8, at byte 4"),
     (["null", "long"], ["null", "long"], b"\4", "field x: there is no branch 2, before byte 2"),
-    (["null", "long"], "long", b"\0", "field x: field x is null, and long is wanted"),
+    (["null", "long"], "long", b"\0", "field x is null, and long is wanted"),
     ("bytes", {"type": "bytes", "logicalType": "decimal", "precision": 2}, b"\2\x64",
      "field x: the decimal has more digits than its precision, at byte 2"),
     ("int", {"type": "int", "logicalType": "time-millis"}, b"\1",
