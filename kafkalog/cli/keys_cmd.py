@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
 import click
@@ -73,7 +75,8 @@ def get(
 ) -> int:
     """Print the last record of each KEY as PARTITION, offset, key and value, separated by tabs.
 
-    All partitions of the topic are asked, or those given. A tombstone is printed as null.
+    All partitions of the topic are asked, or those given. A tombstone is printed as null. In JSON, bytes that are not
+    UTF-8 are base64, as key_encoding, value_encoding or headers_encoding says.
 
     Example: kafkalog keys get -d data -t orders order-17
 
@@ -105,22 +108,25 @@ def get(
     return 1 if missing or skipped or failed else 0
 
 
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")
+def _json_parts(name: str, parts: Sequence[bytes | None]) -> tuple[list[str | None], dict[str, str]]:
+    """Return bytes as text, all in base64 if any are not UTF-8, and then the field `NAME_encoding`, as consume -J."""
+    try:
+        return [None if part is None else part.decode() for part in parts], {}
+    except UnicodeDecodeError:
+        encoded = [None if part is None else base64.b64encode(part).decode() for part in parts]
+        return encoded, {f"{name}_encoding": "base64"}
 
 
 def _print(partition: int, record: Record, as_json: bool) -> None:
     key, value = record.key or b"", record.value
     if as_json:
-        row = {
-            "partition": partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "key": _text(key),
-            "value": _text(value),
-            "headers": [[name, _text(data)] for name, data in record.headers],
-        }
-        print(json.dumps(row))
+        row: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
+        for name, data in (("key", key), ("value", value)):
+            (row[name],), encoding = _json_parts(name, [data])
+            row |= encoding
+        texts, encoding = _json_parts("headers", [data for _, data in record.headers])
+        row["headers"] = [[name, text] for (name, _), text in zip(record.headers, texts, strict=True)]
+        print(json.dumps(row | encoding))
         return
     out = sys.stdout.buffer
     sys.stdout.flush()

@@ -37,7 +37,7 @@ from kafkalog.exchange.planning import (
     task_bytes,
 )
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
-from kafkalog.reading.chunks import check_tail
+from kafkalog.reading.chunks import check_tail, check_transactions
 from kafkalog.reading.source import end_of, isolation_of, skipped_of
 from kafkalog.storage.damage import Skipped, note_skipped
 from kafkalog.storage.outside_data import refuse_data_directory
@@ -141,7 +141,7 @@ def export_records(
             run.written += directory.commit_staged()
             if progress is not None:
                 progress(log_bytes)
-        run.check_ends(limits)
+        run.check_ends(limits, settings.isolation == "committed")
     return run.report(before)
 
 
@@ -198,12 +198,14 @@ class _ExportRun:
             error.path, error.position = segment.path, place[1]
         return error
 
-    def check_ends(self, bounds: Bounds) -> None:
-        """Record damage at the ends of logs that were read to their ends."""
+    def check_ends(self, bounds: Bounds, committed: bool) -> None:
+        """Record damage at the ends of logs that were read to their ends, or to the last `committed` record."""
         for key, view in self.views.items():
             if key not in self.damaged and key not in self.undecodable and bounds.stop_offset(view) is None:
                 try:
                     check_tail(view, view.log_end_offset, self._skip_list)
+                    if committed and self._skip_list is None:
+                        check_transactions(view, view.last_stable_offset)
                 except CorruptRecord as error:
                     self.damaged[key] = error
 

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog._core.batch.decode import RecordTable
 from kafkalog._core.batch.record import RecordIterator
 from kafkalog._core.log.txns import has_transactions, visible_rows
-from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
+from kafkalog.errors import (
+    CorruptRecord,
+    IllegalArgument,
+    InvalidRecord,
+    KafkalogError,
+    OffsetOutOfRange,
+    StorageError,
+    UnsupportedForFormat,
+)
 from kafkalog.reading.source import closed, refresh, truncation_count, was_truncated
 from kafkalog.records.batch import RecordBatch
 from kafkalog.storage.damage import LostEnd, MisplacedBatch, Skipped, first_offset, note_skipped
@@ -26,8 +34,13 @@ if TYPE_CHECKING:
     from kafkalog.reading.source import LogSource
     from kafkalog.storage.undecided import Undecided
 
-__all__ = ["Chunk", "batch_chunks", "batches", "check_tail", "record_tables", "records", "visible_chunks"]
+__all__ = [
+    "IN_A_BATCH", "Chunk", "batch_chunks", "batch_of_error", "batches", "check_tail", "check_transactions",
+    "record_tables", "records", "visible_chunks",
+]  # fmt: skip
 
+IN_A_BATCH: Final = (CorruptRecord, InvalidRecord, UnsupportedForFormat, IllegalArgument)
+"""Errors of a batch that has a right checksum but cannot be decoded."""
 CONFIRMING_READS: Final = 4
 """Number of reads that must find the same damage: the owner may truncate and rewrite the file, even twice in a row."""
 
@@ -178,14 +191,25 @@ def check_tail(log: LogSource, stop: int, skipped: list[Skipped] | None = None) 
     note_skipped(skipped, Skipped(damage.path or "", position, size, offset, following, damage.message))
 
 
+def batch_of_error(chunks: Iterable[Chunk], error: KafkalogError, start: int) -> Skipped | None:
+    """Return the batch that `error` could not decode as a piece to skip, from offset `start` on; None without it."""
+    for chunk in chunks:
+        for row in range(chunk.first, chunk.last):
+            if error.offset is not None and chunk.batches.base_offset(row) == error.offset:
+                place = chunk.path, chunk.batches.position(row), chunk.batches.size(row)
+                following = chunk.batches.last_offset_of(row) + 1
+                return Skipped(*place, max(error.offset, start), following, error.message)
+    return None
+
+
 def visible_chunks(
     log: LogSource, chunks: Iterable[Chunk], committed: bool, stop: int, skipped: list[Skipped] | None
 ) -> Iterator[Chunk]:
     """Yield the chunks, up to `stop`, with only the batches that a consumer sees: no control batches.
 
     With `committed`, batches of aborted transactions are left out, and `chunks` must end by the last stable offset.
-    Raises CorruptRecord at records of a transaction whose end lies in damage; with `skipped` its producer's next marker
-    decides.
+    Raises HiddenEnd, a CorruptRecord, at records of a transaction whose end lies in damage; with `skipped` its
+    producer's next marker decides.
     """
     for chunk in chunks:
         aborted, undecided, last = None, None, chunk.last
@@ -205,9 +229,14 @@ def visible_chunks(
             yield chunk._replace(batches=visible, first=0, last=len(visible))
         if last < chunk.last and undecided is not None:
             raise undecided.error()
-    if committed and skipped is None and log.has_damaged_transactions:
-        if (undecided := _undecided_at_end(log, stop)) is not None:
-            raise undecided.error()
+    if committed and skipped is None:
+        check_transactions(log, stop)
+
+
+def check_transactions(log: LogSource, stop: int) -> None:
+    """Raise HiddenEnd if a committed read up to `stop` reaches a transaction whose end lies in damage."""
+    if log.has_damaged_transactions and (undecided := _undecided_at_end(log, stop)) is not None:
+        raise undecided.error()
 
 
 def _undecided_at_end(log: LogSource, stop: int) -> Undecided | None:

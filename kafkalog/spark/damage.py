@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import CorruptRecord
 from kafkalog.exchange.ranges import OffsetRange
-from kafkalog.reading.chunks import check_tail
+from kafkalog.reading.chunks import check_tail, check_transactions
+from kafkalog.reading.source import isolation_of
 from kafkalog.util.fileio import OS, atomic_write
 from kafkalog.util.os_errors import os_errors
 
@@ -54,6 +55,8 @@ def damage_at_ends(
         skipped: list[Skipped] = []
         try:
             check_tail(views[one], end, skipped if options.on_damage == "skip" else None)
+            if isolation_of(options.isolation) == "committed" and options.on_damage != "skip":
+                check_transactions(views[one], end)
         except CorruptRecord as error:
             yield [], error
         if skipped:

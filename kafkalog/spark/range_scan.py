@@ -7,20 +7,10 @@ from collections.abc import Iterator
 from errno import ENOENT
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import (
-    CorruptRecord,
-    IllegalArgument,
-    InvalidRecord,
-    KafkalogError,
-    NotAPartition,
-    OffsetOutOfRange,
-    PartitionNotFound,
-    StorageError,
-    UnsupportedForFormat,
-)
+from kafkalog.errors import KafkalogError, NotAPartition, OffsetOutOfRange, PartitionNotFound, StorageError
 from kafkalog.log.pruning import possible_chunks
 from kafkalog.log.scan import LogScan
-from kafkalog.reading.chunks import Chunk, batch_chunks
+from kafkalog.reading.chunks import Chunk, batch_chunks, batch_of_error
 from kafkalog.reading.source import refresh
 from kafkalog.spark.damage import DataLoss
 from kafkalog.storage.damage import Skipped, note_skipped
@@ -31,13 +21,11 @@ if TYPE_CHECKING:
     from kafkalog.spark.options import SourceOptions
     from kafkalog.storage.readonly.view import LogView
 
-__all__ = ["IN_A_BATCH", "LOST_HINT", "RangeScan", "after_damage", "is_loss", "warn_of_loss"]
+__all__ = ["LOST_HINT", "RangeScan", "after_damage", "is_loss", "warn_of_loss"]
 
 LOST_HINT: Final = (
     "retention, deletion or truncation removed these records; set failOnDataLoss to false to read the existing ones"
 )
-IN_A_BATCH: Final = (CorruptRecord, InvalidRecord, UnsupportedForFormat, IllegalArgument)
-"""Errors of a batch that has a right checksum but cannot be decoded."""
 
 
 def is_loss(error: KafkalogError) -> bool:
@@ -135,11 +123,8 @@ def after_damage(log: Log, error: KafkalogError, start: int, options: SourceOpti
     if error.offset is not None:
         first = max(error.offset, log.start_offset)  # the log may begin inside the batch
         scan = RangeScan(log, first, first + 1, ("offset",), options, [], batch_rows=1, batch_bytes=1)
-        for chunk in scan._chunks():
-            for row in range(chunk.first, chunk.last):
-                if chunk.batches.base_offset(row) == error.offset:
-                    following = chunk.batches.last_offset_of(row) + 1
-                    place = chunk.path, chunk.batches.position(row), chunk.batches.size(row)
-                    note_skipped(skipped, Skipped(*place, max(error.offset, start), following, error.message))
-                    return following
+        found = batch_of_error(scan._chunks(), error, start)
+        if found is not None:
+            note_skipped(skipped, found)
+            return found.next_offset
     raise error

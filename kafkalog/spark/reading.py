@@ -21,10 +21,11 @@ from kafkalog.log.scan import LogScan
 from kafkalog.log.selecting import selection_of
 from kafkalog.log.selection import Selection
 from kafkalog.log.typed_scan import SAMPLE_ROWS, first_values
+from kafkalog.reading.chunks import IN_A_BATCH
 from kafkalog.records.column_reader import COLUMNS
 from kafkalog.spark.damage import SKIP_HINT, report_to
 from kafkalog.spark.file_systems import file_system
-from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, warn_of_loss
+from kafkalog.spark.range_scan import LOST_HINT, RangeScan, after_damage, is_loss, warn_of_loss
 from kafkalog.spark.row_schema import arrow_schema
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.where.bounds import EVERY, Spans, shared

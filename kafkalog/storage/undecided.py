@@ -10,6 +10,12 @@ from kafkalog.records.format import CONTROL_BIT
 from kafkalog.storage.damage import HINT, MisplacedBatch
 
 
+class HiddenEnd(CorruptRecord):
+    """Damage that may hide the end of the transaction from `first_offset` on: a committed read ends at that offset."""
+
+    first_offset = -1
+
+
 class Undecided(NamedTuple):
     """A producer's records with offsets [first_offset, end_offset); `damage` may hide the end of their transaction."""
 
@@ -22,13 +28,15 @@ class Undecided(NamedTuple):
         """Return True for a transaction of the producer that begins among these records."""
         return producer_id == self.producer_id and self.first_offset <= first_offset < self.end_offset
 
-    def error(self) -> CorruptRecord:
+    def error(self) -> HiddenEnd:
         """Return the error for a reader of committed records that reaches them."""
         damage = self.damage
-        return CorruptRecord(
+        error = HiddenEnd(
             f"{damage.message}; the transaction of producer {self.producer_id} from offset {self.first_offset} on may "
             "end there", path=damage.path, offset=damage.offset, position=damage.position, hint=HINT,
         )  # fmt: skip
+        error.first_offset = self.first_offset
+        return error
 
 
 class ScanDamage:

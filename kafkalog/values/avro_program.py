@@ -126,13 +126,13 @@ class _Compiler:
             return self.resolve(writer, reader, column, path)
         except Mismatch as error:
             self.drop(kept)
-            return self.set(self.place(), "FAIL", data=str(error).encode(), path=path)
+            return self.set(self.place(), "FAIL", data=str(error).encode())  # the text names the field
 
     def _into_union(self, writer: AvroType, reader: AvroType, column: Column | None, path: str) -> int:
         branches = branches_of(reader)
         if writer.kind == "null":
             if len(branches) == len(reader.parts):
-                raise Mismatch("null is no branch of the reader's union")
+                raise Mismatch(f"{_before(path)}null is no branch of the reader's union")
             return self.set(self.place(), "NULL", _node(column), path=path)
         order = sorted(range(len(branches)), key=lambda i: _distance(writer, branches[i]))
         if len(branches) == 1:
@@ -147,7 +147,7 @@ class _Compiler:
                 return self.set(at, "BRANCH", _node(column), size=number, parts=(part,), path=path)
             except Mismatch:
                 self.drop(at + 1)
-        raise Mismatch(f"{writer.short_name} fits no branch of the reader's union")
+        raise Mismatch(f"{_before(path)}{writer.short_name} fits no branch of the reader's union")
 
     def _record(self, writer: AvroType, reader: AvroType, column: Column | None, path: str) -> int:
         at = self.place()
@@ -271,6 +271,11 @@ def _distance(writer: AvroType, reader: AvroType) -> int:
     if not writer.name or writer.name == reader.name or writer.name in reader.aliases:
         return 0
     return 1 if same_name(writer, reader) else 2
+
+
+def _before(path: str) -> str:
+    """Return the beginning of a text about a field."""
+    return f"field {path}: " if path else ""
 
 
 def _shown(kind: AvroType) -> str:

@@ -44,29 +44,35 @@ def closest_column(name: str, names: Iterable[str]) -> str:
 def plan_rows(plan_of: Callable[[pyarrow.DataType], Plan], columns: pyarrow.DataType, what: str, hint: str) -> Plan:
     """Return the plan for columns; IllegalArgument, with the hint, if "the schema" (`what`) does not fit them.
 
-    String and binary views are cast to plain types, since most of Arrow's kernels take no views.
+    String and binary views are cast to plain types, since most of Arrow's kernels take no views. Nulls become integers
+    then: Arrow's cast of nulls to nulls inside a list or a sliced struct gives too few of them.
     """
-    plain = _plain(columns)
+    import pyarrow as pa
+
+    plain, cast = _plain(columns, pa.null()), _plain(columns, pa.int8())
     try:
         plan = plan_of(plain)
     except Mismatch as error:
         raise IllegalArgument(f"{what} does not fit the columns: {error}", hint=hint) from None
-    return plan if plain == columns else lambda values: plan(values.cast(plain))
+    return plan if plain == columns else lambda values: plan(values.cast(cast))
 
 
-def _plain(column: pyarrow.DataType) -> pyarrow.DataType:
+def _plain(column: pyarrow.DataType, null: pyarrow.DataType) -> pyarrow.DataType:
+    """Return a type without views, and with `null` in the place of nulls."""
     import pyarrow as pa
 
     types = pa.types
+    if types.is_null(column):
+        return null
     if types.is_string_view(column):
         return pa.string()
     if types.is_binary_view(column):
         return pa.binary()
     if types.is_struct(column):
-        return pa.struct([one.with_type(_plain(one.type)) for one in column])
+        return pa.struct([one.with_type(_plain(one.type, null)) for one in column])
     if types.is_map(column):
-        return pa.map_(_plain(column.key_type), column.item_field.with_type(_plain(column.item_type)))
+        return pa.map_(_plain(column.key_type, null), column.item_field.with_type(_plain(column.item_type, null)))
     for is_kind, kind in ((types.is_list, pa.list_), (types.is_large_list, pa.large_list)):
         if is_kind(column):
-            return kind(column.value_field.with_type(_plain(column.value_type)))
+            return kind(column.value_field.with_type(_plain(column.value_type, null)))
     return column

@@ -43,6 +43,20 @@ def test_build_list_get_and_drop(data: Path) -> None:
     ]  # fmt: skip
 
 
+def test_bytes_that_are_not_utf8_are_base64_in_json(data: Path) -> None:
+    with kafkalog.open(data / "orders-0", "a") as log:
+        headers = [("h", b"\xfe"), ("t", b"text"), ("n", None)]
+        log.append([kafkalog.Record(b"v\xff", key=b"k", headers=headers), (b"\xff", b"v")])
+    got = commands.ok("keys", "get", "-d", data, "-t", "orders", "-J", "k", "\udcff")
+    rows = [json.loads(line) for line in got.splitlines()]
+    names = ("key", "key_encoding", "value", "value_encoding", "headers", "headers_encoding")
+    assert [{name: row[name] for name in names if name in row} for row in rows] == [
+        {"key": "k", "value": "dv8=", "value_encoding": "base64",
+         "headers": [["h", "/g=="], ["t", "dGV4dA=="], ["n", None]], "headers_encoding": "base64"},
+        {"key": "/w==", "key_encoding": "base64", "value": "v", "headers": []},
+    ]  # fmt: skip
+
+
 def test_beside_an_owner_a_store_is_needed(data: Path, tmp_path: Path) -> None:
     with kafkalog.open(data / "orders-0", "a"):
         refused = commands.kafkalog("keys", "build", "-d", data, "-t", "orders")

@@ -15,6 +15,7 @@ from kafkalog.errors import (
     IllegalArgument,
     IllegalState,
     InconsistentTopicId,
+    InvalidRecord,
     NotAPartition,
     OffsetOutOfRange,
     PartitionNotFound,
@@ -24,7 +25,11 @@ from kafkalog.exchange.manifest import ExportedFile, ExportedRange
 from kafkalog.exchange.planning import FIRST_RATIO, MAX_RATIO, MIN_TASK_BYTES, log_bytes_per_byte, task_bytes
 from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.jobs.export import export
+from tests.exchange.test_damage import data_of
 from tests.spark.jobs import job
+from tests.storage.test_undecided import damage_last_byte
+from tests.storage.test_undecided import write as write_events
+from tests.transactional import Event, marker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,6 +165,26 @@ def test_export_that_skips_damage_writes_the_rest_and_lists_it(
     assert [row["offset"] for row in rows(tmp_path / "out")] == [*range(30), *range(40, 100), *range(100)]
     (report,) = lines.iterdir()
     assert json.loads(report.read_text())["offset"] == 30
+
+
+def test_export_that_skips_damage_skips_batches_that_break_the_format(spark: "SparkSession", tmp_path: Path) -> None:
+    """As the source does; a checksum that is right says nothing about the records."""
+    data_of(tmp_path / "data", {1, 4}, [b"v"] * 5)
+    with pytest.raises(InvalidRecord):
+        export(spark, tmp_path / "data", tmp_path / "out")
+    report = export(spark, tmp_path / "data", tmp_path / "out", {"onDamage": "skip"})
+    assert [(one.offset, one.next_offset) for one in report.skipped] == [(5, 10), (20, 25)]
+    assert [row["offset"] for row in rows(tmp_path / "out")] == [n for n in range(30) if n // 5 not in (1, 4)]
+
+
+def test_export_that_goes_on_sees_a_hidden_end_of_a_transaction(spark: "SparkSession", tmp_path: Path) -> None:
+    events: list[Event] = [("plain", 0, 2), ("data", 5, 2), ("commit", 5, 0), ("plain", 0, 3)]
+    write_events(tmp_path / "data" / "t-0", events, has_snapshots=False)
+    damage_last_byte(tmp_path / "data" / "t-0" / f"{0:020d}.log", marker(4, 5, 1))
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="of producer 5 from offset 2 on may end there"):
+            export(spark, tmp_path / "data", tmp_path / "out", {"isolationLevel": "read_committed"})
+        assert [row["offset"] for row in rows(tmp_path / "out")] == [0, 1]
 
 
 def test_export_that_goes_on_sees_damage_at_the_end(spark: "SparkSession", data: Path, tmp_path: Path) -> None:

@@ -209,6 +209,22 @@ def test_the_limit_of_pairs_of_types(monkeypatch: pytest.MonkeyPatch) -> None:
             decode(record(("x", "int")), writer=writer)
 
 
+def test_a_branch_that_does_not_fit_names_its_field_once() -> None:
+    inner = record(("x", "string"), name="S")
+    cases: list[tuple[Any, Any, bytes, str]] = [
+        (["int", "string"], "int", b"\2\2a", "field b is string, and int is wanted"),
+        (["int", "string"], ["int", "boolean"], b"\2\2a", "field b: string fits no branch of the reader's union"),
+        (["null", "int"], ["int", "long"], b"\0", "field b: null is no branch of the reader's union"),
+        (["int", inner], record(("x", "int"), name="S"), b"\2\2a", "field b.x is string, and int is wanted"),
+        (["int", record(name="S")], inner, b"\2", "field b.x is not in the writer's schema, and has no default"),
+    ]
+    for writer, reader, data, text in cases:
+        found = decode(record(("b", reader)), data, writer=record(("b", writer)))
+        assert found.errors is not None and found.errors.to_pylist() == [text]
+    with pytest.raises(IllegalArgument, match="the reader's: field b: W fits no branch of the reader's union"):
+        decode(record(("b", ["int", "long"])), b"", writer=record(("b", record(name="W"))))
+
+
 def test_branches_that_do_not_fit_leave_no_steps_and_are_named() -> None:
     """Those of the writer's union: a field that was looked at before is passed over, and errors have the own path."""
     wrong, right = record(("y", "int"), ("x", "string"), name="S"), record(("y", "int"), ("x", "int"))
@@ -221,7 +237,7 @@ def test_branches_that_do_not_fit_leave_no_steps_and_are_named() -> None:
     found = decode(reader, b"\2a\0a\4", b"\2a\2\2a\4", b"\0\2a\0a\4", writer=writer, fields=["c"])
     assert found.values.to_pylist() == [{"c": 2}, None, None]
     assert found.errors is not None
-    assert [one and one.partition(":")[0] for one in found.errors.to_pylist()] == [None, "field b", "field a"]
+    assert [one and one.partition(" is ")[0] for one in found.errors.to_pylist()] == [None, "field b", "field a"]
 
 
 def test_the_nearest_branch_is_found() -> None:

@@ -264,6 +264,14 @@ def test_fields_that_the_schema_lacks_are_passed_over() -> None:
     )  # fmt: skip
 
 
+def test_an_entry_of_a_map_with_a_field_that_the_schema_lacks_stays() -> None:
+    """The package drops it where it is upb, and keeps it where it is written in Python."""
+    decoder, _ = made(PAIR, "Pair")
+    entry = b"\x0a\x01k\x12\x02\x08\x05\x18\x07"
+    found, errors = decode(decoder, [b"\x22" + bytes([len(entry)]) + entry])
+    assert errors == [None] and found[0]["m"] == {"k": {"x": 5, "l": []}}
+
+
 def test_a_size_before_the_message() -> None:
     decoder, _ = made(PAIR, "Inner", framing="delimited")
     found, errors = decode(decoder, [b"\x02\x08\x05", b"\x03\x08\x05", b""])
