@@ -220,6 +220,11 @@ cdef inline int64_t chosen_bytes(const Build* b, Hand* hand, Fields* f) noexcept
     return bytes_of(hand, f)
 
 
+cdef inline bint is_misplaced(const Build* b, const BatchRow* row, const Fields* f) noexcept nogil:
+    """True outside of its batch: to pass over such a record would be silent, and to stop at it would hide sound ones."""
+    return not b.every and (f.offset_delta < 0 or f.offset_delta > row.last_delta)
+
+
 cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Place* place) noexcept nogil:
     """The records of a v2 batch from `place` on; `place` says where it stopped: OK with b.full where it is not at the end."""
     cdef Cursor c
@@ -261,10 +266,8 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
             break
         more = chosen_bytes(b, &hand, &f) if b.wants_bodies else 0
         offset = added(row.base_offset, f.offset_delta)
-        if not b.every and (
-            f.offset_delta < 0 or f.offset_delta > row.last_delta or (offset < next_offset and n > b.rows)
-        ):
-            status = ERR_RECORD_OFFSET  # to pass over it would be silent, and to stop at it would hide sound ones
+        if is_misplaced(b, row, &f) or (offset < next_offset and n > b.rows and not b.every):
+            status = ERR_RECORD_OFFSET
             break
         if offset >= next_offset or b.every:
             if offset >= b.stop_offset and not b.every:

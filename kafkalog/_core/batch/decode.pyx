@@ -280,8 +280,8 @@ cdef int decode_records(
     cdef int64_t base_offset = row.base_offset
     cdef bint own_time = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
     cdef int64_t base_timestamp = row.base_timestamp if own_time else row.max_timestamp
-    cdef int64_t lowest_delta = 0 if ordered else -0x80000000
-    cdef int64_t last_delta = row.last_delta if ordered else 0x7FFFFFFF
+    cdef int64_t unlike = 0                     # whether a delta is not that of a batch from which none was removed
+    cdef Py_ssize_t first = n
     cdef int64_t* offsets = table.offset_column
     cdef int64_t* timestamps = table.timestamp_column
     cdef RecordPlace* places = table.places
@@ -303,11 +303,7 @@ cdef int decode_records(
             status = take_record(&c, &f)
             if status != OK:
                 break
-        if f.offset_delta < lowest_delta or f.offset_delta > last_delta:
-            status = ERR_RECORD_OFFSET
-            break
-        if ordered:
-            lowest_delta = <int64_t>f.offset_delta + 1
+        unlike |= f.offset_delta ^ i
         offsets[n] = added(base_offset, f.offset_delta)
         timestamps[n] = added(base_timestamp, f.timestamp_delta) if own_time else base_timestamp
         place = &places[n]
@@ -320,10 +316,31 @@ cdef int decode_records(
         place.record_size = <int32_t>(c.p - start)
         n += 1
         i += 1
+    if ordered and (unlike != 0 or i - 1 > row.last_delta):
+        i = sound_offsets(&offsets[first], n - first, base_offset, row.last_delta)
+        if i < n - first:
+            status = ERR_RECORD_OFFSET
+            start = data + position[0] + V2_RECORDS_AT
+            for n in range(first, first + <Py_ssize_t>i):
+                start += places[n].record_size
+        n = first + i
     table.count = n
     position[0] = start - data
     done[0] = i
     return status
+
+
+cdef int64_t sound_offsets(const int64_t* offsets, int64_t count, int64_t base_offset, int64_t last_delta) noexcept nogil:
+    """Return the number of first records whose offsets rise and lie in their batch."""
+    cdef int64_t before = -1
+    cdef int64_t delta
+    cdef int64_t i
+    for i in range(count):
+        delta = subtracted(offsets[i], base_offset)
+        if delta <= before or delta > last_delta:
+            return i
+        before = delta
+    return count
 
 
 cdef int decode_messages(
